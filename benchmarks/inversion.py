@@ -90,9 +90,7 @@ def trained(name: str, batch: int) -> tuple[nn.Module, Target, Tensor]:
 def simulated(module: nn.Module, target: Target, iterations: int) -> Tensor:
     """Our simulation of local training, begun at the same images as breaching's."""
     assert target.labels is not None
-    objective = Simulated(
-        module, Layout.of(module), target, target.labels[None], Matching.of("cosine", [target]), invariance=0.0
-    )
+    objective = Simulated(module, Layout.of(module), target, target.labels[None], Matching.of("cosine", [target]))
     start = start_images(SEED, target.key, 0, target.count, SHAPE)
     return adam(with_prior(objective, torch.tensor([TV])), start[None], iterations, LR)[0][0]
 

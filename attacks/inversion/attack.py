@@ -26,7 +26,8 @@ from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
-from .simulated import can_simulate, tried
+from .simulated import can_simulate
+from .simulating import tried
 from .softened import softens
 from .solution import Solution, side_by_side
 from .solve import read_twice, solve

@@ -194,7 +194,12 @@ def groups_pay(shapes: Sequence[GroupShape], where: Tensor, images: int) -> bool
     """Whether these convolutions, all of a network at weights like `where`, are faster as grouped ones for so many
     images of all candidates together.
     """
+    return images >= _IMAGES and runs_fast(shapes, where)
+
+
+def runs_fast(shapes: Sequence[GroupShape], where: Tensor) -> bool:
+    """Whether oneDNN runs grouped convolutions where the weights are, and zeros to fill them up are not too many."""
     onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
     if not onednn or where.device.type != "cpu" or where.dtype != torch.float32:
         return False
-    return images >= _IMAGES and sum(s.done for s in shapes) <= _WASTE * sum(s.needed for s in shapes)
+    return sum(s.done for s in shapes) <= _WASTE * sum(s.needed for s in shapes)

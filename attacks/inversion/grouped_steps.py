@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
 from ...defenses.layout import Layout
-from .convolved import Stage
-from .grouped import GroupShape
+from .batches import CHUNK_NUMBERS
+from .convolved import Stage, open_stages
+from .grouped import GroupShape, runs_fast
 from .local_steps import LocalSteps
-from .objective import Matching, Products
+from .objective import Matching, Name, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .parts import along, compare
 from .passage import Passage
@@ -31,8 +33,8 @@ from .target import Target
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What a step went through, layer by layer: weights, inputs, errors, of each activation what is kept, of the passage
-    behind it what was seen, and the errors that came back to it; and the classes' probabilities.
+    """What a step went through, layer by layer: weights, inputs, errors; of each activation what is kept, what the
+    passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
     """
 
     weights: list[Tensor]
@@ -68,10 +70,10 @@ class GroupedSteps:
         self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
         self.layers: list[OwnLayer] = []
         shapes: dict[str, tuple[int, ...]] = {}
-        for k, stage in enumerate(stages):
+        convolutions = iter(_shapes(stages))
+        for stage in stages:
             if isinstance(stage.layer, nn.Conv2d):
-                shape = GroupShape(stage.layer, stage.takes[0], stage.takes[1], first=not k)
-                self.layers.append(OwnConvolution(shape, T, where))
+                self.layers.append(OwnConvolution(next(convolutions), T, where))
             else:
                 self.layers.append(OwnLinear(stage.layer, stage.takes if len(stage.takes) > 1 else None))
             shapes[stage.weight] = self.layers[-1].shape
@@ -111,7 +113,7 @@ class GroupedSteps:
             found = [matching.direction(t, u, [h[t] for h in observed]) for t, u in enumerate(one)]
             return torch.stack([v for v, _ in found]), torch.stack([scale * torch.cat(d) for _, d in found])
         compared = [compare(u, h, matching.needs_absolute) for u, h in zip(own, observed)]
-        dot, square = (torch.stack([c[k] for c in compared], 1) for k in (0, 1))
+        dot, square = torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1)
         sizes = [abs(scale) * l1 for _, _, l1 in compared if l1 is not None]
         products = Products(scale * dot, scale**2 * square, self.squares, torch.stack(sizes, 1) if sizes else None)
         value, partial = matching.derivatives(products)
@@ -123,7 +125,9 @@ class GroupedSteps:
         """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""
         (T, n), own = labels.shape, self._ready(weights)
         biases = self._biases(weights)
-        inputs, kept, seen = [], [], []
+        inputs: list[Tensor] = []
+        kept: list[Tensor] = []
+        seen: list[tuple[Tensor, ...]] = []
         for k, (layer, curve) in enumerate(zip(self.layers, self.curves)):
             inputs.append(x)
             x, bent = curve.value(layer.forth(x, own[k], biases[k]))
@@ -133,7 +137,8 @@ class GroupedSteps:
         inputs.append(x)
         probabilities = self.layers[-1].forth(x, own[-1], biases[-1]).softmax(2)
         error = probabilities.scatter_add(2, labels[..., None], x.new_full((T, n, 1), -1.0)).div_(n)
-        errors, grown = [error], []
+        errors: list[Tensor] = [error]
+        grown: list[Tensor] = []
         gradient = torch.empty_like(weights)
         into = self.layout.split(gradient)
         for k in range(len(self.layers) - 1, -1, -1):
@@ -202,3 +207,60 @@ def _passage(stage: Stage, layer: OwnLayer, after: Stage) -> Passage:
         return Passage(stage.pool)
     height, width, _ = after.takes
     return Passage(stage.pool, layer.rows, lambda rows: layer.images(rows, (height, width)))
+
+
+def _shapes(stages: Sequence[Stage]) -> list[GroupShape]:
+    """Of a network's convolutions."""
+    return [
+        GroupShape(stage.layer, stage.takes[0], stage.takes[1], first=not k)
+        for k, stage in enumerate(stages)
+        if isinstance(stage.layer, nn.Conv2d)
+    ]
+
+
+def alike(network: nn.Module, targets: Sequence[Target], name: Name, shape: Sequence[int]) -> list[list[int]]:
+    """Which targets (positions) may be simulated together: those of one recipe that the same objective compares in the
+    same way, where the network is one that `GroupedSteps` takes; else each by itself.
+
+    Args:
+        network: in evaluation mode. targets: `update_of`. name: of the objective. shape: of an image.
+    """
+    kinds: dict[tuple, list[int]] = {}
+    stages = _opened(network, targets[0].weights, shape)
+    for i, one in enumerate(targets):
+        together = stages is not None and one.sparse is None
+        own = (one.recipe, one.count, one.clip_order, one.per_layer, one.scale_known) if together else (i,)
+        kinds.setdefault(own, []).append(i)
+    return list(kinds.values())
+
+
+def grouped_steps(
+    network: nn.Module, layout: Layout, targets: Sequence[Target], name: Name, shape: Sequence[int]
+) -> list[GroupedSteps]:
+    """Of targets that are `alike`, in order, so many at a time as fit in memory; none where they cannot be grouped."""
+    opened = _opened(network, targets[0].weights, shape)
+    if opened is None or targets[0].sparse is not None:
+        return []
+    size = max(1, CHUNK_NUMBERS // _numbers(opened[0], targets[0]))
+    chunks = [targets[first : first + size] for first in range(0, len(targets), size)]
+    return [GroupedSteps(*opened, layout, some, Matching.of(name, some)) for some in chunks]
+
+
+def _opened(
+    network: nn.Module, where: Tensor, shape: Sequence[int]
+) -> tuple[tuple[Stage, ...], tuple[Tensor, Tensor]] | None:
+    """The stages of a network whose steps are faster as groups; measured, of LeNet and CNN6, for one image as for 16,
+    and one candidate as for 8.
+    """
+    opened = open_stages(network, shape, pools=True)
+    return opened if opened is not None and runs_fast(_shapes(opened[0]), where) else None
+
+
+def _numbers(stages: Sequence[Stage], target: Target) -> int:
+    """About how many numbers a candidate keeps: of every step its weights, of every image what each layer takes and,
+    for its outputs, the activation, its error and what is left of both.
+    """
+    assert target.recipe is not None
+    shapes = _shapes(stages)
+    image = shapes[0].channels * prod(shapes[0].entered) + sum(5 * shape.numbers for shape in shapes)
+    return len(target.recipe.sizes) * len(target.weights) + sum(target.recipe.sizes) * image

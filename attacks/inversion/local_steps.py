@@ -32,8 +32,8 @@ class LocalSteps:
         self.recipe, self.layout, self.start, self.weights = recipe, layout, start, start
         self.records = start.new_tensor([recipe.records])
         self.walk = Walk(recipe)
-        # of every step: the weights before it, and what was clipped before and after the optimiser
-        self.kept: list[tuple[Tensor, Tensor, Tensor]] = []
+        # of every step: the weights before it, and what a clip of gradients and one of weights was given
+        self.kept: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
     def forward(self, gradient: Tensor) -> Tensor:
         """The weights after a step on the loss's gradient (…, d) at the weights now."""
@@ -41,10 +41,11 @@ class LocalSteps:
         whole = gradient if self.recipe.factor == 1 else self.recipe.factor * gradient
         for penalty in self.recipe.penalties:
             whole = whole + penalty.gradient(before, self.start, self.layout, self.records)
-        given = clip_to(whole, clip.norm, clip.order) if clip is not None and clip.what == "gradient" else whole
+        of_gradient, of_weights = (clip is not None and clip.what == what for what in ("gradient", "weights"))
+        given = clip_to(whole, clip.norm, clip.order) if clip is not None and of_gradient else whole
         after = self.walk.moved(before, given)
-        self.weights = clip_to(after, clip.norm, clip.order) if clip is not None and clip.what == "weights" else after
-        self.kept.append((before, whole, after))
+        self.weights = clip_to(after, clip.norm, clip.order) if clip is not None and of_weights else after
+        self.kept.append((before, whole if of_gradient else None, after if of_weights else None))
         return self.weights
 
     def backward(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -55,10 +56,10 @@ class LocalSteps:
 
         def step(cotangent: Tensor) -> tuple[Tensor, Tensor]:
             before, whole, after = kept.pop()
-            if clip is not None and clip.what == "weights":
+            if clip is not None and after is not None:
                 cotangent = _through_clip(cotangent, after, clip)
             of_whole = back(cotangent)
-            if clip is not None and clip.what == "gradient":
+            if clip is not None and whole is not None:
                 of_whole = _through_clip(of_whole, whole, clip)
             for penalty in self.recipe.penalties:
                 cotangent = cotangent + _curvature(penalty, of_whole, before - self.start, self.layout, self.records)

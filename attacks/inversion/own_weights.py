@@ -19,13 +19,11 @@ class OwnLayer(Protocol):
     """Of T candidates with weights (T, *shape) and biases (T, *bias) each; what comes in and goes out is laid out as
     the layer likes it.
 
-    shape: of one candidate's weights. outputs: numbers of one's bias. kept: (*shape), 1 where a weight is and 0 where
-    zeros are filled in; None for no zeros.
+    shape: of one candidate's weights. outputs: numbers of one's bias.
     """
 
     shape: tuple[int, ...]
     outputs: int
-    kept: Tensor | None
 
     def fill(self, weight: Tensor) -> Tensor:
         """The network's weights (…, O, C[, kh, kw]) as (…, *shape)."""
@@ -61,7 +59,9 @@ class OwnConvolution:
 
     def __init__(self, shape: GroupShape, candidates: int, where: Tensor) -> None:
         self.geometry, self.candidates = shape, candidates
-        self.shape, self.outputs = (shape.outputs, *shape.kernel, shape.channels), shape.outputs
+        self.shape: tuple[int, ...] = (shape.outputs, *shape.kernel, shape.channels)
+        self.outputs = shape.outputs
+        # 1 where a weight is, and 0 where zeros are filled in; None for no zeros
         self.kept = self.fill(torch.ones_like(shape.layer.weight)).to(where) if shape.done > shape.needed else None
 
     def fill(self, weight: Tensor) -> Tensor:
@@ -139,10 +139,9 @@ class OwnLinear:
         layer: its sizes. before: the shape (h, w, C) of images that rows are made of; None for rows.
     """
 
-    kept = None
-
     def __init__(self, layer: nn.Linear, before: tuple[int, ...] | None) -> None:
-        self.shape, self.outputs, self.before = (layer.out_features, layer.in_features), layer.out_features, before
+        self.shape: tuple[int, ...] = (layer.out_features, layer.in_features)
+        self.outputs, self.before = layer.out_features, before
 
     def fill(self, weight: Tensor) -> Tensor:
         if self.before is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,7 @@ def _pair(size: Any) -> tuple[int, int]:
     return size if isinstance(size, tuple) else (size, size)
 
 
-def takes_pool(part: nn.Module) -> bool:
+def takes_pool(part: nn.Module) -> TypeGuard[Pool]:
     """Whether `Passage` does what this layer does."""
     if type(part) is nn.MaxPool2d:
         plain = _pair(part.padding) == (0, 0) and _pair(part.dilation) == (1, 1) and not part.return_indices
