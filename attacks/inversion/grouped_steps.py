@@ -218,12 +218,12 @@ def _shapes(stages: Sequence[Stage]) -> list[GroupShape]:
     ]
 
 
-def alike(network: nn.Module, targets: Sequence[Target], name: Name, shape: Sequence[int]) -> list[list[int]]:
+def alike(network: nn.Module, targets: Sequence[Target], shape: Sequence[int]) -> list[list[int]]:
     """Which targets (positions) may be simulated together: those of one recipe that the same objective compares in the
     same way, where the network is one that `GroupedSteps` takes; else each by itself.
 
     Args:
-        network: in evaluation mode. targets: `update_of`. name: of the objective. shape: of an image.
+        network: in evaluation mode. targets: as of `update_of`. shape: of an image.
     """
     kinds: dict[tuple, list[int]] = {}
     stages = _opened(network, targets[0].weights, shape)

@@ -32,7 +32,7 @@ class Passage:
         """Where an activation goes, and what the other two are given of it as `seen`."""
         seen: tuple[Tensor, ...] = ()
         if isinstance(self.pool, nn.MaxPool2d):
-            pooled, largest = F.max_pool2d_with_indices(x, self.pool.kernel_size, self.pool.stride)
+            pooled, largest = F.max_pool2d_with_indices(x, _pair(self.pool.kernel_size), _pair(self.pool.stride))
             x, seen = pooled, (x, largest)
         elif self.pool is not None:
             x, seen = F.avg_pool2d(x, self.pool.kernel_size, self.pool.stride), (x,)

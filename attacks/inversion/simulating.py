@@ -61,7 +61,7 @@ def simulate(
     """
     ready = [update_of(target, settings.device) for target in targets]
     found: dict[int, Solution] = {}
-    for members in alike(network, ready, settings.objective, guesses[0].images.shape[1:]):
+    for members in alike(network, ready, guesses[0].images.shape[1:]):
         own = [guesses[i] for i in members]
         found.update(zip(members, _simulate(network, layout, [ready[i] for i in members], own, settings, seed, tick)))
     return [found[i] for i in range(len(targets))]
