@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +25,15 @@ from .batches import CHUNK_NUMBERS
 from .convolved import Stage, open_stages
 from .grouped import GroupShape, runs_fast
 from .local_steps import LocalSteps
+from .local_training import Recipe
+from .low_rank import LowRank, LowRankLinear, Pair
 from .objective import Matching, Name, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .parts import along, compare
 from .passage import Passage
 from .target import Target
+
+LOW = 3  # rows that an image leaves of a linear layer's steps: a gradient's, and two of its derivative
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +42,7 @@ class _Step:
     passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
     """
 
-    weights: list[Tensor]
+    weights: list[Any]
     inputs: list[Tensor]
     errors: list[Tensor]
     kept: list[Tensor]
@@ -68,39 +73,50 @@ class GroupedSteps:
         self.recipe, self.matching, self.stages = recipe, matching, stages
         self.mean, self.std = (c.to(where) for c in constants)
         self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
+        named = [layout.split(one.weights) for one in targets]
+        observed = [layout.split(one.gradient) for one in targets]
         self.layers: list[OwnLayer] = []
+        self.low: dict[int, LowRankLinear] = {}
         shapes: dict[str, tuple[int, ...]] = {}
         convolutions = iter(_shapes(stages))
-        for stage in stages:
+        for k, stage in enumerate(stages):
             if isinstance(stage.layer, nn.Conv2d):
                 self.layers.append(OwnConvolution(next(convolutions), T, where))
             else:
-                self.layers.append(OwnLinear(stage.layer, stage.takes if len(stage.takes) > 1 else None))
-            shapes[stage.weight] = self.layers[-1].shape
+                plain = OwnLinear(stage.layer, stage.takes if len(stage.takes) > 1 else None)
+                begin, seen = ([plain.fill(one[stage.weight]) for one in each] for each in (named, observed))
+                if _few(recipe, stage, matching) and all(torch.equal(one, begin[0]) for one in begin[1:]):
+                    self.low[k] = LowRankLinear(stage.layer, plain.before, begin[0], torch.stack(seen), recipe)
+                self.layers.append(self.low.get(k, plain))
+            if k not in self.low:
+                shapes[stage.weight] = self.layers[-1].shape
             if stage.bias is not None:
                 shapes[stage.bias] = (self.layers[-1].outputs,)
         self.passages = [_passage(stage, layer, after) for stage, layer, after in zip(stages, self.layers, stages[1:])]
         self.layout = Layout(tuple(shapes), tuple(shapes.values()))
-        self.start = torch.stack([self._filled(layout.split(one.weights)) for one in targets])
-        self.observed = torch.stack([self._filled(layout.split(one.gradient)) for one in targets])
-        self.squares = torch.stack([h.square().sum(1) for h in self.observed.split(self.layout.sizes, 1)], 1)
+        self.start = torch.stack([self._filled(one) for one in named])
+        self.observed = torch.stack([self._filled(one) for one in observed])
+        squares = [h.square().sum(1) for h in self.observed.split(self.layout.sizes, 1)]
+        self.squares = torch.stack([*squares, *(layer.squares for layer in self.low.values())], 1)
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to images (T, E·n, *shape) with labels (T, E·n)."""
         walk, entrance = LocalSteps(self.recipe, self.layout, self.start), self.layers[0]
         assert isinstance(entrance, OwnConvolution)
         sizes = list(self.recipe.sizes)
-        steps = []
+        steps: list[_Step] = []
+        for layer in self.low.values():
+            layer.begin()
         entered = entrance.enter((images - self.mean).div_(self.std))
         for x, y in zip(entered.split(sizes), labels.split(sizes, 1)):
-            step, gradient = self._gradient(walk.weights, x, y)
+            step, gradient = self._gradient(len(steps), walk.weights, x, y)
             steps.append(step)
             walk.forward(gradient)
         values, cotangent = self._matched(walk.weights - self.start)
         backward, parts = walk.backward(), []
         for k in range(len(steps) - 1, -1, -1):
             of_gradient, cotangent = backward(cotangent)
-            parts.append(self._curvature(steps.pop(), of_gradient, cotangent if k else None))
+            parts.append(self._curvature(k, steps.pop(), of_gradient, cotangent if k else None))
         slope = entrance.leave(torch.cat(parts[::-1]))
         return values, slope.div_(self.std)
 
@@ -113,17 +129,21 @@ class GroupedSteps:
             found = [matching.direction(t, u, [h[t] for h in observed]) for t, u in enumerate(one)]
             return torch.stack([v for v, _ in found]), torch.stack([scale * torch.cat(d) for _, d in found])
         compared = [compare(u, h, matching.needs_absolute) for u, h in zip(own, observed)]
+        compared += [(*layer.compared(), None) for layer in self.low.values()]
         dot, square = torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1)
         sizes = [abs(scale) * l1 for _, _, l1 in compared if l1 is not None]
         products = Products(scale * dot, scale**2 * square, self.squares, torch.stack(sizes, 1) if sizes else None)
         value, partial = matching.derivatives(products)
         ones = [None] * len(own) if partial.absolute is None else (abs(scale) * partial.absolute).unbind(1)
-        each = zip(own, observed, (scale * partial.dot).unbind(1), (scale**2 * partial.square).unbind(1), ones)
+        of_dot, of_square = (scale * partial.dot).unbind(1), (scale**2 * partial.square).unbind(1)
+        for layer, p, q in zip(self.low.values(), of_dot[len(own) :], of_square[len(own) :]):
+            layer.turn(p, q)
+        each = zip(own, observed, of_dot, of_square, ones)
         return value, torch.cat([along(u, h, (p, q, r)) for u, h, p, q, r in each], 1)
 
-    def _gradient(self, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
+    def _gradient(self, number: int, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
         """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""
-        (T, n), own = labels.shape, self._ready(weights)
+        (T, n), own = labels.shape, self._ready(weights, {k: layer.at(number) for k, layer in self.low.items()})
         biases = self._biases(weights)
         inputs: list[Tensor] = []
         kept: list[Tensor] = []
@@ -140,7 +160,7 @@ class GroupedSteps:
         errors: list[Tensor] = [error]
         grown: list[Tensor] = []
         gradient = torch.empty_like(weights)
-        into = self.layout.split(gradient)
+        into = self._into(gradient, {k: layer.gradients[number] for k, layer in self.low.items()})
         for k in range(len(self.layers) - 1, -1, -1):
             layer, stage = self.layers[k], self.stages[k]
             layer.outer(error, inputs[k], own[k], into[stage.weight], add=False)
@@ -152,11 +172,12 @@ class GroupedSteps:
                 errors.insert(0, error)
         return _Step(own, inputs, errors, kept, seen, grown, probabilities), gradient
 
-    def _curvature(self, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
+    def _curvature(self, number: int, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
         """The derivative of ⟨gradient, along⟩, `along` (T, d), by what entered; that by the weights is added to
         `of_weights` (T, d).
         """
-        own, biases = self._ready(along), self._biases(along)
+        own = self._ready(along, {k: layer.along(number) for k, layer in self.low.items()})
+        biases = self._biases(along)
         inputs, weights, last = step.inputs, step.weights, len(self.layers) - 1
         tangents: list[Tensor] = []
         moved: list[Tensor | None] = [None]  # of each layer's inputs; the images do not move
@@ -168,7 +189,8 @@ class GroupedSteps:
                 moved.append(self.passages[k].forth(pulled, step.seen[k]))
         p = step.probabilities
         change = (tangents[-1] - torch.linalg.vecdot(p, tangents[-1])[..., None]).mul_(p).div_(p.shape[1])
-        into = None if of_weights is None else self.layout.split(of_weights)
+        rows = {k: layer.curvatures[number] for k, layer in self.low.items()}
+        into = None if of_weights is None else self._into(of_weights, rows)
         for k in range(last, -1, -1):
             layer, stage, error, way = self.layers[k], self.stages[k], step.errors[k], moved[k]
             if into is not None:
@@ -184,21 +206,35 @@ class GroupedSteps:
         return back
 
     def _filled(self, named: dict[str, Tensor]) -> Tensor:
-        """The network's parameters in the layers' arrangement, flat."""
+        """The network's parameters in the layers' arrangement, flat, without those that are `low`."""
         parts: dict[str, Tensor] = {}
-        for layer, stage in zip(self.layers, self.stages):
-            parts[stage.weight] = layer.fill(named[stage.weight])
+        for k, (layer, stage) in enumerate(zip(self.layers, self.stages)):
+            if k not in self.low:
+                parts[stage.weight] = layer.fill(named[stage.weight])
             if stage.bias is not None:
                 parts[stage.bias] = layer.fill_bias(named[stage.bias])
         return self.layout.join(parts)
 
-    def _ready(self, flat: Tensor) -> list[Tensor]:
+    def _ready(self, flat: Tensor, low: dict[int, LowRank]) -> list[Any]:
+        """Each layer's weights."""
         named = self.layout.split(flat)
-        return [layer.ready(named[stage.weight]) for layer, stage in zip(self.layers, self.stages)]
+        each = enumerate(zip(self.layers, self.stages))
+        return [low[k] if k in low else layer.ready(named[stage.weight]) for k, (layer, stage) in each]
+
+    def _into(self, flat: Tensor, low: dict[int, list[Pair]]) -> dict[str, Any]:
+        """Where what is of each parameter goes, by name."""
+        return {**self.layout.split(flat), **{self.stages[k].weight: pairs for k, pairs in low.items()}}
 
     def _biases(self, flat: Tensor) -> list[Tensor | None]:
         named = self.layout.split(flat)
         return [None if stage.bias is None else named[stage.bias] for stage in self.stages]
+
+
+def _few(recipe: Recipe, stage: Stage, matching: Matching) -> bool:
+    """Whether a linear layer's steps are few rows, and products are all that is asked of them."""
+    weighed = recipe.linear and recipe.own_gradients and recipe.step_clip is None
+    compared = matching.name != "absolute" and not matching.needs_absolute
+    return weighed and compared and LOW * sum(recipe.sizes) <= stage.layer.weight.shape[0]
 
 
 def _passage(stage: Stage, layer: OwnLayer, after: Stage) -> Passage:

@@ -6,7 +6,7 @@ brings the network's there. Nothing has to come back: norms, products and steps 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ from .grouped import GroupShape
 
 
 class OwnLayer(Protocol):
-    """Of T candidates with weights (T, *shape) and biases (T, *bias) each; what comes in and goes out is laid out as
-    the layer likes it.
+    """Of T candidates with weights (T, *shape) and biases (T, outputs) each; what comes in and goes out is laid out as
+    the layer likes it, and so are weights where they are `ready`.
 
     shape: of one candidate's weights. outputs: numbers of one's bias.
     """
@@ -33,19 +33,19 @@ class OwnLayer(Protocol):
         """The network's bias (…, O) as (…, outputs)."""
         ...
 
-    def ready(self, weights: Tensor) -> Tensor:
+    def ready(self, weights: Tensor) -> Any:
         """Weights (T, *shape) as the other functions take them."""
         ...
 
-    def forth(self, x: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
-        """W x + b; bias (T, outputs)."""
+    def forth(self, x: Tensor, weights: Any, bias: Tensor | None) -> Tensor:
+        """W x + b."""
         ...
 
-    def back(self, error: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    def back(self, error: Tensor, x: Tensor, weights: Any) -> Tensor:
         """Wᵀ error, laid out as the input x."""
         ...
 
-    def outer(self, error: Tensor, x: Tensor, weights: Tensor, into: Tensor, add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, weights: Any, into: Any, add: bool) -> None:
         """Writes what ⟨error, W x⟩ is by W into (T, *shape), or adds it there; zeros that were filled in stay."""
         ...
 
@@ -155,13 +155,13 @@ class OwnLinear:
     def ready(self, weights: Tensor) -> Tensor:
         return weights
 
-    def forth(self, x: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
+    def forth(self, x: Tensor, weights: Any, bias: Tensor | None) -> Tensor:
         return torch.bmm(x, weights.mT) if bias is None else torch.baddbmm(bias[:, None], x, weights.mT)
 
-    def back(self, error: Tensor, x: Tensor, weights: Tensor) -> Tensor:
+    def back(self, error: Tensor, x: Tensor, weights: Any) -> Tensor:
         return torch.bmm(error, weights)
 
-    def outer(self, error: Tensor, x: Tensor, weights: Tensor, into: Tensor, add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, weights: Any, into: Any, add: bool) -> None:
         into.baddbmm_(error.mT, x, beta=int(add))
 
     def sums(self, error: Tensor) -> Tensor:
