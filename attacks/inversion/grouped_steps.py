@@ -107,7 +107,7 @@ class GroupedSteps:
         steps: list[_Step] = []
         for layer in self.low.values():
             layer.begin()
-        entered = entrance.enter((images - self.mean).div_(self.std))
+        entered = entrance.geometry.enter((images - self.mean).div_(self.std))
         for x, y in zip(entered.split(sizes), labels.split(sizes, 1)):
             step, gradient = self._gradient(len(steps), walk.weights, x, y)
             steps.append(step)
@@ -117,7 +117,7 @@ class GroupedSteps:
         for k in range(len(steps) - 1, -1, -1):
             of_gradient, cotangent = backward(cotangent)
             parts.append(self._curvature(k, steps.pop(), of_gradient, cotangent if k else None))
-        slope = entrance.leave(torch.cat(parts[::-1]))
+        slope = entrance.geometry.leave(torch.cat(parts[::-1]), len(images))
         return values, slope.div_(self.std)
 
     def _matched(self, moved: Tensor) -> tuple[Tensor, Tensor]:

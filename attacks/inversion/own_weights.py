@@ -73,29 +73,6 @@ class OwnConvolution:
     def ready(self, weights: Tensor) -> Tensor:
         return weights.flatten(0, 1).permute(0, 3, 1, 2)
 
-    def enter(self, images: Tensor) -> Tensor:
-        """Of images (T, n, C, H, W)."""
-        (T, n), shape, s = images.shape[:2], self.geometry, self.geometry.fold
-        (top, left), (height, width), (high, wide) = shape.around, shape.size, shape.entered
-        padded = F.pad(images, (left, wide * s - width - left, top, high * s - height - top))
-        planes = padded.view(T, n, -1, high, s, wide, s).permute(0, 1, 4, 6, 2, 3, 5).reshape(T, n, shape.real, -1)
-        x = images.new_zeros(n, high, wide, T, shape.channels)
-        x[..., : shape.real] = planes.permute(1, 3, 0, 2).unflatten(1, (high, wide))
-        return x.flatten(3).permute(0, 3, 1, 2)
-
-    def leave(self, x: Tensor) -> Tensor:
-        """Images of what comes back."""
-        shape, s = self.geometry, self.geometry.fold
-        (top, left), (height, width) = shape.around, shape.size
-        own = x.permute(0, 2, 3, 1).unflatten(3, (self.candidates, -1))[..., : shape.real]
-        n, high, wide = own.shape[:3]
-        parted = own.reshape(n, high, wide, self.candidates, s, s, -1).permute(3, 0, 6, 1, 4, 2, 5)
-        whole = parted.reshape(self.candidates, n, -1, high * s, wide * s)
-        below, right = max(0, top + height - high * s), max(0, left + width - wide * s)  # pixels that no window has
-        if below or right:
-            whole = F.pad(whole, (0, right, 0, below))
-        return whole[..., top : top + height, left : left + width]
-
     def rows(self, x: Tensor) -> Tensor:
         """What goes out as rows (T, n, h·w·O) for a linear layer, whose weights are ordered so."""
         own = x.permute(0, 2, 3, 1).unflatten(3, (self.candidates, -1))[..., : self.geometry.layer.out_channels]
