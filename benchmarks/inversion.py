@@ -4,11 +4,12 @@
 
 Networks on 32×32 colour photographs with known labels, cosine, signed Adam, total variation: the workload of THESIS
 chapter 4 (a 3×1024 ReLU network, 100 classes, a batch of 25), LeNet and CNN6 with batches of 8; an update of three SGD
-steps of 8, simulated with its order known; and a grid of 24 noise levels by 2 objectives, together and cell by cell.
+steps of 8, simulated with its order known, one alone and several together (each candidate stands for a message of a
+round); and a grid of 24 noise levels by 2 objectives, together and cell by cell.
 Everything is timed that an iteration needs, and set-up with it; the starting images are the same for all and denormal
 numbers are flushed for all. Runs are interleaved; each contestant's number is the median over runs of CPU seconds per
 iteration and candidate, so a machine that does other things may be used. The floor is what the method has to multiply
-(`ghost.py`, `convolved.py`) at the speed measured for a 1024×1024 product. `breaching` is optional: `pip install
+(`ghost.py`, `convolved.py`, `grouped_steps.py`) at the speed measured for a 1024×1024 product. `breaching` is optional: `pip install
 'dpfl-audit[bench]'`.
 """
 
@@ -203,6 +204,19 @@ def psnr(found: Tensor, images: Tensor) -> float:
 
 def operations(module: nn.Module, count: int) -> int:
     """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`."""
+    sizes, convolutions = products(module)
+    return count * ((7 if convolutions else 6) * sum(sizes) - 2 * sizes[0])
+
+
+def operations_of_steps(module: nn.Module, count: int) -> int | None:
+    """The same of `STEPS` simulated steps of so many, by the count of `grouped_steps.py`; None without convolutions."""
+    sizes, convolutions = products(module)
+    each, first = 9 * STEPS - 2, 6 * STEPS - 1
+    return count * (each * sum(sizes[1:]) + first * sizes[0]) if convolutions else None
+
+
+def products(module: nn.Module) -> tuple[list[int], bool]:
+    """Operations of every layer's one product for an image, and whether some layer is a convolution."""
     sizes: list[int] = []
 
     def measure(layer: nn.Module, _: Any, output: Tensor) -> None:
@@ -215,8 +229,7 @@ def operations(module: nn.Module, count: int) -> int:
         module(torch.zeros(1, *SHAPE))
     for hook in hooks:
         hook.remove()
-    passes = 7 if any(isinstance(layer, nn.Conv2d) for layer in layers) else 6
-    return count * (passes * sum(sizes) - 2 * sizes[0])
+    return sizes, any(isinstance(layer, nn.Conv2d) for layer in layers)
 
 
 def peak() -> float:
@@ -308,7 +321,9 @@ def main() -> None:
             contestants = {f"dpfl-audit, {k} simulated": (k, partial(simulated, module, target, n, k)) for k in several}
             if (run := breaching_attack(module, target, n)) is not None:
                 contestants["breaching"] = (1, run)
-            compare(f"{name}, {STEPS} SGD steps of 8, order known", contestants, images, n, options.runs, None)
+            counted = operations_of_steps(module, 8)
+            least = None if counted is None else counted / speed
+            compare(f"{name}, {STEPS} SGD steps of 8, order known", contestants, images, n, options.runs, least)
     if "grid" in options.only:
         print()
         for name, batch in (("mlp", 25), ("mlp", 1), ("lenet", 8), ("lenet", 1)):

@@ -26,7 +26,7 @@ from .convolved import Stage, open_stages
 from .grouped import GroupShape, runs_fast
 from .local_steps import LocalSteps
 from .local_training import Recipe
-from .low_rank import LowRank, LowRankLinear, Pair
+from .low_rank import LowRank, LowRankLinear, RowPair
 from .objective import Matching, Name, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .parts import along, compare
@@ -163,7 +163,7 @@ class GroupedSteps:
         into = self._into(gradient, {k: layer.gradients[number] for k, layer in self.low.items()})
         for k in range(len(self.layers) - 1, -1, -1):
             layer, stage = self.layers[k], self.stages[k]
-            layer.outer(error, inputs[k], own[k], into[stage.weight], add=False)
+            layer.outer(error, inputs[k], into[stage.weight], add=False)
             if stage.bias is not None:
                 into[stage.bias].copy_(layer.sums(error))
             if k:
@@ -194,9 +194,9 @@ class GroupedSteps:
         for k in range(last, -1, -1):
             layer, stage, error, way = self.layers[k], self.stages[k], step.errors[k], moved[k]
             if into is not None:
-                layer.outer(change, inputs[k], weights[k], into[stage.weight], add=True)
+                layer.outer(change, inputs[k], into[stage.weight], add=True)
                 if way is not None:
-                    layer.outer(error, way, weights[k], into[stage.weight], add=True)
+                    layer.outer(error, way, into[stage.weight], add=True)
                 if stage.bias is not None:
                     into[stage.bias].add_(layer.sums(change))
             back = layer.back(change, inputs[k], weights[k]).add_(layer.back(error, inputs[k], own[k]))
@@ -221,7 +221,7 @@ class GroupedSteps:
         each = enumerate(zip(self.layers, self.stages))
         return [low[k] if k in low else layer.ready(named[stage.weight]) for k, (layer, stage) in each]
 
-    def _into(self, flat: Tensor, low: dict[int, list[Pair]]) -> dict[str, Any]:
+    def _into(self, flat: Tensor, low: dict[int, list[RowPair]]) -> dict[str, Any]:
         """Where what is of each parameter goes, by name."""
         return {**self.layout.split(flat), **{self.stages[k].weight: pairs for k, pairs in low.items()}}
 
@@ -273,7 +273,12 @@ def alike(network: nn.Module, targets: Sequence[Target], shape: Sequence[int]) -
 def grouped_steps(
     network: nn.Module, layout: Layout, targets: Sequence[Target], name: Name, shape: Sequence[int]
 ) -> list[GroupedSteps]:
-    """Of targets that are `alike`, in order, so many at a time as fit in memory; none where they cannot be grouped."""
+    """Of targets in order, so many at a time as fit in memory; none where they cannot be grouped.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. targets: `alike`.
+        name: of the objective. shape: of an image.
+    """
     opened = _opened(network, targets[0].weights, shape)
     if opened is None or targets[0].sparse is not None:
         return []

@@ -18,7 +18,7 @@ from .local_training import Recipe
 from .matmul import Linear
 from .own_weights import OwnLinear
 
-Pair = tuple[Tensor, Tensor]  # (T, r, outputs) and (T, r, inputs): leftᵀ·right
+RowPair = tuple[Tensor, Tensor]  # (T, r, outputs) and (T, r, inputs): leftᵀ·right
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +27,10 @@ class LowRank:
 
     there: Callable[[Tensor], Tensor]
     home: Callable[[Tensor], Tensor]
-    pairs: list[Pair]
+    pairs: list[RowPair]
 
     @cached_property
-    def rows(self) -> Pair | None:
+    def rows(self) -> RowPair | None:
         """All pairs in one; None for none."""
         if not self.pairs:
             return None
@@ -70,8 +70,8 @@ class LowRankLinear(OwnLinear):
 
     def begin(self) -> None:
         """Forgets all steps."""
-        self.gradients: list[list[Pair]] = [[] for _ in self.moves[1:]]
-        self.curvatures: list[list[Pair]] = [[] for _ in self.moves[1:]]
+        self.gradients: list[list[RowPair]] = [[] for _ in self.moves[1:]]
+        self.curvatures: list[list[RowPair]] = [[] for _ in self.moves[1:]]
 
     def at(self, step: int) -> LowRank:
         """The weights that a step begins with."""
@@ -112,9 +112,9 @@ class LowRankLinear(OwnLinear):
     def back(self, error: Tensor, x: Tensor, weights: LowRank) -> Tensor:
         return weights.back(error)
 
-    def outer(self, error: Tensor, x: Tensor, weights: LowRank, into: list[Pair], add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, into: list[RowPair], add: bool) -> None:
         into.append((error, x))
 
 
-def _times(factor: float, pair: Pair) -> Pair:
+def _times(factor: float, pair: RowPair) -> RowPair:
     return factor * pair[0], pair[1]

@@ -45,7 +45,7 @@ class OwnLayer(Protocol):
         """Wᵀ error, laid out as the input x."""
         ...
 
-    def outer(self, error: Tensor, x: Tensor, weights: Any, into: Any, add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, into: Any, add: bool) -> None:
         """Writes what ⟨error, W x⟩ is by W into (T, *shape), or adds it there; zeros that were filled in stay."""
         ...
 
@@ -61,6 +61,8 @@ class OwnConvolution:
         self.geometry, self.candidates = shape, candidates
         self.shape: tuple[int, ...] = (shape.outputs, *shape.kernel, shape.channels)
         self.outputs = shape.outputs
+        size = (candidates * shape.outputs, shape.channels, *shape.kernel)
+        self.like = where.new_empty(size).contiguous(memory_format=torch.channels_last)  # only its shape counts
         # 1 where a weight is, and 0 where zeros are filled in; None for no zeros
         self.kept = self.fill(torch.ones_like(shape.layer.weight)).to(where) if shape.done > shape.needed else None
 
@@ -91,8 +93,8 @@ class OwnConvolution:
     def back(self, error: Tensor, x: Tensor, weights: Tensor) -> Tensor:
         return self._back(error, x, weights, [True, False, False])[0]
 
-    def outer(self, error: Tensor, x: Tensor, weights: Tensor, into: Tensor, add: bool) -> None:
-        found = self._back(error, x, weights, [False, True, False])[1].permute(0, 2, 3, 1).view_as(into)
+    def outer(self, error: Tensor, x: Tensor, into: Tensor, add: bool) -> None:
+        found = self._back(error, x, self.like, [False, True, False])[1].permute(0, 2, 3, 1).view_as(into)
         if self.kept is not None:
             found = found.mul_(self.kept)
         if add:
@@ -138,7 +140,7 @@ class OwnLinear:
     def back(self, error: Tensor, x: Tensor, weights: Any) -> Tensor:
         return torch.bmm(error, weights)
 
-    def outer(self, error: Tensor, x: Tensor, weights: Any, into: Any, add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, into: Any, add: bool) -> None:
         into.baddbmm_(error.mT, x, beta=int(add))
 
     def sums(self, error: Tensor) -> Tensor:

@@ -79,36 +79,34 @@ def _simulate(
     """Of targets that are `alike`."""
     recipe, n = targets[0].recipe, targets[0].count
     assert recipe is not None and recipe.epochs
-    loss, labels = (
-        _losses(network, layout, targets, settings, guesses[0].images.shape[1:]),
-        torch.stack([guess.labels for guess in guesses]),
-    )
+    loss = _losses(network, layout, targets, settings, guesses[0].images.shape[1:])
 
     def each() -> None:
         for _ in targets:
             tick()
 
     if settings.reorder:
-        every = [
-            (images, guess.labels)
-            for images, guess in zip(reordered(loss, targets, guesses, settings, seed, each), guesses)
-        ]
+        images = reordered(loss, targets, guesses, settings, seed, each)
+        every = [(own, guess.labels) for own, guess in zip(images, guesses)]
     else:
-        own = torch.stack([orders(seed, target.key, recipe.epochs, n) for target in targets])
-        started = torch.stack([guess.images[order] for guess, order in zip(guesses, own)]).to(targets[0].weights)
+        labels = torch.stack([guess.labels for guess in guesses])
+        order = torch.stack([orders(seed, target.key, recipe.epochs, n) for target in targets])
+        started = torch.stack([guess.images[own] for guess, own in zip(guesses, order)]).to(targets[0].weights)
         found, _ = adam(
-            loss(labels, own, INVARIANCE),
+            loss(labels, order, INVARIANCE),
             started.flatten(1, 2),
             settings.simulated,
             settings.lr / 10,
             settings.optimiser != "adam",
             each,
         )
-        every = [averaged_epochs(*one) for one in zip(found.view_as(started), _ordered(labels, own))]
+        every = [averaged_epochs(*one) for one in zip(found.view_as(started), _ordered(labels, order))]
     made = [
         replace(guess, images=images.float().cpu(), labels=of, copies=0) for guess, (images, of) in zip(guesses, every)
     ]
-    return [judged(network, layout, target, pair, settings, seed) for target, *pair in zip(targets, guesses, made)]
+    return [
+        nearest_update(network, layout, target, pair, settings, seed) for target, *pair in zip(targets, guesses, made)
+    ]
 
 
 def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,19 +126,14 @@ def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 def nearest_update(
     network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
 ) -> Solution:
-    """Of several guesses that whose update, simulated in `JUDGES` orders of batches, is nearest to the one sent.
+    """Of several guesses the one, the first of equals, whose update is nearest to the one sent: by the mean loss over
+    `JUDGES` orders of batches, prior included, which it gets for its own.
 
     Args:
         network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`.
         settings: of the distance and its prior. seed: of the orders.
     """
-    return judged(network, layout, update_of(target, settings.device), guesses, settings, seed)
-
-
-def judged(
-    network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
-) -> Solution:
-    """Of several guesses the one with the least mean loss over `JUDGES` orders, the first of equals, with that loss."""
+    target = update_of(target, settings.device)
     assert target.recipe is not None and target.recipe.epochs
     others = [orders(seed, f"{target.key} judged {k}", target.recipe.epochs, target.count) for k in range(JUDGES)]
     images = torch.cat([guess.images[other].flatten(0, 1)[None] for guess in guesses for other in others])
