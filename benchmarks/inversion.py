@@ -9,8 +9,8 @@ round); and a grid of 24 noise levels by 2 objectives, together and cell by cell
 Everything is timed that an iteration needs, and set-up with it; the starting images are the same for all and denormal
 numbers are flushed for all. Runs are interleaved; each contestant's number is the median over runs of CPU seconds per
 iteration and candidate, so a machine that does other things may be used. The floor is what the method has to multiply
-(`ghost.py`, `convolved.py`, `grouped_steps.py`) at the speed measured for a 1024×1024 product. `breaching` is optional: `pip install
-'dpfl-audit[bench]'`.
+(`ghost.py`, `convolved.py`, `grouped_steps.py`) at the speed measured for a 1024×1024 product. `breaching` is optional:
+`pip install 'dpfl-audit[bench]'`.
 """
 
 from __future__ import annotations
