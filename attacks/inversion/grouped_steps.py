@@ -26,7 +26,7 @@ from .convolved import Stage, open_stages
 from .grouped import GroupShape, runs_fast
 from .local_steps import LocalSteps
 from .local_training import Recipe
-from .low_rank import LowRank, LowRankLinear, RowPair
+from .row_weights import LowRank, LowRankLinear, RowPair
 from .objective import Matching, Name, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .parts import along, compare
