@@ -38,13 +38,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class RoundFactors:
-    """What a round's public schedule multiplies the facts by. lr: of its local steps, their mean. steady: all of them
-    have that one. noise: of noise_std.
+    """What a round's public schedule multiplies the facts by. lr: of its local steps. noise: of noise_std. lr_by_step:
+    further factors for its local steps 0, 1, …, () for none.
     """
 
     lr: float = 1.0
     noise: float = 1.0
-    steady: bool = True
+    lr_by_step: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ class PublicFacts:
     no noise, None where it depends on private data. loss: what clients minimise, a name in `defenses.local.LOSSES`.
     sent_share: of a value's components, the largest, that is sent; the others are 0.
     secret_batches: clients draw the records that they train on in secret, anew in every round.
-    schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. steady: all local steps have
-    one learning rate.
+    schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. lr_by_step: factors of lr at
+    local steps 0, 1, …, () where all have one rate.
     gradient_scale, penalties, step_clip: what local training does more than its optimiser's steps on the loss, as of
-    `defenses.local.LocalTraining`.
+    `defenses.local.LocalTraining`. record_clip: every record's gradient is clipped by itself. truncated: what is sent
+    was cut component by component.
     """
 
     scheme: str
@@ -83,10 +84,12 @@ class PublicFacts:
     sent_share: float = 1.0
     secret_batches: bool = False
     schedule: tuple[RoundFactors, ...] = ()
-    steady: bool = True
+    lr_by_step: tuple[float, ...] = ()
     gradient_scale: float | ScaleByRoot = 1.0
     penalties: tuple[Penalty, ...] = ()
     step_clip: StepClip | None = None
+    record_clip: bool = False
+    truncated: bool = False
 
     def of_round(self, round: int) -> PublicFacts:
         """The facts as they were in one round.
@@ -97,7 +100,7 @@ class PublicFacts:
         """
         own = self.schedule[round] if round < len(self.schedule) else RoundFactors()
         noise = None if self.noise_std is None else self.noise_std * own.noise
-        return replace(self, lr=self.lr * own.lr, noise_std=noise, steady=own.steady, schedule=())
+        return replace(self, lr=self.lr * own.lr, noise_std=noise, lr_by_step=own.lr_by_step, schedule=())
 
 
 @dataclass(frozen=True)

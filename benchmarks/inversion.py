@@ -31,6 +31,7 @@ import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.grouped_steps import grouped_steps
 from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.low_rank import numbers
 from dpfl_audit.attacks.inversion.objective import Matching
 from dpfl_audit.attacks.inversion.optimise import Objective, adam, milestones, with_prior
 from dpfl_audit.attacks.inversion.simulated import Simulated
@@ -203,25 +204,35 @@ def psnr(found: Tensor, images: Tensor) -> float:
 
 
 def operations(module: nn.Module, count: int) -> int:
-    """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`."""
-    sizes, convolutions = products(module)
-    return count * ((7 if convolutions else 6) * sum(sizes) - 2 * sizes[0])
+    """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`;
+    two of a linear layer's products are with the message, which nobody noised here (`low_rank.py`).
+    """
+    sizes = products(module)
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    own = [(layer.weight.numel(), numbers(layer.out_features, layer.in_features, rank=count)) for layer in linear]
+    saved = sum(4 * max(0, whole - thin) for whole, thin in own)
+    return count * ((7 if convolutional(module) else 6) * sum(sizes) - 2 * sizes[0] - saved)
 
 
 def operations_of_steps(module: nn.Module, count: int) -> int | None:
     """The same of `STEPS` simulated steps of so many, by the count of `grouped_steps.py`; None without convolutions."""
-    sizes, convolutions = products(module)
-    each, first = 9 * STEPS - 2, 6 * STEPS - 1
-    return count * (each * sum(sizes[1:]) + first * sizes[0]) if convolutions else None
+    sizes, each, first = products(module), 9 * STEPS - 2, 6 * STEPS - 1
+    return count * (each * sum(sizes[1:]) + first * sizes[0]) if convolutional(module) else None
 
 
-def products(module: nn.Module) -> tuple[list[int], bool]:
-    """Operations of every layer's one product for an image, and whether some layer is a convolution."""
+def convolutional(module: nn.Module) -> bool:
+    """Whether some layer is a convolution."""
+    return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
+
+
+def products(module: nn.Module) -> list[int]:
+    """Operations of every layer's one product for an image."""
     sizes: list[int] = []
 
     def measure(layer: nn.Module, _: Any, output: Tensor) -> None:
         weight = layer.weight
-        sizes.append(2 * output[0].numel() * weight[0].numel())  # type: ignore[index, operator]
+        assert isinstance(weight, Tensor)
+        sizes.append(2 * output[0].numel() * weight[0].numel())
 
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     hooks = [layer.register_forward_hook(measure) for layer in layers]
@@ -229,7 +240,7 @@ def products(module: nn.Module) -> tuple[list[int], bool]:
         module(torch.zeros(1, *SHAPE))
     for hook in hooks:
         hook.remove()
-    return sizes, any(isinstance(layer, nn.Conv2d) for layer in layers)
+    return sizes
 
 
 def peak() -> float:

@@ -36,7 +36,7 @@ def blind_columns(span: RowSpace, planes: Tensor, seed: int) -> Columns:
     """Columns of `span` that are one image's own, at most r; none where there are too many images for the neurons.
 
     Args:
-        span: of rank r. planes: (o, r), each neuron's output before the ReLU as a function of an image's coordinates.
+        span: of rank r. planes: (o, q), each neuron's output before the ReLU as a function of an image's coordinates.
         seed: of the starts.
     """
     rank = span.left.shape[1]
@@ -66,8 +66,8 @@ def _free(span: RowSpace, planes: Tensor, pool: Columns) -> tuple[Tensor, Tensor
     """(o, k), orthonormal, the outputs that images orthogonal to the pool's columns can give, and (k,), the last entry
     of [image | 1] as a function of the same coordinates.
     """
-    rules = pool.mix / span.values
-    free = torch.linalg.svd(rules, full_matrices=True)[2][len(pool) :].T if len(pool) else torch.eye(len(span.values))
+    rules = span.rules(pool.mix)
+    free = torch.linalg.svd(rules, full_matrices=True)[2][len(pool) :].T if len(pool) else torch.eye(rules.shape[1])
     free = free.to(planes)
     sides, values, turned = torch.linalg.svd(planes @ free, full_matrices=False)
     return sides, turned @ (span.right[-1] @ free) / values.clamp_min(1e-300)

@@ -27,8 +27,9 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from ..base import Progress
 from .blind import NEURONS, blind_columns
+from .copies import errors_of
 from .local_steps import LocalSteps
-from .local_training import undone
+from .local_training import RECORDS, undone
 from .one_step import DOUBTS, one_step_factors
 from .row_space import row_space
 from .simulated import orders, update_distance
@@ -80,7 +81,9 @@ def readable(module: nn.Module, target: Target) -> bool:
         return False
     if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
         return False
-    if not recipe.own_gradients or (len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip)):
+    if not recipe.own_gradients or recipe.rates or RECORDS in recipe.left_out:
+        return False
+    if len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip):
         return False
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead
@@ -88,7 +91,7 @@ def readable(module: nn.Module, target: Target) -> bool:
     clear = CLEAR if len(recipe.sizes) > 1 else PRECISE
     if len(recipe.sizes) == 1 and target.count > MANY_AT_ONCE:
         return False
-    return target.noise_std <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
+    return target.noise_moved <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
 
 
 def one_step(target: Target) -> bool:
@@ -174,7 +177,7 @@ def _shared(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """`images_by_step`, each round made once in this process: attacks with other objectives ask for the same."""
     assert target.update is not None
-    asked = (module, target.weights, target.update, target.recipe, target.noise_std, labels, tuple(shape), seed)
+    asked = (module, target.weights, target.update, target.recipe, target.noise_moved, labels, tuple(shape), seed)
     key = hashlib.sha256(b"".join(_told(part) for part in asked)).digest()
     if key not in _RECENT:
         while len(_RECENT) >= RECENT:
@@ -223,7 +226,7 @@ def images_by_step(
     recipe = replace(target.recipe, factor=1.0)  # the factors are those of the gradients that the optimiser was given
     moved, precision, size = first_update(module, target, labels, shape)
     if one_step(target):
-        alone = undone(recipe, target.update, target.weights, target.noise_std, scale_known=True)
+        alone = undone(recipe, target.update, target.weights, target.noise_moved, scale_known=True)
         begin = _first(chain, Layout.of(module).split(alone))
         every = iter([one_step_factors(moved, recipe, begin, precision, tick)])
     else:
@@ -246,7 +249,7 @@ def first_update(
     moved, start = _first(chain, layout.split(target.update)), _first(chain, layout.split(target.weights))
     after = (start + moved).abs()
     last_place = (torch.nextafter(after, torch.full_like(after, torch.inf)) - after).double()
-    precision = (len(recipe.sizes) * last_place.square() / 12 + target.noise_std**2).sqrt() + ARITHMETIC * recipe.lr
+    precision = (len(recipe.sizes) * last_place.square() / 12 + target.noise_moved**2).sqrt() + ARITHMETIC * recipe.lr
     draw = generator(0, "like images", *shape)
     count = recipe.sizes[0]
     some = labels[torch.randperm(len(labels), generator=draw)[:count]]
@@ -342,7 +345,7 @@ def _parted_exactly(
         if not answer.found.all():
             continue
         seen = torch.cat([answer.inputs.double(), torch.ones(count, 1)], 1)
-        errors = torch.linalg.lstsq(seen.T, rows.T).solution
+        errors = errors_of(answer.inputs, rows)
         off = seen @ plane.T < 0
         left = float(((errors * off).square().sum(1) * seen.square().sum(1)).sum())
         if left < least:

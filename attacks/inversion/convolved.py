@@ -72,8 +72,8 @@ class Convolved:
         weights = layout.split(where)
         gradients = [t.gradient for t in targets]
         observed = layout.split(torch.stack(gradients))
-        messages = Messages.of(gradients, repeat * n)
-        basis, kind = layout.split(messages.basis), (messages.coefficients, repeat * n, len(targets))
+        messages = Messages.of(gradients, repeat * n, [t.noise_share for t in targets])
+        basis, kind = layout.split(messages.basis), (messages.coefficients, repeat * n, len(targets), n)
         convolutions = [(s.layer, s.takes[0], s.takes[1]) for s in stages if isinstance(s.layer, nn.Conv2d)]
         shapes = [GroupShape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
         grouped = groups_pay(shapes, where, repeat * len(targets) * n)
@@ -95,7 +95,7 @@ class Convolved:
             ways = () if isinstance(before, LinearRows) else (before.rows, before.images)
             if ways:
                 own, common = _channels_last(own, stage.takes), _channels_last(common, stage.takes)
-            products = OwnProducts(common, *kind), OwnProducts(common.mT, *kind)
+            products = OwnProducts.both_ways(common, *kind)
             self.parts.append(LinearRows(own, bias, *products, other_bias, n, candidates, absolute, *ways))
         self.squares = torch.stack(squares, 1)  # (targets, tensors)
 

@@ -23,8 +23,10 @@ FEW = 0.01  # weight of the number of copies, in the least squares: copies of al
 
 
 def errors_of(inputs: Tensor, gradient: Tensor) -> Tensor:
-    """(r, o) in float64, by which these inputs (r, i) have the gradient (o, i + 1) of a layer's weights and bias."""
-    seen = torch.cat([inputs, torch.ones(len(inputs), 1)], 1).double()
+    """(r, o) in float64, by which these inputs (r, i) have the gradient of a layer's weights and bias (o, i + 1), or of
+    its weights alone (o, i).
+    """
+    seen = torch.cat([inputs, torch.ones(len(inputs), gradient.shape[1] - inputs.shape[1])], 1).double()
     return torch.linalg.lstsq(seen.T, gradient.double().T).solution
 
 

@@ -64,7 +64,8 @@ def read_first_layer(
         most = UNEXPLAINED_COPIES / len(labels) ** 2 if copies else UNEXPLAINED
         certain = explained(network, layout, target, labels, images, settings, most)
     else:
-        certain = copies == 0  # nothing says whose copies the rest are, or that they are copies
+        # nothing says whose copies the rest are, or that they are copies; nor how large images of open size are
+        certain = copies == 0 and not layer.span.open_scale
     start = start_images(seed, target.key, 0, target.count, shape)
     return Reading(layer, columns, Solution(images, start, labels, loss, determined=certain, copies=copies), certain)
 

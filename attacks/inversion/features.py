@@ -68,7 +68,7 @@ class SolvedFeatures:
         That is: several messages, or one of some components alone; several local steps, or an optimiser's that is no
         gradient; a network of linear layers alone, whose first layer tells the images; no linear classifier; as many
         images as classes, or more; a clip of every tensor by itself; noise that hides what tells labels apart; and a
-        system that no start solves.
+        system that no start solves. Nor of what is not finite.
 
         Args:
             network: in evaluation mode. layout: of its parameters. target: what was sent. labels: (n,) int64.
@@ -79,6 +79,7 @@ class SolvedFeatures:
             or target.sparse is not None
             or target.per_layer
             or not one_gradient(target)
+            or not bool(target.gradient.isfinite().all())
             or open_chain(network) is not None
         ):
             return None
@@ -182,6 +183,20 @@ def with_features(objective: Objective, features: Sequence[SolvedFeatures | None
     return total
 
 
+def told_by_places(places: Tensor, p: Tensor, errors: Tensor, along: Tensor) -> Tensor:
+    """How a classifier's gradient moves with the places of its inputs: (classes·r + classes, n·r), that of its weights
+    along r directions, and that of its biases.
+
+    Args:
+        places: (n, r). p: (n, classes), softmax there. errors: (n, classes). along: (classes, r), its weights.
+    """
+    # how an image's error moves with its place: (n, classes, r)
+    moves = p[:, :, None] * (along[None] - (p @ along)[:, None]) / len(places)
+    products = torch.einsum("ik,icl->ckil", places, moves)
+    products.diagonal(dim1=1, dim2=3).add_(errors.T[:, :, None])
+    return torch.cat([products.flatten(0, 1).flatten(1), moves.transpose(0, 1).flatten(1)])
+
+
 class _System:
     """Equations of places c (n, r), and of the logarithm of a scale nobody told: eˢ Σ_i δ_i(c_i) (c_i, 1) = what was
     sent, along the directions it shows.
@@ -247,15 +262,7 @@ class _System:
     def jacobian(self, flat: Tensor) -> Tensor:
         """(equations, unknowns)."""
         places, p, errors, scale = self._errors(flat)
-        n, classes, r = len(places), p.shape[1], self.rank
-        # how an image's error moves with its place: (n, classes, r)
-        moves = p[:, :, None] * (self.along[None] - (p @ self.along)[:, None]) / n
-        whole = torch.einsum("ik,icl->ckil", places, moves)
-        whole.diagonal(dim1=1, dim2=3).add_(errors.T[:, :, None])
-        matrix = whole.reshape(classes * r, n * r)
-        if self.has_bias:
-            matrix = torch.cat([matrix, moves.transpose(0, 1).reshape(classes, n * r)])
-        matrix = scale * matrix
+        matrix = scale * told_by_places(places, p, errors, self.along)[: len(self.sent)]
         return torch.cat([matrix, self._made(flat)[:, None]], 1) if self.scaled else matrix
 
     def solved(self, predictions: Tensor) -> Tensor | None:

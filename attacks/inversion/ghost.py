@@ -7,9 +7,10 @@ G appears only as δᵀa again. All by hand, so nothing is recorded.
 
 Cost for a layer of i inputs, o outputs and N images, in units of its one N×i×o product (2N·i·o operations): forward 1,
 back-propagation 1, a G*ᵀ 1, tangent forward 1, tangent backward 2 (W and G*); on the first layer 4 instead of 6, as
-images have no tangent and their own error is not needed. That is the floor of this method; the Gram matrices add 2N²(i
-+ o) a candidate. For 3072-1024-1024-1024-100 and 25 images: 1.3 GFLOP an iteration. Double backward needs about 1.6
-GFLOP, and reads and writes arrays of the size of the weights some ten times beside it.
+images have no tangent and their own error is not needed. That is the floor of this method, but for a message that
+nobody noised, whose two products G* cost next to nothing (`low_rank.py`); the Gram matrices add 2N²(i + o) a candidate.
+For 3072-1024-1024-1024-100 and 25 images: 1.3 GFLOP an iteration. Double backward needs about 1.6 GFLOP, and reads and
+writes arrays of the size of the weights some ten times beside it.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Ghost:
         first = targets[0]
         weights = layout.split(first.weights)
         rows = repeat * first.count  # of one target's candidates together
-        messages = Messages.of([t.gradient for t in targets], rows)
-        basis, own = layout.split(messages.basis), (messages.coefficients, rows, len(targets))
+        messages = Messages.of([t.gradient for t in targets], rows, [t.noise_share for t in targets])
+        basis, own = layout.split(messages.basis), (messages.coefficients, rows, len(targets), first.count)
         observed = [layout.split(t.gradient) for t in targets]
         self.matching, self.count, self.some = matching, first.count, Some(0, repeat * len(targets), repeat)
         self.mean, self.std = chain.mean.to(first.weights), chain.std.to(first.weights)
@@ -55,8 +56,7 @@ class Ghost:
         self.biases = [weights[layer.bias] if layer.bias else None for layer in chain.layers]
         self.forth = [Linear(weights[layer.weight], everyone) for layer in chain.layers]  # rows @ Wᵀ
         self.back = [Linear(weights[layer.weight].T, everyone) for layer in chain.layers]  # rows @ W
-        self.observed_forth = [OwnProducts(basis[layer.weight], *own) for layer in chain.layers]
-        self.observed_back = [OwnProducts(basis[layer.weight].mT, *own) for layer in chain.layers]
+        self.observed = [OwnProducts.both_ways(basis[layer.weight], *own) for layer in chain.layers]  # there and back
         self.observed_bias = [  # (T, 1, o)
             torch.stack([o[layer.bias] for o in observed]).repeat_interleave(repeat, 0)[:, None] if layer.bias else None
             for layer in chain.layers
@@ -92,7 +92,7 @@ class Ghost:
         A = [a.view(T, n, -1) for a in inputs]
         D = [d.view(T, n, -1) for d in errors]
         # a G*ᵀ, needed for ⟨G, G*⟩ and by the tangents
-        along = [g(a, self.some) for g, a in zip(self.observed_forth, inputs)]
+        along = [there(a, self.some) for (there, _), a in zip(self.observed, inputs)]
         grams_a, grams_d, sums = [a @ a.mT for a in A], [d @ d.mT for d in D], [d.sum(1, keepdim=True) for d in D]
         dot, square = [], []
         for k in range(last + 1):
@@ -124,7 +124,7 @@ class Ghost:
             w = 2 * k
             back = torch.bmm(q[:, w] * grams_d[k], A[k]).flatten(0, 1)
             back += self.back[k](change)
-            back += self.observed_back[k]((p[:, w] * D[k]).flatten(0, 1), self.some).flatten(0, 1)
+            back += self.observed[k][1]((p[:, w] * D[k]).flatten(0, 1), self.some).flatten(0, 1)
             if k:
                 change = back * slopes[k - 1]
                 curve = curves[k - 1]

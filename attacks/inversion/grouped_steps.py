@@ -26,11 +26,11 @@ from .convolved import Stage, open_stages
 from .grouped import GroupShape, runs_fast
 from .local_steps import LocalSteps
 from .local_training import Recipe
-from .row_weights import LowRank, LowRankLinear, RowPair
 from .objective import Matching, Name, Products
 from .own_weights import OwnConvolution, OwnLayer, OwnLinear
 from .parts import along, compare
 from .passage import Passage
+from .row_weights import LowRank, LowRankLinear, RowPair
 from .target import Target
 
 LOW = 3  # rows that an image leaves of a linear layer's steps: a gradient's, and two of its derivative

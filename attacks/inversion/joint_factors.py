@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from .conjugate_gradients import conjugate_gradients
 from .local_training import Recipe, linearised
 
 CHUNK = 2**22  # numbers at once
@@ -211,35 +212,25 @@ def _direction(
             torch.cat([e.T @ a for a, (_, e, _) in zip(own, parted)]),
         )
 
-    def squared(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    def apart(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[: errors.numel()].view_as(errors), x[errors.numel() :].view_as(inputs)
+
+    def squared(step: Tensor) -> Tensor:
+        a, b = apart(step)
         steps = zip(parted, a.split(sizes, 1), b.split(sizes))
         there = torch.stack([s * (da @ x + e @ db) for (s, e, x), da, db in steps]).sum(0)
         back = transposed(weight * there)
-        return back[0] + ridge[0] * a, back[1] + ridge[1] * b
+        return _joined(back[0] + ridge[0] * a, back[1] + ridge[1] * b)
 
-    def solved(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        return solve_errors(a), solve_inputs(b.T).T
+    def solved(x: Tensor) -> Tensor:
+        a, b = apart(x)
+        return _joined(solve_errors(a), solve_inputs(b.T).T)
 
-    left = transposed(weight * rest)
-    found = torch.zeros_like(errors), torch.zeros_like(inputs)
-    near = solved(*left)
-    ahead, size = near, _dot(left, near)
-    first = size
-    for _ in range(most):
-        onward = squared(*ahead)
-        length = size / _dot(ahead, onward)
-        found = found[0] + length * ahead[0], found[1] + length * ahead[1]
-        left = left[0] - length * onward[0], left[1] - length * onward[1]
-        near = solved(*left)
-        new = _dot(left, near)
-        if not new > tolerance**2 * first:
-            break
-        ahead, size = (near[0] + new / size * ahead[0], near[1] + new / size * ahead[1]), new
-    return found
+    return apart(conjugate_gradients(squared, _joined(*transposed(weight * rest)), most, solved, tolerance))
 
 
-def _dot(a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor]) -> Tensor:
-    return (a[0] * b[0]).sum() + (a[1] * b[1]).sum()
+def _joined(a: Tensor, b: Tensor) -> Tensor:
+    return torch.cat([a.flatten(), b.flatten()])
 
 
 def _blocks(slopes: Sequence[Tensor], weight: Tensor, held: Tensor, sizes: list[int]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .conjugate_gradients import Operator, conjugate_gradients
 from .denoiser import cosine_waves
-
-Operator = Callable[[Tensor], Tensor]
 
 RIGHT = 0.05  # share of a layer's outputs that may be left over
 SEEN = 5e-6  # share of a layer's gradient: where more is left over, slopes are wrong
@@ -20,7 +19,6 @@ UNSURE = (0, 30, 0, 300, 0)  # how many slopes are unknowns, round by round
 BESIDE = (1.0, 3.0)  # what a layer's gradient counts beside its outputs, each relative to its norm, where these are
 # fewer than its inputs, and where not; ours, on seeds 0 to 2
 BELOW, DOUBTING = 7000, 600  # steps of conjugate gradients at most
-SOLVED = 1e-11  # share of the right side's norm
 CORNER = 4.0  # of an image's cosine transform: slower waves are as likely as these
 
 
@@ -67,32 +65,6 @@ class LeakyLayer:
         """W as (outputs, inputs) of one image's inputs of `shape`."""
         numbers = prod(shape)
         return self.of(torch.eye(numbers).to(self.weight).view(numbers, *shape)).flatten(1).T
-
-
-def conjugate_gradients(
-    matrix: Operator, right: Tensor, steps: int, likely: Operator | None = None, solved: float = SOLVED
-) -> Tensor:
-    """x with matrix(x) = right, from 0: what is likely first.
-
-    Args:
-        matrix: symmetric, at least 0. right: flat. steps: at most. likely: a covariance, by which steps are drawn; None
-            for all alike. solved: share of the right side's norm that may be left over.
-    """
-    x, left = torch.zeros_like(right), right.clone()
-    drawn = left if likely is None else likely(left)
-    along, size = drawn.clone(), torch.dot(left, drawn)
-    end = size * solved**2
-    for _ in range(steps):
-        if not size > end:
-            break
-        moved = matrix(along)
-        step = size / torch.dot(along, moved)
-        x.add_(along, alpha=step.item())
-        left.sub_(moved, alpha=step.item())
-        drawn = left if likely is None else likely(left)
-        before, size = size, torch.dot(left, drawn)
-        along.mul_(size / before).add_(drawn)
-    return x
 
 
 class Doubted:

@@ -14,7 +14,7 @@ coefficients over their standard deviations, where the prior is a unit ball.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -105,9 +105,13 @@ def solve_with_prior(
 
 
 def noise_alone(target: Target, seed: int) -> Target:
-    """The target with a message of pure noise, as large: what a prior makes of it saw nothing."""
+    """The target with a message of pure noise, as large, of the components that were sent: what a prior makes of it saw
+    nothing.
+    """
     noise = torch.randn(len(target.gradient), generator=generator(seed, "noise alone", target.key))
     noise = noise.to(target.gradient)
+    if target.sparse is not None:
+        noise = noise * target.sparse.sent
     return replace(target, gradient=noise * (target.gradient.norm() / noise.norm()))
 
 
@@ -116,8 +120,8 @@ def _level(
 ) -> float:
     """The standard deviation of pixels that have the same information as the message has of an average pixel, 1/√I.
 
-    I = tr(JᵀJ)/(pixels·σ²) with J = ∂(clipped gradient)/∂images at `images`, the masks as they are, by a random
-    direction v of parameters: E‖Jᵀv‖² = tr(JᵀJ) (Hutchinson 1989).
+    I = tr(JᵀJ)/(pixels·σ²) with J = ∂(what is sent of the clipped gradient)/∂images at `images`, the masks and the
+    clip's factors as they are, by a random direction v of parameters: E‖Jᵀv‖² = tr(JᵀJ) (Hutchinson 1989).
     """
     weights = {name: w.detach().requires_grad_() for name, w in layout.split(target.weights).items()}
     x = images.detach().requires_grad_()
@@ -125,12 +129,29 @@ def _level(
         loss = F.cross_entropy(torch.func.functional_call(network, weights, (x,)), labels)
         gradient = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
         direction = [torch.randn(g.shape, generator=draw).to(g) for g in gradient]
-        (along,) = torch.autograd.grad(gradient, x, grad_outputs=direction)
-    norm = torch.stack([g.detach().square().sum() for g in gradient]).sum().sqrt()
-    if not target.scale_known:  # by what of the message's energy is not noise
-        least = math.sqrt(2 / len(target.gradient))
-        factor = target.gradient.norm() * math.sqrt(max(1 - target.noise_share, least)) / norm
-    else:
-        factor = (torch.tensor(float("inf") if target.clip_norm is None else target.clip_norm) / norm).clamp(max=1)
-    information = factor.item() ** 2 * along.square().mean().item() / target.noise_std**2
+        if target.sparse is not None:
+            direction = [v * sent for v, sent in zip(direction, layout.split(target.sparse.sent).values())]
+        factors = _factors(layout, target, [g.detach() for g in gradient])
+        (along,) = torch.autograd.grad(gradient, x, grad_outputs=[f * v for f, v in zip(factors, direction)])
+    information = along.square().mean().item() / target.noise_std**2
     return 1 / math.sqrt(information) if information > 0 else MOST
+
+
+def _factors(layout: Layout, target: Target, gradient: Sequence[Tensor]) -> Sequence[Tensor]:
+    """What the clip multiplies each tensor of the gradient by; where its norm is a secret, what makes the tensor as
+    large as that of the message that is not noise.
+    """
+    if target.scale_known:
+        norm, order = target.clip_norm or math.inf, target.clip_order
+        sizes = torch.stack([g.norm(order) for g in gradient])
+        known = sizes.new_tensor(norm)
+    else:
+        observed = layout.split(target.gradient).values()
+        sizes, known = (torch.stack([g.norm() for g in own]) for own in (gradient, observed))
+        order, least = 2, math.sqrt(2 / len(target.gradient))
+        known = known * math.sqrt(max(1 - target.noise_share, least))
+    if not target.per_layer:
+        sizes = sizes.norm(order).expand_as(sizes)
+        known = known.norm(order)
+    ratio = torch.where(sizes > 0, known / sizes, 0)
+    return list(ratio.clamp(max=1) if target.scale_known else ratio)

@@ -16,7 +16,7 @@ from ...defenses.layout import Layout
 from ...defenses.local import DistancePerLayer, Penalty, Proximal, ScaleByRoot, StepClip
 from ...defenses.steps.clip import clip_to
 from ..base import PublicFacts
-from .local_training import CLIPS, PENALTIES, SCALE, Recipe, Walk
+from .local_training import CLIPS, PENALTIES, RECORDS, SCALE, TRUNCATED, Recipe, Walk
 
 
 class LocalSteps:
@@ -95,7 +95,12 @@ def _curvature(
 def besides(facts: PublicFacts) -> tuple[str, ...]:
     """What local training does more than its optimiser's steps on the loss, in words."""
     clips = () if facts.step_clip is None else (CLIPS[facts.step_clip.what],)
-    return (PENALTIES,) * bool(facts.penalties) + clips + (SCALE,) * (facts.gradient_scale != 1.0)
+    return (PENALTIES,) * bool(facts.penalties) + clips + (SCALE,) * (facts.gradient_scale != 1.0) + _never(facts)
+
+
+def _never(facts: PublicFacts) -> tuple[str, ...]:
+    """Those that are never modelled."""
+    return (RECORDS,) * facts.record_clip + (TRUNCATED,) * facts.truncated
 
 
 def modelled(recipe: Recipe, facts: PublicFacts, records: int, clients: int = 1) -> Recipe:
@@ -107,7 +112,7 @@ def modelled(recipe: Recipe, facts: PublicFacts, records: int, clients: int = 1)
         recipe: of the optimiser. facts: of a round. records: that each client holds, 0 where nobody knows or they
             differ. clients: whose mean it is.
     """
-    left_out, clip, scale = [], facts.step_clip, facts.gradient_scale
+    left_out, clip, scale = [*_never(facts)], facts.step_clip, facts.gradient_scale
     known = _known_penalties(facts.penalties, records) if len(recipe.sizes) > 1 else ()
     if known is None:
         left_out.append(PENALTIES)
@@ -167,6 +172,11 @@ def besides_assumed(facts: PublicFacts, recipe: Recipe | None) -> tuple[str, ...
     said = []
     if left_out:
         said.append(f"local training without what else it has ({', '.join(left_out)}), so that scales are open")
+    if recipe is not None and recipe.linear and recipe.by_tensor and not recipe.own_gradients:
+        said.append(
+            "each layer pulled back by its own distance, so that only weights and not biases tell images: their sizes"
+            " by pixels, of which each image has one that is 0 or 1"
+        )
     known = [words for words in every if words not in left_out]
     if known:
         open_scale = recipe is not None and recipe.linear and not recipe.scaled

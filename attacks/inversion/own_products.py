@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .low_rank import Thin, ThinLinear
 from .matmul import Linear
 from .parts import Some
 
@@ -29,21 +30,23 @@ class Messages:
     coefficients: Tensor | None = None
 
     @classmethod
-    def of(cls, messages: Sequence[Tensor], rows: int) -> Messages:
+    def of(cls, messages: Sequence[Tensor], rows: int, noise: Sequence[float] = ()) -> Messages:
         """Messages (d,) by a common basis, where that pays for `rows` rows of each one, and float32's last digit is all
-        that it costs.
+        that it costs. noise: how noisy each one is known to be; the least noisy one is the first of a basis, as it may
+        be of low rank.
         """
         many = len(messages)
         # r products with the rows of all against one with the own rows of each
         limit = int(0.8 * many * (1 + rows / _BALANCE) / (1 + many * rows / _BALANCE))
         pays = many > 1 and limit and messages[0].dtype == torch.float32
-        found = _spanned(messages, limit) if pays else None
+        found = _spanned(messages, limit, min(range(many), key=noise.__getitem__) if noise else 0) if pays else None
         return cls(torch.stack(list(messages))) if found is None else found
 
 
-def _spanned(messages: Sequence[Tensor], limit: int) -> Messages | None:
-    """By at most `limit` of them: the one that is worst told by those so far is the next (a Cholesky decomposition of
-    their cosines with pivots). In float64, where a squared norm shows what is missing to 1e-8 of a norm.
+def _spanned(messages: Sequence[Tensor], limit: int, begin: int) -> Messages | None:
+    """By at most `limit` of them: `begin`, and then always the one that is worst told by those so far (a Cholesky
+    decomposition of their cosines with pivots). In float64, where a squared norm shows what is missing to 1e-8 of a
+    norm.
     """
     first = messages[0]
     gram = first.new_zeros(len(messages), len(messages), dtype=torch.float64)
@@ -58,7 +61,7 @@ def _spanned(messages: Sequence[Tensor], limit: int) -> Messages | None:
     while left.diagonal().max() > _EXACT**2:
         if len(chosen) >= limit:
             return None
-        worst = int(left.diagonal().argmax())
+        worst = int(left.diagonal().argmax()) if chosen or not norms[begin] else begin
         chosen.append(worst)
         left = left - torch.outer(left[worst], left[worst]) / left[worst, worst]
     if not chosen:
@@ -71,13 +74,27 @@ class OwnProducts:
     """rows ↦ every candidate's rows @ its target's matrix.T.
 
     Args:
-        matrices: (T, o, i), or of the basis (r, o, i). coefficients: of `Messages`. rows: of one target's candidates.
+        matrices: T of (o, i), or those of the basis. coefficients: of `Messages`. rows: of one target's candidates.
             targets: T.
     """
 
-    def __init__(self, matrices: Tensor, coefficients: Tensor | None, rows: int, targets: int) -> None:
+    def __init__(self, matrices: Sequence[Tensor | Thin], coefficients: Tensor | None, rows: int, targets: int) -> None:
         self.coefficients = coefficients
-        self.each = [Linear(m, rows if coefficients is None else rows * targets) for m in matrices]
+        everyone = rows if coefficients is None else rows * targets
+        self.each = [ThinLinear(m, everyone) if isinstance(m, Thin) else Linear(m, everyone) for m in matrices]
+
+    @classmethod
+    def both_ways(
+        cls, matrices: Tensor, coefficients: Tensor | None, rows: int, targets: int, count: int
+    ) -> tuple[OwnProducts, OwnProducts]:
+        """These products, and those with the matrices transposed; by thin factors where a matrix has no more rank than
+        its message images.
+
+        Args:
+            matrices: (T, o, i), or (r, o, i). coefficients, rows, targets: as above. count: of a message's images.
+        """
+        found = [Thin.of(m, count) or m for m in matrices]
+        return cls(found, coefficients, rows, targets), cls([m.mT for m in found], coefficients, rows, targets)
 
     def __call__(self, rows: Tensor, some: Some) -> Tensor:
         """(T, n, o) of rows (T·n, i)."""

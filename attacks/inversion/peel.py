@@ -32,11 +32,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...defenses.layout import Layout
+from .conjugate_gradients import conjugate_gradients
 from .convolved import open_stages
 from .curves import Straight
 from .evaluate import evaluator, placed, tv_weight
-from .features import SolvedFeatures, with_features
-from .layer_inputs import RIGHT, Doubted, Equations, LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
+from .features import SolvedFeatures, told_by_places, with_features
+from .layer_inputs import RIGHT, Doubted, Equations, LeakyLayer, inputs_of_layer, smooth
 from .optimise import with_prior
 from .prior import into_box
 from .solution import Solution
@@ -225,35 +226,37 @@ class _Peel:
         first = self.places @ self.directions
         among = AMONG / float((first / slopes_of(first)).norm() / n**0.5)
 
-        def residual(places: Tensor) -> Tensor:
+        def rest(places: Tensor) -> tuple[Tensor, Tensor]:
             features = places @ self.directions
             off = among * (features / slopes_of(features) @ never - constant)
             errors = ((places @ along.T + self.bias).softmax(1) - self.hot) / n
             told = torch.cat([(errors.T @ places - shown).flatten(), errors.sum(0) - self.of_bias]) / norm
-            return torch.cat([off.flatten(), told])
+            return off, told
 
-        def jacobian(places: Tensor) -> Tensor:
-            slopes = slopes_of(places @ self.directions)
-            off = among * torch.stack([(self.directions / own) @ never for own in slopes])  # (n, r, numbers)
-            whole = torch.zeros(n, off.shape[2], n, off.shape[1]).to(off)
-            whole.diagonal(dim1=0, dim2=2).copy_(off.permute(2, 1, 0))
-            p = (places @ along.T + self.bias).softmax(1)
-            moves = p[:, :, None] * (along[None] - (p @ along)[:, None]) / n
-            products = torch.einsum("ik,icl->ckil", places, moves)
-            products.diagonal(dim1=1, dim2=3).add_(((p - self.hot) / n).T[:, :, None])
-            told = torch.cat([products.flatten(0, 1), moves.transpose(0, 1)]) / norm
-            return torch.cat([whole.flatten(0, 1), told]).flatten(1)
+        def far(left: tuple[Tensor, Tensor]) -> Tensor:
+            return left[0].square().sum() + left[1].square().sum()
 
-        places, left, damping = self.places, residual(self.places), 1e-3
-        slopes = jacobian(places)
+        def normal(places: Tensor, left: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            """Of the least squares. What an image's outputs ask moves with its own place alone."""
+            slopes, p = slopes_of(places @ self.directions), (places @ along.T + self.bias).softmax(1)
+            told = told_by_places(places, p, (p - self.hot) / n, along) / norm
+            square, right = told.T @ told, (told.T @ left[1]).view_as(places)
+            blocks = square.view(*places.shape, *places.shape).diagonal(dim1=0, dim2=2)  # (r, r, n)
+            for i, own in enumerate(slopes):
+                off = among * ((self.directions / own) @ never)  # (r, numbers)
+                blocks[:, :, i] += off @ off.T
+                right[i] += off @ left[0][i]
+            return square, right.flatten()
+
+        places, left, damping = self.places, rest(self.places), 1e-3
+        square, right = normal(places, left)
         for _ in range(PLACED):
-            square = slopes.T @ slopes
             damped = square + damping * square.diagonal().clamp_min(1e-30).diag()
-            there = places - torch.linalg.solve(damped, slopes.T @ left).view_as(places)
-            beyond = residual(there)
-            if beyond.norm() < left.norm():
+            there = places - torch.linalg.solve(damped, right).view_as(places)
+            beyond = rest(there)
+            if far(beyond) < far(left):
                 places, left, damping = there, beyond, max(damping / 4, 1e-14)
-                slopes = jacobian(places)
+                square, right = normal(places, left)
             else:
                 damping *= 5
         return places

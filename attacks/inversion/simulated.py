@@ -170,12 +170,17 @@ def update_distance(
 def update_of(target: Target, device: str) -> Target:
     """The target on the device, its gradient and scale those of what `Simulated` makes."""
     assert target.recipe is not None
-    gradient = target.gradient if target.recipe.linear or target.update is None else -target.update
+    recipe, noise = target.recipe, target.noise_std
+    gradient = target.gradient if recipe.linear or target.update is None else -target.update
+    clip = recipe.step_clip
+    if clip is not None and clip.what == "weights" and target.update is not None:  # as it was sent: each step clips
+        gradient, noise = -target.update / recipe.scale, noise / target.stretched
     sparse = None if target.sparse is None else target.sparse.to(device)
     return replace(
         target,
         weights=target.weights.to(device),
         gradient=gradient.to(device),
+        noise_std=noise,
         sparse=sparse,
         scale_known=target.scale_known or target.sent_to_scale,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -64,7 +65,8 @@ def solve(
         targets: they may come from several views (noise cells, clip cells).
         input_shape: (channels, height, width) of an image.
         settings: `manners` has no effect here. seed: of the starts. progress: called as `progress(done, total)`.
-        denoisers: the learned prior of each target with `settings.learned`, whose noise is then of known size.
+        denoisers: the learned prior of each target with `settings.learned`, whose noise is then of known size; left
+            where it is.
 
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
@@ -170,6 +172,8 @@ def _solve(
     torch.set_flush_denormal(True)
     at_home = as_run(module, settings.mode)  # where the targets are
     network = as_run(module, settings.mode).to(settings.device)
+    if denoisers is not None:
+        denoisers = _on_device(denoisers, settings.device)
     layout = Layout.of(network)
     for target in targets:
         if len(target.gradient) != layout.dim:
@@ -340,6 +344,12 @@ def _solve_batch(
         images.append(best)
         losses.append(lowest)
     return torch.cat(images), torch.cat(losses)
+
+
+def _on_device(denoisers: Sequence[Denoiser], device: str) -> list[Denoiser]:
+    """Copies there, as others share what is given: one of each, however many targets have it."""
+    copies = {id(one): copy.deepcopy(one).to(device) for one in denoisers}
+    return [copies[id(one)] for one in denoisers]
 
 
 def _solve_with_prior(

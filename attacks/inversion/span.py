@@ -26,7 +26,8 @@ SOFTENING = 1e-6  # of the largest direction's square; ours, picked on 50 images
 class InputSpan:
     """The directions of a layer's inputs, of one target.
 
-    layer: its name. weights: of the network, by name. directions: (k, inputs + 1), orthonormal. outside: (k,), how far
+    layer: its name. weights: of the network, by name. directions: (k, inputs + 1), orthonormal, or (k, inputs)
+    where each tensor moved by a sum of its own (`Recipe.by_tensor`). outside: (k,), how far
     each counts as outside, in [0, 1]. trust: what the span counts for, in [0, 1], by what noise leaves of it.
     """
 
@@ -44,10 +45,12 @@ class InputSpan:
         name = next((n for n, m in linear if m.out_features > target.count), None)
         if name is None or target.sparse is not None:  # rows of which components are missing span anything
             return None
-        if target.recipe is not None and not target.recipe.own_gradients:
+        if target.recipe is not None and not target.recipe.by_tensor:
             return None
         gradient, prefix = layout.split(target.gradient), f"{name}." if name else ""
         rows = torch.cat([gradient[f"{prefix}weight"], gradient[f"{prefix}bias"][:, None]], 1)
+        if target.recipe is not None and not target.recipe.own_gradients:  # the bias is of another sum of errors
+            rows = rows[:, :-1]
         _, sizes, directions = torch.linalg.svd(rows.double(), full_matrices=False)
         if not sizes[0] > 0:
             return None
@@ -59,9 +62,10 @@ class InputSpan:
         return cls(module, name, weights, directions.to(rows.dtype), outside.to(rows.dtype), trust)
 
     def inputs(self, images: Tensor) -> Tensor:
-        """(n, inputs + 1) of images (n, *shape)."""
+        """(n, inputs + 1) of images (n, *shape); (n, inputs) where the bias tells nothing of them."""
         first = inputs_of(self.module, self.weights, self.layer, images)[0]
-        return torch.cat([first, first.new_ones(len(images), 1)], 1)
+        bias = self.directions.shape[1] - first.shape[1]
+        return torch.cat([first, first.new_ones(len(images), bias)], 1)
 
     def distance(self, images: Tensor) -> Tensor:
         """The share of each image's squared input outside of the span, (n,) in [0, 1]."""

@@ -13,6 +13,7 @@ from functools import partial
 from torch import Tensor
 
 from ..base import Knowledge, PublicFacts, Seen, Sum, View
+from .clipped_weights import stretched
 from .local_training import LINEAR
 from .target import Aim, target_of
 
@@ -41,10 +42,17 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
                 partial(_step, before, after, of.scale),
                 False,
             )
-            facts = _as_one_client(view.facts.of_round(round), of)
+            own, value, start = view.facts.of_round(round), step.load(), before.load()
+            facts, factor = (
+                _as_one_client(own, of),
+                stretched(start + value, start, own, of.noise_std or 0.0, of.clients),
+            )
+            if factor > 1:
+                noise = None if of.noise_std is None else factor * of.noise_std
+                value, facts = factor * (start + value) - start, replace(facts, noise_std=noise)
             each = of.records // of.clients if alike or of.clients == 1 else 0
-            target = target_of(step, step.load(), before.load(), facts, knowledge, each=each, clients=of.clients)
-            aims.append(Aim("one-round", (target,), (step,), summed=True))
+            target = target_of(step, value, start, facts, knowledge, each=each, clients=of.clients)
+            aims.append(Aim("one-round", (replace(target, stretched=factor),), (step,), summed=True))
     return aims
 
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ...defenses.update import OPTIMISERS
 from ..base import Knowledge, PublicFacts, Seen, View
+from .clipped_weights import stretched
 from .local_steps import modelled, without_idle_clip
-from .local_training import LINEAR, Recipe, undone
+from .local_training import LINEAR, Recipe, noise_undone, undone
 from .sparse import Sparse, components_sent
 
 
@@ -26,12 +27,15 @@ class Target:
     unknown positive number (with `per_layer`, one number for every tensor); the Euclidean objective then profiles the
     scale out. noise_std: of the noise in each component of `gradient`, in its units, as far as the attacker knows it
     (0: none or unknown).
+    noise_sent: of that in each component of `update`, in its units, where one step of an optimiser that rescales
+    gradients was undone; None where it is noise_std, or that times the recipe's scale.
     recipe, update: the local training that `gradient` was read from and what it sent, (d,) in parameter units; None for
     a gradient that was sent as it is. sent_to_scale: `update` is told to its scale but for the public clip, though what
     it is read as, `gradient`, is not.
     others: further messages of the same images in the same order, each at weights of its own (`rounds.py`).
     trust: what the message counts for beside those; 1 of a message alone.
     sparse: which components were sent where the others were left out; None for all.
+    stretched: what weights that a clip had shortened were multiplied by, before `gradient` was read from them.
     """
 
     key: str
@@ -50,6 +54,8 @@ class Target:
     others: tuple[Target, ...] = ()
     trust: float = 1.0
     sparse: Sparse | None = None
+    noise_sent: float | None = None
+    stretched: float = 1.0
 
     @property
     def messages(self) -> tuple[Target, ...]:
@@ -79,6 +85,11 @@ class Target:
     def known_weights(self) -> tuple[Tensor, ...]:
         """The weights before local training, and after it where an update tells them (but for a clip and noise)."""
         return (self.weights,) if self.update is None else (self.weights, self.weights + self.update)
+
+    @property
+    def noise_moved(self) -> float:
+        """The standard deviation of the noise in an update of Adam or RMSprop."""
+        return self.noise_std if self.noise_sent is None else self.noise_sent
 
     @property
     def noise_share(self) -> float:
@@ -216,7 +227,11 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
     assumed = ["cross-entropy loss"]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
-        assumed.append("the clip of the weights was not active (it would move the model the gradient is read from)")
+        assumed.append(
+            "weights that are as long as their clip's norm made as long as leaves the least update, others not clipped"
+            if not facts.per_layer
+            else "the clip of the weights was not active (it would move the model the gradient is read from)"
+        )
     if facts.share in ("update", "weights"):
         if facts.optimiser in ("sgd", "momentum"):
             assumed.append(
@@ -290,13 +305,20 @@ def target_of(
         return Target(
             message.id, weights, value, labels, count, clip, order, per_layer, scale_known, noise, sparse=sparse
         )
-    update = value - weights if message.kind == "weights" else value
+    update, factor = value, 1.0
+    if message.kind == "weights":
+        update, factor = value - weights, stretched(value, weights, facts, noise)
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
     if recipe is not None:
         recipe = modelled(recipe, facts, message.num_records if each is None else each, clients)
         if clip is None and scale_known:  # else weights after training are not told
             recipe = without_idle_clip(recipe, weights, update, noise)
+    own = update  # as the simulation of steps makes it, with the clip of each
+    if factor > 1:
+        update, noise = factor * value - weights, factor * noise
+        if recipe is None or recipe.step_clip is None or recipe.step_clip.what != "weights":
+            own = update
     if recipe is not None and recipe.linear:
         clip = None if clip is None else clip / recipe.scale
         read = Target(
@@ -311,14 +333,19 @@ def target_of(
             scale_known and recipe.scaled,
             noise / recipe.scale,
             recipe,
-            update,
+            own,
             sent_to_scale=scale_known and not recipe.scaled and not recipe.left_out,
             sparse=None if sparse is None else sparse.scaled(1 / recipe.scale),
+            stretched=factor,
         )
         return _with_step_clip(read)
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
-    if recipe is not None and len(recipe.sizes) == 1 and facts.noise_std is not None and not facts.per_layer:
+    sent = None
+    one = recipe is not None and len(recipe.sizes) == 1 and factor == 1  # what is lacking to a step is far too little
+    if recipe is not None and one and facts.noise_std is not None and not facts.per_layer:
         gradient = undone(recipe, update, weights, noise, scale_known=whole) / recipe.factor
+        share = noise_undone(recipe, update, weights, noise, scale_known=whole)
+        noise, sent = float(gradient.double().norm()) * (share / len(gradient)) ** 0.5, noise
     per_layer = facts.per_layer and (clip is not None or not scale_known)
     return Target(
         message.id,
@@ -332,8 +359,10 @@ def target_of(
         scale_known=False,
         noise_std=noise,
         recipe=recipe,
-        update=update if whole else None,
+        update=own if whole else None,
         sparse=sparse,
+        noise_sent=sent,
+        stretched=factor,
     )
 
 
@@ -367,7 +396,7 @@ def most_steps(facts: PublicFacts, aims: Sequence[Aim]) -> int:
 
 def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
     """The local training of a client of `num_records` records, from the public facts of a round; None where nobody
-    knows it. Where steps have learning rates of their own it is one of their mean, which is not simulated.
+    knows it. Batches that are drawn in secret are not simulated, as not even their sizes are known.
 
     >>> recipe_of(PublicFacts("fedavg", "update", "sgd", 0.1, batch_size=20, epochs=2, steps=None), 50).sizes
     (20, 20, 10, 20, 20, 10)
@@ -383,9 +412,10 @@ def recipe_of(facts: PublicFacts, num_records: int) -> Recipe | None:
         facts.optimiser,
         facts.lr,
         sizes,
-        steps // len(epoch) if whole and facts.steady else None,
+        steps // len(epoch) if whole and not facts.secret_batches else None,
         momentum=facts.momentum,
         smoothing=facts.smoothing,
+        rates=facts.lr_by_step,
     )
 
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ..base import PublicFacts, Seen
-from ..inversion.target import local_steps
+from ..inversion.local_steps import modelled
+from ..inversion.target import recipe_of
 
 MIN_REFERENCES = 4  # clients for the estimate of a record's null distribution; with fewer it is mostly guesswork
 
@@ -42,7 +43,8 @@ def local_model(message: Seen, value: Tensor, start: Tensor | None) -> Tensor:
 
 
 def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor:
-    """The sum of the sender's records' gradients: n·direction, over lr·steps where the message is what training moved.
+    """The sum of the sender's records' gradients: n·direction, over what local training multiplied their mean
+    by where the message is what it moved.
 
     Raises:
         ValueError: the optimiser rescales gradients, so that an update does not give their sum, or the sender keeps
@@ -55,13 +57,14 @@ def gradient_sum(message: Seen, direction: Tensor, facts: PublicFacts) -> Tensor
         )
     if message.kind == "gradient":
         return message.num_records * direction
-    steps = local_steps(facts, message.num_records)
-    if facts.optimiser != "sgd" and not (facts.optimiser == "momentum" and steps == 1):
+    own = facts.of_round(message.round)
+    recipe = recipe_of(own, message.num_records)
+    if recipe is None or not recipe.linear:
         raise ValueError(
             f"the gradient difference needs the scale of an update, which {facts.optimiser!r} does not keep; use the"
             " cosine"
         )
-    return direction * (message.num_records / (facts.of_round(message.round).lr * steps))
+    return direction * (message.num_records / modelled(recipe, own, message.num_records).scale)
 
 
 def gradient_cosine(products: Tensor, squared_norms: Tensor, direction: Tensor) -> Tensor:

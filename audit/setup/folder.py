@@ -18,11 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from ...attacks.base import Knowledge, PublicFacts, RoundFactors, Seen, View
+from ...attacks.inversion.local_training import LINEAR, Recipe
 from ...defenses import models
 from ...defenses.layout import Layout
 from ...defenses.presets import KNOWN, Population
 from ...defenses.schedule import RoundPlan, reads_history
 from ...defenses.scheme import Claim, Scheme
+from ...defenses.steps.components import ClipComponents
+from ...defenses.steps.quantile import QuantileClip
+from ...defenses.steps.respond import ClipRange
 from ...defenses.steps.sparsify import TopK
 from ...defenses.terms import Observer
 from ...defenses.wire import client_address
@@ -254,8 +258,8 @@ class Setup:
             clip_norm=part.clip_norm,
             clip_order=part.clip_order,
             per_layer=part.per_layer,
-            clip_unknown=part.extra.clip_unknown,
-            noise_std=None if part.extra.noise_unknown else part.noise_std,
+            clip_unknown=part.extra.clip_unknown or self._has(QuantileClip),  # its norm of a round is not kept
+            noise_std=self._noise_of_a_message,
             loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
             momentum=local.momentum,
             smoothing=local.smoothing,
@@ -265,7 +269,30 @@ class Setup:
             gradient_scale=local.gradient_scale if trains else 1.0,
             penalties=local.penalties if trains else (),
             step_clip=local.step_clip if trains else None,
+            record_clip=local.per_example is not None,
+            truncated=self._has(ClipComponents, ClipRange),
         )
+
+    def _has(self, *kinds: type) -> bool:
+        return any(isinstance(step, kinds) for step in self.scheme.client)
+
+    @property
+    def _noise_of_a_message(self) -> float | None:
+        """Standard deviation of the noise on what a client sends, in parameter units; None where it depends on private
+        data. DP-SGD's, which setup.json has, is of a step's mean gradient: steps of SGD or momentum add so many of it
+        up, others divide it by gradients' own sizes.
+        """
+        part, rule = self.manifest.facts, self.scheme.local.per_example
+        if part.extra.noise_unknown or rule is None or part.share == "gradient":
+            return None if part.extra.noise_unknown else part.noise_std
+        if part.optimiser not in LINEAR:
+            return None
+        epochs = part.epochs or 1
+        steps = {part.steps or epochs * -(-n // part.batch_size) for n in self.manifest.clients}
+        if len(steps) > 1:  # a client's own
+            return None
+        recipe = Recipe(part.optimiser, part.lr, (1,) * steps.pop(), None, self.scheme.local.momentum)
+        return recipe.lr * sum(share**2 for share in recipe.shares) ** 0.5 * part.noise_std
 
     @cached_property
     def _round_factors(self) -> tuple[RoundFactors, ...]:
@@ -282,9 +309,9 @@ class Setup:
         middle = sum(plan.noise for plan in plans) / len(plans) or 1.0
         return tuple(
             RoundFactors(
-                plan.lr * (sum(plan.lr_by_step) / len(plan.lr_by_step) if plan.lr_by_step else 1.0),
-                plan.noise / middle,
-                len(set(plan.lr_by_step)) < 2,
+                plan.lr * (plan.lr_by_step[0] if len(set(plan.lr_by_step)) == 1 else 1.0),
+                plan.noise / middle * (1.0 if self.scheme.local.per_example is None else plan.lr),
+                plan.lr_by_step if len(set(plan.lr_by_step)) > 1 else (),
             )
             for plan in plans
         )

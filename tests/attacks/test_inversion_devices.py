@@ -9,12 +9,14 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion import solve as solving
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.evaluate import evaluator
+from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 SHAPE, N = (3, 16, 16), 2
@@ -97,3 +99,44 @@ def test_labels_and_drift_are_read_where_the_messages_are(spied: str, labels: st
     monkeypatch.setattr(solving, spied, spy)
     with pytest.raises(Met):
         solve(module, [target], SHAPE, Inversion(labels=labels, device="meta"), 0)
+
+
+@pytest.mark.parametrize("widths", [(), (4,)], ids=["filter alone", "network"])
+def test_a_prior_goes_where_the_network_is_and_stays_where_it_was(widths: tuple[int, ...], monkeypatch) -> None:
+    """The default run tries one under strong noise. Without a GPU the meta device stands for one."""
+
+    def spy(network: nn.Module, layout: Layout, target: Target, labels: Tensor, denoiser: Denoiser, *_: object) -> None:
+        assert {value.device.type for value in network.state_dict().values()} == {"meta"}
+        assert {value.device.type for value in denoiser.buffers()} == {"meta"}
+        assert {value.device.type for value in denoiser.parameters()} <= {"meta"}
+        raise Met
+
+    module, prior = network("lenet"), Denoiser(SHAPE, widths)
+    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+    target = Target("t", weights, torch.ones_like(weights), torch.tensor([0, 1]), N, noise_std=1.0)
+    monkeypatch.setattr(solving, "solve_with_prior", spy)
+    with pytest.raises(Met):
+        solve(
+            module,
+            [target],
+            SHAPE,
+            replace(PRESETS["spectrum-prior"].settings, device="meta"),
+            0,
+            denoisers=[prior],
+        )
+    assert {value.device.type for value in prior.state_dict().values()} == {"cpu"}
+
+
+def test_a_learned_prior_gives_the_same_on_the_gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device is available here")
+    module, labels = network("lenet"), torch.tensor([0, 1])
+    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+    noise = torch.randn(len(weights), generator=torch.Generator().manual_seed(1))
+    target = Target("t", weights, noise, labels, N, noise_std=1.0)
+    settings = replace(PRESETS["spectrum-prior"].settings, iterations=5)
+    here, there = (
+        solve(module, [target], SHAPE, replace(settings, device=d), 0, denoisers=[Denoiser(SHAPE, ())])[0]
+        for d in ("cpu", "cuda")
+    )
+    assert (here.images - there.images).abs().max() < 0.01 and (here.start - there.start).abs().max() < 0.01

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Reconstruction, Seen, View
-from dpfl_audit.attacks.inversion import kept_denoiser
+from dpfl_audit.attacks.inversion import kept_denoiser, learned_prior
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.denoiser import Denoiser, cosine_waves
@@ -24,6 +24,7 @@ from dpfl_audit.attacks.inversion.kept_denoiser import (
 from dpfl_audit.attacks.inversion.learned_prior import noise_alone
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.solve import solve
+from dpfl_audit.attacks.inversion.sparse import Sparse
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import sklearn_sets
@@ -234,6 +235,11 @@ def test_what_the_prior_makes_of_noise_alone_is_its_start(digits, denoiser) -> N
     noise = noise_alone(target, 7).gradient
     assert noise.norm().item() == pytest.approx(target.gradient.norm().item(), rel=1e-5)
     assert abs(torch.dot(noise, target.gradient) / noise.norm() ** 2) < 0.05
+    sent = torch.arange(len(noise)) % 4 == 0
+    some = noise_alone(replace(target, gradient=target.gradient * sent, sparse=Sparse(sent, 0.1)), 7).gradient
+    assert not some[~sent].any() and some.norm().item() == pytest.approx(
+        (target.gradient * sent).norm().item(), rel=1e-5
+    )
     few = replace(SETTINGS, iterations=5)
     (one,) = solve(module, [target], SHAPE, few, 3, denoisers=[denoiser])
     (same, other) = solve(module, [target, replace(target, key="u")], SHAPE, few, 3, denoisers=[denoiser] * 2)
@@ -299,3 +305,74 @@ def test_what_it_needs_is_asked_for_in_one_sentence(world) -> None:
         replace(SETTINGS, prior_network=False, prior_weights="a.safetensors")
     with pytest.raises(ValueError, match="not a safetensors file"):
         replace(SETTINGS, prior_weights="/nowhere.safetensors").parts(view, knowledge)
+
+
+def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
+    """What the step undone is, is in units of ε; its noise, in those of a step, drowned it: a picture was what the
+    prior made of noise alone. A third of the noise's energy is the step's.
+    """
+    module, rows = network(5), slice(40, 44)
+    labels, order = digits.targets[rows].sort()
+    images, before = digits.inputs[rows][order], torch.cat([p.detach().flatten() for p in module.parameters()])
+    optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
+    F.cross_entropy(module(images), labels).backward()
+    optimiser.step()
+    update, std = torch.cat([p.detach().flatten() for p in module.parameters()]) - before, 1.7e-3
+    torch.nn.utils.vector_to_parameters(before.clone(), module.parameters())
+    update += std * torch.randn(len(update), generator=torch.Generator().manual_seed(0))
+    messages = (
+        Seen("m0", 0, "server", ("client",), "weights", 0, lambda: before, True),
+        Seen("m1", 0, "client", ("server",), "update", 4, lambda: update, False),
+    )
+    facts = PublicFacts("ldp", "update", "adam", 1e-3, 4, 1, None, clip_norm=1e9, noise_std=std)
+    view = View("server", messages, module, Layout.of(module), facts, SHAPE, 10)
+    knowledge = Knowledge({"m1": labels}, digits.auxiliary_inputs, digits.auxiliary_targets)
+    attack = PRESETS["spectrum-prior"].settings
+    (part,) = attack.parts(view, knowledge)
+    found = attack.run_part(part, view, knowledge, 0)
+    assert isinstance(found, Reconstruction) and found.start is not None
+    assert psnr(found.images, images) > psnr(found.start, images) + 1
+
+
+@pytest.mark.parametrize(
+    ("order", "per_layer", "known"),
+    [(1, False, True), (2, False, True), (1, True, True), (2, True, True), (2, True, False)],
+)
+def test_the_level_of_uncertainty_is_by_what_the_clip_leaves(digits, order: int, per_layer: bool, known: bool) -> None:
+    """Against the whole Jacobian of a small network's gradient, times what the clip makes of each tensor; half of the
+    components were sent. In the mean over draws, as each is one of an estimate without bias of 1/level².
+    """
+    module = models.build("mlp", input_shape=SHAPE, classes=10, mean=(0.3,), std=(0.37,), seed=0, widths=[4]).eval()
+    layout, images, labels = Layout.of(module), digits.inputs[:2], digits.targets[:2]
+    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+
+    def gradient(x: Tensor) -> Tensor:
+        own = {name: w.requires_grad_() for name, w in layout.split(weights.clone()).items()}
+        loss = F.cross_entropy(torch.func.functional_call(module, own, (x,)), labels)
+        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(own.values()), create_graph=True)])
+
+    jacobian = torch.autograd.functional.jacobian(gradient, images).flatten(1)
+    plain = gradient(images).detach()
+    tensors = list(layout.split(plain).values())
+    sizes = torch.stack([g.norm(order) for g in tensors])
+    clip = float(sizes.median() if per_layer else sizes.norm(order)) / 3
+    factors = (clip / (sizes if per_layer else sizes.norm(order))).expand_as(sizes).clamp(max=1)
+    every = torch.cat([f.expand(g.numel()) for f, g in zip(factors, tensors)])
+    sent = torch.arange(len(plain)) % 2 == 0
+    expected = (every[:, None] * jacobian)[sent].square().sum() / images.numel()
+    target = Target(
+        "t",
+        weights,
+        every * plain,
+        labels,
+        2,
+        clip if known else None,
+        order,
+        per_layer,
+        known,
+        1e-6,
+        sparse=Sparse(sent, 1.0),
+    )
+    draw = torch.Generator().manual_seed(0)
+    found = [learned_prior._level(module, layout, target, labels, images, draw) for _ in range(100)]
+    assert 1e-12 * sum(level**-2 for level in found) / 100 == pytest.approx(float(expected), rel=0.15)

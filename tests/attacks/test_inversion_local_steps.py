@@ -14,7 +14,7 @@ from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.labels.infer import infer
 from dpfl_audit.attacks.inversion.length import cut_short, lengthened, trained_on
 from dpfl_audit.attacks.inversion.local_steps import LocalSteps
-from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.local_training import PENALTIES, Recipe
 from dpfl_audit.attacks.inversion.objective import Matching
 from dpfl_audit.attacks.inversion.simulated import Simulated
 from dpfl_audit.attacks.inversion.solve import solve
@@ -65,7 +65,9 @@ def flat(module: nn.Module) -> Tensor:
 
 def data() -> tuple[Tensor, Tensor]:
     rng = torch.Generator().manual_seed(0)
-    return torch.rand(N, *SHAPE, generator=rng), torch.tensor([0, 3, 1, 2, 3, 0])
+    images = torch.rand(N, *SHAPE, generator=rng)
+    images[:, 0, 0, 0] = 1.0  # as most photographs have one such pixel
+    return images, torch.tensor([0, 3, 1, 2, 3, 0])
 
 
 def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
@@ -197,6 +199,7 @@ def test_the_gradient_by_the_images_is_the_slope(optimiser: str, extra: str) -> 
     scale = more.get("gradient_scale", 1.0)
     factor = scale if isinstance(scale, float) else float(scale(torch.tensor(3.0)))
     recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2, 0.9, 0.99, factor, more.get("penalties", ()), clip, 3)
+    recipe = replace(recipe, rates=(1.0, 0.5, 2.0, 0.7))
     target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), torch.zeros(3).long(), 3)
     target = replace(target, recipe=recipe, update=-target.gradient)
     labels = torch.tensor([[0, 1, 2], [2, 0, 1]])
@@ -233,6 +236,10 @@ def test_shares_with_a_proximal_term_are_those_of_the_steps(optimiser: str) -> N
         steps.forward(unit)
     expected = [-0.3 * 0.5 * share for share in recipe.shares]
     assert steps.weights.tolist() == pytest.approx(expected)
+    falling = LocalSteps(replace(recipe, rates=(1.0, 0.5, 0.25, 0.5, 2.0)), Layout(("w",), ((5,),)), steps.start)
+    for unit in torch.eye(5, dtype=torch.float64):
+        falling.forward(unit)
+    assert falling.weights.tolist() == pytest.approx([-0.3 * 0.5 * share for share in falling.recipe.shares])
     if optimiser == "sgd":
         assert recipe.shares == pytest.approx([(1 - 0.3 * 0.9) ** (4 - k) for k in range(5)])
     assert recipe.scale == pytest.approx(-sum(expected)) and recipe.scaled and recipe.own_gradients
@@ -244,6 +251,7 @@ def test_low_rank_steps_with_a_factor_and_a_proximal_term_are_the_unrolled_ones(
     rng, module = torch.Generator().manual_seed(1), network(double=True)
     weights = flat(module)
     recipe = Recipe(optimiser, 0.1, (4, 2, 4, 2), 2, momentum=0.7, factor=0.6, penalties=(Proximal(2.0),))
+    recipe = replace(recipe, rates=(1.0, 0.5, 2.0, 0.7))
     target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), data()[1], N)
     target = replace(target, recipe=recipe, update=-target.gradient)
     made = simulated(module, target, data()[1][torch.stack([torch.randperm(N, generator=rng) for _ in range(2)])], name)
@@ -337,9 +345,9 @@ def test_the_first_layer_gives_the_images_through_factors_proximal_terms_and_cli
 
 def test_readings_that_hold_no_more_are_refused() -> None:
     module, several = network(64), LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, epochs=2)
-    pulled = read(module, replace(several, penalties=(DistancePerLayer(3.0),)))[0]
     shrunk = read(module, replace(several, step_clip=StepClip("weights", 1.0)))[0]
-    for target in (pulled, shrunk):
+    unknown = replace(shrunk, recipe=replace(shrunk.recipe, step_clip=None, left_out=(PENALTIES,)))
+    for target in (shrunk, unknown):
         assert FirstLayer.of(module, target) is None and InputSpan.of(module, Layout.of(module), target) is None
         assert not target.scale_known and target.sent_to_scale
     adam = replace(several, optimiser="adam", lr=1e-3, epochs=1)
@@ -351,6 +359,37 @@ def test_readings_that_hold_no_more_are_refused() -> None:
     one = replace(adam, batch_size=N)
     assert readable(wide, read(wide, replace(one, penalties=(Proximal(1.0),)))[0])
     assert not readable(wide, read(wide, replace(one, step_clip=StepClip("weights", 1.0)))[0])
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
+def test_a_layer_pulled_by_its_distance_spans_the_images_by_its_weights_alone(optimiser: str) -> None:
+    """Weights and bias are sums of the same gradients with other weights, so that only the former's rows are images."""
+    module = network(64)
+    several = LocalTraining(optimiser=optimiser, lr=0.02, batch_size=3, epochs=2)
+    target = read(module, replace(several, penalties=(DistancePerLayer(3.0),)))[0]
+    x, y = data()
+    inputs = ((x - 0.5) / 0.3).flatten(1)
+    layer, span = FirstLayer.of(module, target), InputSpan.of(module, Layout.of(module), target)
+    assert layer is not None and layer.span.open_scale and span is not None
+    assert (layer.span.project(inputs) - inputs).norm() < 1e-3 * inputs.norm()
+    assert span.distance(x).max() < 1e-3
+    held = replace(target, recipe=replace(target.recipe, penalties=()))  # as if the bias told the same errors
+    naive = FirstLayer.of(module, held)
+    assert naive is None or (naive.span.project(inputs) - inputs).norm() > 1e-2 * inputs.norm()
+    found = solve(module, [target], SHAPE, Inversion(objective="euclidean", iterations=100, exact=True), 0)[0]
+    for image, label in zip(x, y):
+        own = found.images[found.labels == label]
+        assert (own - image).square().flatten(1).mean(1).min() < 1e-4
+
+
+def test_images_of_open_size_fill_their_box() -> None:
+    module = network(64)
+    target = read(module, LocalTraining(optimiser="sgd", lr=0.02, batch_size=3, epochs=2))[0]
+    layer = FirstLayer.of(module, target)
+    inputs = ((data()[0] - 0.5) / 0.3).flatten(1)
+    weight = module.get_parameter("2.weight").detach()
+    for size in (0.1, 1.0, -7.0):
+        torch.testing.assert_close(layer._sized(size * inputs, inputs @ weight.T < 0, SHAPE), inputs)
 
 
 def test_no_length_is_looked_for_where_only_the_reading_as_one_gradient_has_none() -> None:

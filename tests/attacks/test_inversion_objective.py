@@ -11,6 +11,7 @@ from dpfl_audit.attacks.inversion.convolved import Convolved, open_stages
 from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.ghost import Ghost
 from dpfl_audit.attacks.inversion.grouped import Grouped
+from dpfl_audit.attacks.inversion.low_rank import ThinLinear
 from dpfl_audit.attacks.inversion.objective import Matching, Products
 from dpfl_audit.attacks.inversion.own_products import Messages
 from dpfl_audit.attacks.inversion.target import Target
@@ -27,10 +28,12 @@ SHAPE, CLASSES, N = (3, 4, 4), 7, 5
 OBJECTIVES = ("cosine", "euclidean", "euclidean-naive")
 
 
-def network(activation: str = "relu", dtype: torch.dtype = torch.float64) -> nn.Module:
+def network(
+    activation: str = "relu", dtype: torch.dtype = torch.float64, widths: tuple[int, ...] = (20, 15)
+) -> nn.Module:
     mean, std = (0.4, 0.45, 0.5), (0.2, 0.25, 0.3)
     return models.build(
-        "mlp", input_shape=SHAPE, classes=CLASSES, mean=mean, std=std, seed=3, widths=[20, 15], activation=activation
+        "mlp", input_shape=SHAPE, classes=CLASSES, mean=mean, std=std, seed=3, widths=[*widths], activation=activation
     ).to(dtype)
 
 
@@ -286,6 +289,29 @@ def test_products_with_a_common_basis_are_those_with_every_message(convolutions:
     assert len(Messages.of([t.gradient for t in targets], N).basis) == 2
     for name in OBJECTIVES:
         check(stacked if convolutions else Ghost, name, module, targets, labels, 1, 1e-4)
+
+
+@pytest.mark.parametrize("dtype, tolerance", ((torch.float32, 1e-5), (torch.float64, 1e-9)))
+@pytest.mark.parametrize("noises", ((0.0,), (0.3,), (0.3, 0.1, 0.0, 0.2)))
+def test_what_nobody_noised_is_multiplied_by_thin_factors(
+    noises: tuple[float, ...], dtype: torch.dtype, tolerance: float
+) -> None:
+    """One noise-free message, and the one of several that a common basis begins with; not what is noise."""
+    module = network("tanh", dtype, widths=(60, 60))
+    (first, *_), labels = make_targets(module, 0.7)
+    typical = first.gradient.abs().mean()
+    noise = torch.randn(len(first.gradient), generator=torch.Generator().manual_seed(2)).to(dtype) * typical
+    targets = [replace(first, key=str(k), gradient=first.gradient + s * noise) for k, s in enumerate(noises)]
+    targets = [replace(t, noise_std=s * typical.item()) for t, s in zip(targets, noises)]
+    matching = Matching.of("euclidean", targets)
+    engine = Ghost(open_chain(module), Layout.of(module), targets, labels[:1].expand(len(targets), -1), 1, matching)
+    shared = len(noises) > 1 and dtype == torch.float32  # by a basis of the noise-free message and a noisy one
+    thin = [True, False] if shared else [noise == 0 for noise in noises]
+    for there, back in engine.observed[:-1]:  # the classifier has 7 rows: nothing is thinner
+        for ways in (there, back):
+            assert [isinstance(way, ThinLinear) for way in ways.each] == thin
+    for name in OBJECTIVES:
+        check(Ghost, name, module, targets, labels[:1].expand(len(targets), -1), 1, tolerance)
 
 
 def test_residual_networks() -> None:

@@ -10,7 +10,7 @@ from dpfl_audit.attacks.base import PublicFacts
 from dpfl_audit.attacks.inversion import by_step
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.by_step import first_update, readable
-from dpfl_audit.attacks.inversion.local_training import Recipe, moved, undone
+from dpfl_audit.attacks.inversion.local_training import Recipe, moved, noise_undone, undone
 from dpfl_audit.attacks.inversion.one_step import arithmetic, one_step_factors
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.step_factors import StepFactors
@@ -136,3 +136,30 @@ def test_how_far_a_neuron_s_gradient_is_off_is_known(optimiser: str) -> None:
     live = true.square().sum(1) > 0
     ratio = ((completed.double() - true)[live].square().mean(1).sqrt() / factors.unsure[live]).log()
     assert ratio.median().abs() < torch.tensor(3.0).log() and ratio.quantile(0.9) < torch.tensor(10.0).log()
+
+
+@ADAPTIVE
+@pytest.mark.parametrize("noise", [1e-4, 1e-2, 0.5, 2.0])
+def test_what_is_wrong_with_a_step_undone_under_noise_is_known(optimiser: str, noise: float) -> None:
+    """Noise in whole steps. Where a gradient is wrong by sin² of the angle to the true one, an attacker who counts more
+    of it as noise than that only leans on its prior; less is what a noise of 10⁻⁴ steps would make believe, as it
+    hides what ε tells. And no unit decides: ten times the learning rate, step and noise is the same gradient.
+    """
+    module, target, _, _ = client(optimiser)
+    assert target.recipe is not None and target.update is not None
+    (step,) = {round(float(abs(target.update).max()), 6)}
+    std = noise * step
+    drawn = std * torch.randn(len(target.update), generator=torch.Generator().manual_seed(3))
+    sent, named = target.update + drawn, dict(module.named_parameters())
+    true = torch.cat([p.grad.flatten() for p in named.values() if p.grad is not None])
+    for scale_known in (True, False):
+        asked = (sent, target.weights, std, scale_known)
+        found = undone(target.recipe, *asked)
+        wrong = 1 - float(torch.cosine_similarity(found.double(), true.double(), dim=0)) ** 2
+        share = noise_undone(target.recipe, *asked)
+        assert 0.95 * wrong <= share <= 1 and 1 - share >= 0.2 * (1 - wrong)
+        tenfold = noise_undone(
+            replace(target.recipe, lr=10 * LR), 10 * sent, torch.zeros_like(sent), 10 * std, scale_known
+        )
+        assert share == pytest.approx(tenfold, abs=0.01)
+    assert noise_undone(target.recipe, target.update, target.weights, 0.0, True) == 0.0

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.conjugate_gradients import conjugate_gradients
 from dpfl_audit.attacks.inversion.features import FEATURES, SolvedFeatures
-from dpfl_audit.attacks.inversion.layer_inputs import LeakyLayer, conjugate_gradients, inputs_of_layer, smooth
+from dpfl_audit.attacks.inversion.layer_inputs import LeakyLayer, inputs_of_layer, smooth
 from dpfl_audit.attacks.inversion.peel import _End, _Peel, peeled, peels
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve

@@ -182,6 +182,8 @@ def test_steps_from_public_facts() -> None:
 
 def test_a_recordings_clip_is_of_what_is_added_to_the_model():
     weights = replace(FACTS, share="weights", clip_norm=1.0, scheme="nbafl")
-    assert any("the clip of the weights was not active" in sentence for sentence in assumptions(weights))
+    assert any("made as long as leaves the least update" in sentence for sentence in assumptions(weights))
+    apart = assumptions(replace(weights, per_layer=True))
+    assert any("the clip of the weights was not active" in sentence for sentence in apart)
     recorded = assumptions(replace(weights, scheme="recorded", clip_unknown=True))
     assert not any("clip of the weights" in sentence for sentence in recorded)

@@ -76,7 +76,7 @@ def read(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ..
     scaled = target.scale_known and unclipped
     rescaled = recipe is not None and not recipe.linear
     unit = recipe.lr * len(recipe.sizes) if recipe is not None and rescaled else 1.0
-    noise = target.count * target.noise_std / unit
+    noise = target.count * (target.noise_moved if rescaled else target.noise_std) / unit
     several = rescaled and recipe is not None and len(recipe.sizes) > 1  # rows of signs are no sum over images
     if several and classifier.bias is None:
         raise ValueError(
@@ -121,7 +121,7 @@ def _dealt(sent: OfClassifier) -> Tensor:
     if sent.update is None or recipe is None:
         raise ValueError("counts of dealt records need an unclipped update of Adam or RMSprop to a classifier's bias")
     ends = sent.start.probabilities, sent.end.probabilities
-    return as_labels(dealt_counts(sent.update, *ends, recipe, sent.target.count, sent.target.noise_std))
+    return as_labels(dealt_counts(sent.update, *ends, recipe, sent.target.count, sent.target.noise_moved))
 
 
 METHODS: dict[str, Callable[[OfClassifier], Tensor]] = {

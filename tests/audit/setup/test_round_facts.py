@@ -6,6 +6,7 @@ import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.length import trained_on
 from dpfl_audit.attacks.inversion.local_steps import besides
 from dpfl_audit.attacks.inversion.simulated import can_simulate
 from dpfl_audit.attacks.inversion.target import one_round
@@ -66,15 +67,20 @@ def test_the_noise_s_size_is_its_round_s(tmp_path) -> None:
     assert len(stds) == 6 and stds[5] > 8 * stds[0]
 
 
-def test_steps_with_learning_rates_of_their_own_are_read_by_their_mean_and_not_simulated(tmp_path) -> None:
-    scheme = {"name": "iteration-gaussian", "rounds": 2, "epsilon": 30.0, "delta": 1e-4, "zeta": 3.0, "E": 3, "b": 3}
-    setup = trained(tmp_path / "s", {**scheme, "order": 1, "mu": 2.0, "lam": 2.0}, {**LOCAL, "lr": 1.0})
-    view = setup.view(Observer("server"))
+def test_steps_with_learning_rates_of_their_own_are_simulated_with_them(tmp_path) -> None:
+    """Batches of all records, which have no order."""
+    scheme = {"name": "iteration-gaussian", "rounds": 2, "noise_std": 1e-9, "zeta": 3.0, "E": 3, "b": 3}
+    scheme |= {"order": 1, "mu": 2.0, "lam": 2.0}
+    setup = trained(tmp_path / "s", scheme, {**LOCAL, "lr": 1.0})
+    view, truth = setup.view(Observer("server")), Auditor(setup).truth
+    assert truth is not None
     for aim in one_round(view, setup.knowledge().beside(view)):
+        target, rows = aim.target, list(truth.messages[aim.messages[0].id])
         plan = setup.scheme.schedule.plan(aim.messages[0].round, {})
-        assert plan is not None and len(plan.lr_by_step) == 3 and aim.target.recipe is not None
-        assert aim.target.recipe.scale == pytest.approx(sum(plan.lr_by_step))
-        assert not can_simulate(aim.target)
+        assert plan is not None and len(set(plan.lr_by_step)) == 3 and target.recipe is not None
+        assert target.recipe.scale == pytest.approx(sum(plan.lr_by_step)) and can_simulate(target)
+        made = trained_on(view.module, view.layout, target, truth.inputs[rows], truth.targets[rows], 0)
+        assert (made - target.update).norm() < 1e-4 * target.update.norm()
 
 
 @pytest.mark.parametrize(
