@@ -64,7 +64,10 @@ def simulate(
     for members in alike(network, ready, guesses[0].images.shape[1:]):
         own = [guesses[i] for i in members]
         found.update(zip(members, _simulate(network, layout, [ready[i] for i in members], own, settings, seed, tick)))
-    return [found[i] for i in range(len(targets))]
+    return [
+        nearest_update(network, layout, target, [guess, found[i]], settings, seed)
+        for i, (target, guess) in enumerate(zip(targets, guesses))
+    ]
 
 
 def _simulate(
@@ -76,7 +79,7 @@ def _simulate(
     seed: int,
     tick: Callable[[], None],
 ) -> list[Solution]:
-    """Of targets that are `alike`."""
+    """What the simulation makes of guesses, of targets that are `update_of` and `alike`."""
     recipe, n = targets[0].recipe, targets[0].count
     assert recipe is not None and recipe.epochs
     loss = _losses(network, layout, targets, settings, guesses[0].images.shape[1:])
@@ -101,11 +104,8 @@ def _simulate(
             each,
         )
         every = [averaged_epochs(*one) for one in zip(found.view_as(started), _ordered(labels, order))]
-    made = [
-        replace(guess, images=images.float().cpu(), labels=of, copies=0) for guess, (images, of) in zip(guesses, every)
-    ]
     return [
-        nearest_update(network, layout, target, pair, settings, seed) for target, *pair in zip(targets, guesses, made)
+        replace(guess, images=images.float().cpu(), labels=of, copies=0) for guess, (images, of) in zip(guesses, every)
     ]
 
 
@@ -130,7 +130,7 @@ def nearest_update(
     `JUDGES` orders of batches, prior included, which it gets for its own.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`.
+        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`, as it is read.
         settings: of the distance and its prior. seed: of the orders.
     """
     target = update_of(target, settings.device)
