@@ -55,6 +55,7 @@ NETWORKS: dict[str, list[nn.Module]] = {
 WIDE = [nn.Conv2d(3, 16, 4, 2, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(64, CLASSES)]  # fast
 EXTRAS = {
     "momentum": {"optimiser": "momentum", "momentum": 0.7},
+    "rates": {"optimiser": "momentum", "rates": (1.0, 0.5, 2.0, 0.7)},
     "adam": {"optimiser": "adam", "lr": 0.01},
     "rmsprop": {"optimiser": "rmsprop", "lr": 0.01},
     "proximal": {"penalties": (Proximal(2.0),), "factor": 0.6},
@@ -146,7 +147,9 @@ def test_in_single_precision(layers: str) -> None:
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize("extra", [{}, {"penalties": (Proximal(2.0),), "factor": 0.6}, EXTRAS["momentum"]])
+@pytest.mark.parametrize(
+    "extra", [{}, {"penalties": (Proximal(2.0),), "factor": 0.6}, EXTRAS["momentum"], EXTRAS["rates"]]
+)
 @pytest.mark.parametrize("name", ["cosine", "euclidean"])
 def test_few_steps_of_a_wide_layer_are_rows(name: Name, extra: dict, hidden: bool) -> None:
     """Whose weights are not formed, where all messages are at the same ones; else, and of many steps, they are."""
