@@ -76,7 +76,7 @@ class Inversion:
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
-      an order drawn once; see `simulated.reordered`.
+      an order drawn once; see `simulating.reordered`.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
       noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
