@@ -4,12 +4,13 @@
 
 Networks on 32×32 colour photographs with known labels, cosine, signed Adam, total variation: the workload of THESIS
 chapter 4 (a 3×1024 ReLU network, 100 classes, a batch of 25), LeNet and CNN6 with batches of 8; an update of three SGD
-steps of 8, simulated with its order known; and a grid of 24 noise levels by 2 objectives, together and cell by cell.
+steps of 8, simulated with its order known, one alone and several together (each candidate stands for a message of a
+round); and a grid of 24 noise levels by 2 objectives, together and cell by cell.
 Everything is timed that an iteration needs, and set-up with it; the starting images are the same for all and denormal
 numbers are flushed for all. Runs are interleaved; each contestant's number is the median over runs of CPU seconds per
 iteration and candidate, so a machine that does other things may be used. The floor is what the method has to multiply
-(`ghost.py`, `convolved.py`) at the speed measured for a 1024×1024 product. `breaching` is optional: `pip install
-'dpfl-audit[bench]'`.
+(`ghost.py`, `convolved.py`, `grouped_steps.py`) at the speed measured for a 1024×1024 product. `breaching` is optional:
+`pip install 'dpfl-audit[bench]'`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from typing import Any
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.grouped_steps import grouped_steps
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.low_rank import numbers
 from dpfl_audit.attacks.inversion.objective import Matching
-from dpfl_audit.attacks.inversion.optimise import adam, milestones, with_prior
+from dpfl_audit.attacks.inversion.optimise import Objective, adam, milestones, with_prior
 from dpfl_audit.attacks.inversion.simulated import Simulated
 from dpfl_audit.attacks.inversion.solution import start_images
 from dpfl_audit.attacks.inversion.solve import solve
@@ -48,6 +50,7 @@ SHAPE = (3, 32, 32)
 STEPS, LOCAL_LR = 3, 0.05
 BATCHES = {"mlp": 25, "lenet": 8, "cnn6": 8}
 CANDIDATES = {"mlp": (1, 4, 8), "lenet": (1, 8), "cnn6": (1, 8)}
+SIMULATED = {"mlp": (1,), "lenet": (1, 4, 8, 16), "cnn6": (1, 4, 8)}
 CELLS = 24
 
 
@@ -88,14 +91,20 @@ def trained(name: str, batch: int) -> tuple[nn.Module, Target, Tensor]:
     return module, target, images
 
 
-def simulated(module: nn.Module, target: Target, iterations: int) -> Tensor:
-    """Our simulation of local training, begun at the same images as breaching's."""
+def simulated(module: nn.Module, target: Target, iterations: int, candidates: int) -> Tensor:
+    """Our simulation of local training, the first candidate begun at the same images as breaching's."""
     assert target.labels is not None
-    objective = Simulated(
-        module, Layout.of(module), target, target.labels[None], Matching.of("cosine", [target]), invariance=0.0
-    )
-    start = start_images(SEED, target.key, 0, target.count, SHAPE)
-    return adam(with_prior(objective, torch.tensor([TV])), start[None], iterations, LR)[0][0]
+    layout, targets = Layout.of(module), [target] * candidates
+    groups = grouped_steps(module, layout, targets, "cosine", SHAPE)
+    objective: Objective
+    if groups:
+        (group,) = groups  # a few candidates fit
+        objective = partial(group, labels=target.labels.expand(candidates, -1))
+    else:
+        assert candidates == 1
+        objective = Simulated(module, layout, target, target.labels[None], Matching.of("cosine", [target]))
+    starts = torch.stack([start_images(SEED, target.key, k, target.count, SHAPE) for k in range(candidates)])
+    return adam(with_prior(objective, torch.tensor([TV])), starts, iterations, LR)[0][0]
 
 
 def ours(module: nn.Module, target: Target, iterations: int, candidates: int) -> Tensor:
@@ -198,15 +207,32 @@ def operations(module: nn.Module, count: int) -> int:
     """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`;
     two of a linear layer's products are with the message, which nobody noised here (`low_rank.py`).
     """
-    sizes, saved = [], 0
+    sizes = products(module)
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    own = [(layer.weight.numel(), numbers(layer.out_features, layer.in_features, rank=count)) for layer in linear]
+    saved = sum(4 * max(0, whole - thin) for whole, thin in own)
+    return count * ((7 if convolutional(module) else 6) * sum(sizes) - 2 * sizes[0] - saved)
+
+
+def operations_of_steps(module: nn.Module, count: int) -> int | None:
+    """The same of `STEPS` simulated steps of so many, by the count of `grouped_steps.py`; None without convolutions."""
+    sizes, each, first = products(module), 9 * STEPS - 2, 6 * STEPS - 1
+    return count * (each * sum(sizes[1:]) + first * sizes[0]) if convolutional(module) else None
+
+
+def convolutional(module: nn.Module) -> bool:
+    """Whether some layer is a convolution."""
+    return any(isinstance(layer, nn.Conv2d) for layer in module.modules())
+
+
+def products(module: nn.Module) -> list[int]:
+    """Operations of every layer's one product for an image."""
+    sizes: list[int] = []
 
     def measure(layer: nn.Module, _: Any, output: Tensor) -> None:
-        nonlocal saved
         weight = layer.weight
         assert isinstance(weight, Tensor)
         sizes.append(2 * output[0].numel() * weight[0].numel())
-        if isinstance(layer, nn.Linear):
-            saved += 4 * max(0, weight.numel() - numbers(layer.out_features, layer.in_features, rank=count))
 
     layers = [layer for layer in module.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     hooks = [layer.register_forward_hook(measure) for layer in layers]
@@ -214,8 +240,7 @@ def operations(module: nn.Module, count: int) -> int:
         module(torch.zeros(1, *SHAPE))
     for hook in hooks:
         hook.remove()
-    passes = 7 if any(isinstance(layer, nn.Conv2d) for layer in layers) else 6
-    return count * (passes * sum(sizes) - 2 * sizes[0] - saved)
+    return sizes
 
 
 def peak() -> float:
@@ -300,14 +325,16 @@ def main() -> None:
                 contestants["breaching"] = (1, run)
             floor = operations(module, batch) / speed
             compare(f"{name}, a batch of {batch}", contestants, images, n, options.runs, floor)
-    for name in ("mlp", "lenet"):
+    for name, several in SIMULATED.items():
         if "steps" in options.only:
             module, target, images = trained(name, 8)
             n = max(1, options.iterations // 5)
-            contestants = {"dpfl-audit, simulated": (1, partial(simulated, module, target, n))}
+            contestants = {f"dpfl-audit, {k} simulated": (k, partial(simulated, module, target, n, k)) for k in several}
             if (run := breaching_attack(module, target, n)) is not None:
                 contestants["breaching"] = (1, run)
-            compare(f"{name}, {STEPS} SGD steps of 8, order known", contestants, images, n, options.runs, None)
+            counted = operations_of_steps(module, 8)
+            least = None if counted is None else counted / speed
+            compare(f"{name}, {STEPS} SGD steps of 8, order known", contestants, images, n, options.runs, least)
     if "grid" in options.only:
         print()
         for name, batch in (("mlp", 25), ("mlp", 1), ("lenet", 8), ("lenet", 1)):

@@ -66,7 +66,7 @@ def in_true_order(
     layout = Layout.of(module)
     assert target.labels is not None
     matching = Matching.of(settings.objective, [target])
-    made = Simulated(module, layout, target, target.labels[order], matching, invariance=0.0)
+    made = Simulated(module, layout, target, target.labels[order], matching)
 
     def shared(images: Tensor) -> tuple[Tensor, Tensor]:
         value, slope = made(images[0][order.flatten()][None])

@@ -26,7 +26,8 @@ from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
-from .simulated import can_simulate, tried
+from .simulated import can_simulate
+from .simulating import tried
 from .softened import softens
 from .solution import Solution, side_by_side
 from .solve import read_twice, solve
@@ -78,7 +79,7 @@ class Inversion:
       simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
-      an order drawn once; see `simulated.reordered`.
+      an order drawn once; see `simulating.reordered`.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
       noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the

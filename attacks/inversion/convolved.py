@@ -25,6 +25,7 @@ from .grouped import Grouped, GroupShape, groups_pay
 from .objective import Matching, Products
 from .own_products import Messages, OwnProducts
 from .parts import Some
+from .passage import Pool, pooled, takes_pool
 from .rows import LinearRows
 from .target import Target
 from .windowed import Windowed
@@ -36,8 +37,8 @@ _GROUPED = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice a
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer, then `curve` (None on the last). weight, bias: names; the latter None where there is none. takes: the
-    shape of an image's input, (h, w, C) or (numbers,).
+    """A layer, then `curve` (None on the last), then `pool`. weight, bias: names; the latter None where there is none.
+    takes: the shape of an image's input, (h, w, C) or (numbers,).
     """
 
     weight: str
@@ -45,12 +46,13 @@ class Stage:
     layer: nn.Conv2d | nn.Linear
     takes: tuple[int, ...]
     curve: Activation | None = None
+    pool: Pool | None = None
 
 
 class Convolved:
     """Objective and image gradient for `repeat` candidates of each of several targets that share weights and count.
 
-    stages: of `open_stages`. labels: (targets, n). Same interface as `Ghost`.
+    stages: of `open_stages`, without pools. labels: (targets, n). Same interface as `Ghost`.
     """
 
     def __init__(
@@ -158,12 +160,15 @@ def _channels_last(weight: Tensor, takes: tuple[int, ...]) -> Tensor:
     return weight.unflatten(-1, (channels, h, w)).movedim(-3, -1).flatten(-3)
 
 
-def open_stages(module: nn.Module, shape: Sequence[int]) -> tuple[tuple[Stage, ...], tuple[Tensor, Tensor]] | None:
+def open_stages(
+    module: nn.Module, shape: Sequence[int], pools: bool = False
+) -> tuple[tuple[Stage, ...], tuple[Tensor, Tensor]] | None:
     """The stages of nested `nn.Sequential`s of [normalisation], convolution or linear layer, [activation], …, linear
     layer; and the normalisation's mean and std. None for any other network, and for one without convolutions.
 
     Args:
         module: in evaluation mode, where a Dropout does nothing. shape: (channels, height, width) of an image.
+        pools: whether a convolution's activation may have a pooling behind it (`passage.takes_pool`).
     """
     mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
     stages: list[Stage] = []
@@ -185,6 +190,10 @@ def open_stages(module: nn.Module, shape: Sequence[int]) -> tuple[tuple[Stage, .
             stages, bent = _bent(stages, bent), False
             stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
             at = (part.out_features,)
+        elif pools and stages and not flat and stages[-1].pool is None and takes_pool(part):
+            stages, bent = _bent(stages, bent), True
+            stages[-1] = replace(stages[-1], pool=part)
+            at = (*pooled(part, at[0], at[1]), at[2])
         elif stages and not bent and (own := activation_of(part)) is not None:
             stages[-1], bent = replace(stages[-1], curve=own), True
         else:

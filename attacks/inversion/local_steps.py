@@ -20,31 +20,32 @@ from .local_training import CLIPS, PENALTIES, RECORDS, SCALE, TRUNCATED, Recipe,
 
 
 class LocalSteps:
-    """Weights step by step.
+    """Weights step by step, of one client or of several.
 
-    weights: (d,), now.
+    weights: (…, d), now.
 
     Args:
-        recipe: of the training. layout: of the weights. start: (d,), what the steps begin with.
+        recipe: of the training. layout: of the weights. start: (…, d), what the steps begin with.
     """
 
     def __init__(self, recipe: Recipe, layout: Layout, start: Tensor) -> None:
         self.recipe, self.layout, self.start, self.weights = recipe, layout, start, start
         self.records = start.new_tensor([recipe.records])
         self.walk = Walk(recipe)
-        # of every step: the weights before it, and what was clipped before and after the optimiser
-        self.kept: list[tuple[Tensor, Tensor, Tensor]] = []
+        # of every step: the weights before it, and what a clip of gradients and one of weights was given
+        self.kept: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
     def forward(self, gradient: Tensor) -> Tensor:
-        """The weights after a step on the loss's gradient (d,) at the weights now."""
+        """The weights after a step on the loss's gradient (…, d) at the weights now."""
         before, clip = self.weights, self.recipe.step_clip
-        whole = self.recipe.factor * gradient
+        whole = gradient if self.recipe.factor == 1 else self.recipe.factor * gradient
         for penalty in self.recipe.penalties:
             whole = whole + penalty.gradient(before, self.start, self.layout, self.records)
-        given = clip_to(whole, clip.norm, clip.order) if clip is not None and clip.what == "gradient" else whole
-        after = before + self.walk.forward(given)
-        self.weights = clip_to(after, clip.norm, clip.order) if clip is not None and clip.what == "weights" else after
-        self.kept.append((before, whole, after))
+        of_gradient, of_weights = (clip is not None and clip.what == what for what in ("gradient", "weights"))
+        given = clip_to(whole, clip.norm, clip.order) if clip is not None and of_gradient else whole
+        after = self.walk.moved(before, given)
+        self.weights = clip_to(after, clip.norm, clip.order) if clip is not None and of_weights else after
+        self.kept.append((before, whole if of_gradient else None, after if of_weights else None))
         return self.weights
 
     def backward(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -55,40 +56,40 @@ class LocalSteps:
 
         def step(cotangent: Tensor) -> tuple[Tensor, Tensor]:
             before, whole, after = kept.pop()
-            if clip is not None and clip.what == "weights":
+            if clip is not None and after is not None:
                 cotangent = _through_clip(cotangent, after, clip)
             of_whole = back(cotangent)
-            if clip is not None and clip.what == "gradient":
+            if clip is not None and whole is not None:
                 of_whole = _through_clip(of_whole, whole, clip)
             for penalty in self.recipe.penalties:
                 cotangent = cotangent + _curvature(penalty, of_whole, before - self.start, self.layout, self.records)
-            return self.recipe.factor * of_whole, cotangent
+            return of_whole if self.recipe.factor == 1 else self.recipe.factor * of_whole, cotangent
 
         return step
 
 
 def _through_clip(cotangent: Tensor, vector: Tensor, clip: StepClip) -> Tensor:
-    """The derivative by `vector` (d,) of ⟨cotangent, `clip_to` vector⟩."""
-    size = torch.linalg.vector_norm(vector, clip.order)
-    if size <= clip.norm:
-        return cotangent
+    """The derivative by `vector` (…, d) of ⟨cotangent, `clip_to` vector⟩."""
+    size = torch.linalg.vector_norm(vector, clip.order, dim=-1, keepdim=True)
     slope = vector.sign() if clip.order == 1 else vector / size
-    return (clip.norm / size) * (cotangent - (cotangent @ vector / size) * slope)
+    along = torch.linalg.vecdot(cotangent, vector)[..., None] / size
+    return torch.where(size <= clip.norm, cotangent, (clip.norm / size) * (cotangent - along * slope))
 
 
 def _curvature(
     penalty: Proximal | DistancePerLayer, cotangent: Tensor, way: Tensor, layout: Layout, records: Tensor
 ) -> Tensor:
-    """The derivative by the weights of ⟨cotangent, the penalty's gradient⟩, `way` (d,) from the round's start."""
+    """The derivative by the weights of ⟨cotangent, the penalty's gradient⟩, `way` (…, d) from the round's start."""
     if isinstance(penalty, Proximal):
         return penalty.mu * cotangent
     parts = []
     for part in layout.slices:
-        own, moved = cotangent[part], way[part]
-        size = torch.linalg.vector_norm(moved)
+        own, moved = cotangent[..., part], way[..., part]
+        size = torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
         unit = moved / size
-        parts.append((own - (own @ unit) * unit) / size if size > 0 else torch.zeros_like(own))
-    return penalty.weight / records * torch.cat(parts)
+        off = (own - torch.linalg.vecdot(own, unit)[..., None] * unit) / size
+        parts.append(torch.where(size > 0, off, 0.0))
+    return penalty.weight / records * torch.cat(parts, -1)
 
 
 def besides(facts: PublicFacts) -> tuple[str, ...]:

@@ -170,9 +170,7 @@ class Walk:
         """What the next step adds to the weights, its gradient being this."""
         recipe, lr = self.recipe, self.recipe.lr * self.recipe.rate(len(self.kept))
         if recipe.linear:
-            self.first = self.momentum * self.first + gradient if self.kept else gradient
-            self.kept.append(())
-            return -lr * self.first
+            return -lr * self._sped(gradient)
         below, scale = _decays(recipe), _scales(recipe, len(self.kept) + 1)
         self.first = below[0] * self.first + (1 - below[0]) * gradient
         self.second = below[1] * self.second + (1 - below[1]) * gradient * gradient
@@ -181,6 +179,19 @@ class Walk:
         ratio = self.first / size
         self.kept.append((ratio, size, root, gradient))
         return -(lr / scale[0]) * ratio
+
+    def moved(self, weights: Tensor, gradient: Tensor) -> Tensor:
+        """The weights after the next step, in one pass over memory where that does."""
+        if self.recipe.linear:
+            lr = self.recipe.lr * self.recipe.rate(len(self.kept))
+            return torch.add(weights, self._sped(gradient), alpha=-lr)
+        return weights + self.forward(gradient)
+
+    def _sped(self, gradient: Tensor) -> Tensor:
+        """A linear optimiser's running sum."""
+        self.first = self.momentum * self.first + gradient if self.momentum and self.kept else gradient
+        self.kept.append(())
+        return self.first
 
     def backward(self) -> Callable[[Tensor], Tensor]:
         """A function to call once a step, the last first: the derivative with respect to what the step adds -> that
@@ -195,7 +206,7 @@ class Walk:
             nonlocal first, second, step
             lr = recipe.lr * recipe.rate(step - 1)
             if recipe.linear:
-                first = self.momentum * first - lr * cotangent
+                first = self.momentum * first - lr * cotangent if self.momentum else -lr * cotangent
                 step -= 1
                 return first
             ratio, size, root, gradient = self.kept[step - 1]

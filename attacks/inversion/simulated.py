@@ -1,20 +1,16 @@
 """A client's local training simulated on images, and the objective of the update that comes out (Dimitrov et al. 2022,
 arXiv:2206.12395).
 
-Nobody tells the batches' order. So the images of every epoch are variables of their own, in an order drawn once, and
-only what no order changes is asked of them: that every epoch's images have the same mean (their "l2-mean" prior). In
-the end each epoch's images are matched with the first's and averaged.
+Nobody tells the batches' order. So the images of every epoch may be variables of their own, in an order drawn once, of
+which only what no order changes is asked: that every epoch's images have the same mean (their "l2-mean" prior).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -22,23 +18,15 @@ from torch.nn import functional as F
 from ...defenses.chain import open_chain
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
-from .evaluate import tv_weight
 from .ghost_steps import GhostSteps, can_ghost
 from .local_steps import LocalSteps
 from .objective import Matching
-from .optimise import Descent, Objective, adam, with_prior
-from .solution import Solution
-from .span import InputSpan, with_span
+from .optimise import Objective
 from .sparse import beyond_sent
 from .target import Target
 
 if TYPE_CHECKING:
     from .attack import Inversion
-
-INVARIANCE = 1000.0  # weight of the prior, Dimitrov et al.'s
-JUDGES = 2  # orders in which the outcome is simulated once more
-LossByOrder = Callable[[Tensor, Tensor, float], Objective]  # labels (n,), orders (E, n), weight of `disorder`
-REORDERED = 0.3  # of the first step size; ours, on one network and 50 images of Fashion-MNIST
 
 
 class Simulated:
@@ -50,7 +38,7 @@ class Simulated:
     Args:
         module: the network, in evaluation mode. layout: of its parameters.
         target: with a recipe of whole epochs. labels: (E, n) of every epoch's images, in the order of its batches.
-        matching: how updates are compared. invariance: weight of `disorder`.
+        matching: how updates are compared.
 
     Raises:
         ValueError: the target has no recipe, or not one of E whole epochs of n images.
@@ -63,7 +51,6 @@ class Simulated:
         target: Target,
         labels: Tensor,
         matching: Matching,
-        invariance: float = INVARIANCE,
     ) -> None:
         recipe = target.recipe
         if recipe is None or recipe.epochs != len(labels) or sum(recipe.sizes) != labels.numel():
@@ -72,7 +59,7 @@ class Simulated:
                 f" each; labels have shape {tuple(labels.shape)}"
             )
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
-        self.recipe, self.matching, self.invariance = recipe, matching, invariance
+        self.recipe, self.matching = recipe, matching
         self.observed = layout.split(target.gradient)
         self.scale, self.sparse = -1 / recipe.scale, target.sparse_by(matching.name)
         chain = open_chain(module)
@@ -81,15 +68,11 @@ class Simulated:
             self.ghost = GhostSteps(chain, layout, target, labels.flatten(), matching)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The objective (1,), prior included, and its gradient with respect to `images` (1, E·n, *shape)."""
-        value, slope = self._unrolled(images) if self.ghost is None else self.ghost(images)
-        if len(self.labels) > 1 and self.invariance:
-            spread, of_images = disorder(images[0].unflatten(0, self.labels.shape))
-            value, slope = value + self.invariance * spread, slope + self.invariance * of_images.flatten(0, 1)[None]
-        return value, slope
+        """The objective (1,) and its gradient with respect to `images` (1, E·n, *shape)."""
+        return self._unrolled(images) if self.ghost is None else self.ghost(images)
 
     def _unrolled(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The update's objective alone, on any network."""
+        """On any network."""
         walk = LocalSteps(self.recipe, self.layout, self.target.weights)
         steps: list[tuple[Tensor, list[Tensor], tuple[Tensor, ...]]] = []
         first, y = 0, self.labels.flatten()
@@ -136,6 +119,20 @@ def disorder(images: Tensor) -> tuple[Tensor, Tensor]:
     return value, slope[:, None].expand_as(images)
 
 
+def with_disorder(objective: Objective, epochs: int, weight: float) -> Objective:
+    """`objective` of images (T, E·n, *shape) of E epochs plus `weight` times each candidate's `disorder`."""
+    if epochs == 1 or not weight:
+        return objective
+
+    def total(images: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = objective(images)
+        each = [disorder(own.unflatten(0, (epochs, -1))) for own in images]
+        spread, of_images = (torch.stack(parts) for parts in zip(*each))
+        return value + weight * spread, slope + weight * of_images.flatten(1, 2)
+
+    return total
+
+
 def orders(seed: int, key: str, epochs: int, count: int) -> Tensor:
     """A shuffle of 0 … n − 1 for every epoch, (E, n), as a client draws its own; not the client's.
 
@@ -146,31 +143,12 @@ def orders(seed: int, key: str, epochs: int, count: int) -> Tensor:
     return torch.stack([torch.randperm(count, generator=rng) for _ in range(epochs)])
 
 
-def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """One image for every image of the first epoch: its mean with the images that it is matched with, of the same
-    label and at the least total square distance. images: (E, n, *shape). labels: (E, n). Returns (n, *shape), (n,).
-    """
-    total = images[0].clone()
-    for epoch, own in zip(images[1:], labels[1:]):
-        for label in own.unique():
-            here, there = (labels[0] == label).nonzero()[:, 0], (own == label).nonzero()[:, 0]
-            distance = torch.cdist(images[0][here].flatten(1), epoch[there].flatten(1)).square()
-            rows, columns = linear_sum_assignment(np.asarray(distance.cpu()))
-            total[here[rows]] += epoch[there[columns]]
-    return total / len(images), labels[0]
-
-
 def can_simulate(target: Target) -> bool:
     """Whether a target is one message of several steps of whole epochs over its images."""
     recipe = target.recipe
     if target.others or recipe is None or not recipe.epochs or len(recipe.sizes) < 2:
         return False
     return sum(recipe.sizes) == recipe.epochs * target.count
-
-
-def tried(iterations: int) -> int:
-    """Of so many iterations, those that each of several readings is simulated for before one of them is kept."""
-    return -(-iterations // 4)
 
 
 def update_distance(
@@ -182,14 +160,14 @@ def update_distance(
         network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`, of one epoch.
         images: (n, *shape) in the order of the batches. labels: (n,). settings: objective, device.
     """
-    target = _update_of(target, settings.device)
+    target = update_of(target, settings.device)
     made = Simulated(
         network, layout, target, labels[None].to(settings.device), Matching.of(settings.objective, [target])
     )
     return made(images[None].to(target.weights))[0].item()
 
 
-def _update_of(target: Target, device: str) -> Target:
+def update_of(target: Target, device: str) -> Target:
     """The target on the device, its gradient and scale those of what `Simulated` makes."""
     assert target.recipe is not None
     recipe, noise = target.recipe, target.noise_std
@@ -206,115 +184,3 @@ def _update_of(target: Target, device: str) -> Target:
         sparse=sparse,
         scale_known=target.scale_known or target.sent_to_scale,
     )
-
-
-def simulate(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    guess: Solution,
-    settings: Inversion,
-    seed: int,
-    tick: Callable[[], None],
-) -> Solution:
-    """What the simulation of its training makes of the guess, or the guess: whose update, simulated once more in other
-    orders (`JUDGES`), is nearer to the one sent on average, prior included. Its loss is that one's.
-
-    Args:
-        network: in evaluation mode. layout: of its parameters.
-        target: one that `can_simulate`. guess: where the images begin.
-        settings: `simulated` iterations. seed: of the batches' order. tick: called after each iteration.
-    """
-    recipe = target.recipe
-    assert recipe is not None and recipe.epochs
-    target = _update_of(target, settings.device)
-    loss = _losses(network, layout, target, settings)
-    if settings.reorder:
-        found, labels = reordered(loss, target, guess, settings, seed, tick), guess.labels
-    else:
-        own = orders(seed, target.key, recipe.epochs, target.count)
-        started = guess.images[own].to(target.weights)
-        every, _ = adam(
-            loss(guess.labels, own, INVARIANCE),
-            started.flatten(0, 1)[None],
-            settings.simulated,
-            settings.lr / 10,
-            settings.optimiser != "adam",
-            tick,
-        )
-        found, labels = averaged_epochs(every[0].view_as(started), guess.labels[own])
-    return judged(loss, target, [guess, replace(guess, images=found.float().cpu(), labels=labels, copies=0)], seed)
-
-
-def nearest_update(
-    network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
-) -> Solution:
-    """Of several guesses that whose update, simulated in `JUDGES` orders of batches, is nearest to the one sent.
-
-    Args:
-        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`.
-        settings: of the distance and its prior. seed: of the orders.
-    """
-    target = _update_of(target, settings.device)
-    return judged(_losses(network, layout, target, settings), target, guesses, seed)
-
-
-def judged(loss: LossByOrder, target: Target, guesses: Sequence[Solution], seed: int) -> Solution:
-    """Of several guesses the one with the least mean loss over `JUDGES` orders, the first of equals, with that loss."""
-    assert target.recipe is not None and target.recipe.epochs
-    others = [orders(seed, f"{target.key} judged {k}", target.recipe.epochs, target.count) for k in range(JUDGES)]
-    means = []
-    for guess in guesses:
-        moved = [guess.images[other].flatten(0, 1)[None].to(target.weights) for other in others]
-        values = [loss(guess.labels, other, 0.0)(images)[0].item() for other, images in zip(others, moved)]
-        means.append(sum(values) / JUDGES)
-    best = min(range(len(guesses)), key=means.__getitem__)
-    return replace(guesses[best], loss=means[best])
-
-
-def _losses(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> LossByOrder:
-    """The distance with its prior, of the target in the units of `Simulated`."""
-    matching = Matching.of(settings.objective, [target])
-    tv = target.weights.new_tensor([tv_weight(target, settings)])
-    span = InputSpan.of(network, layout, target) if settings.span else None
-
-    def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
-        made = Simulated(network, layout, target, labels[order].to(settings.device), matching, invariance)
-        return with_span(with_prior(made, tv), [span], settings.span)
-
-    return loss
-
-
-def reordered(
-    loss: LossByOrder,
-    target: Target,
-    guess: Solution,
-    settings: Inversion,
-    seed: int,
-    tick: Callable[[], None],
-) -> Tensor:
-    """Images (n, *shape) whose update is near the one sent in *any* order: one set, in a new order at every iteration.
-
-    What is descended is the mean distance over orders, by one draw at a time, so that no order is fitted to, as images
-    of every epoch's own fit theirs. Ours; of 50 images in batches of 5 it gives what the true order gives
-    (benchmarks/known_order.py). The last images are taken, as the values of two iterations are of two orders.
-
-    Args:
-        loss: the objective by labels, orders (E, n), and weight of `disorder`. target: what was sent.
-        guess: where the images begin. settings: `simulated` iterations. seed: of the orders.
-        tick: called after each iteration.
-    """
-    recipe, draw = target.recipe, generator(seed, "inversion reordered", target.key)
-    assert recipe is not None and recipe.epochs
-
-    def any_order(images: Tensor) -> tuple[Tensor, Tensor]:
-        order = torch.stack([torch.randperm(target.count, generator=draw) for _ in range(recipe.epochs or 0)])
-        places = order.flatten().to(images.device)
-        value, slope = loss(guess.labels, order, 0.0)(images[0][places][None])
-        return value, torch.zeros_like(images).index_add_(1, places, slope)
-
-    descent = Descent.begin(guess.images[None].to(target.weights))
-    descent.go(
-        any_order, settings.simulated, settings.simulated, REORDERED * settings.lr, settings.optimiser != "adam", tick
-    )
-    return descent.images[0]

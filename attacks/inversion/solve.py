@@ -28,7 +28,8 @@ from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .peel import PEELED, TICKS, peeled, peels
 from .polish import STAGES, carried_on, is_smooth
-from .simulated import can_simulate, nearest_update, simulate, tried
+from .simulated import can_simulate
+from .simulating import nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
 from .solution import Solution, start_images
 from .span import InputSpan, with_span
@@ -79,18 +80,13 @@ def solve(
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
     rest = [i for i in range(len(targets)) if i not in cut]
-    share = 1 / (len(rest) + 2 * len(cut))
+    share = len(rest) / (len(rest) + 2 * len(cut))
     found: dict[int, Solution] = {}
     if rest:
-        ready = _solve(
-            module, [targets[i] for i in rest], input_shape, settings, seed, _part(progress, 0.0, share * len(rest))
-        )
+        ready = _solve(module, [targets[i] for i in rest], input_shape, settings, seed, _part(progress, 0.0, share))
         found.update(zip(rest, ready))
-    for k, i in enumerate(cut):
-        begin = share * (len(rest) + 2 * k)
-        found[i] = _solve_twice(
-            module, targets[i], input_shape, settings, seed, _part(progress, begin, begin + 2 * share)
-        )
+    twice = _solve_twice(module, [targets[i] for i in cut], input_shape, settings, seed, _part(progress, share, 1.0))
+    found.update(zip(cut, twice))
     return [found[i] for i in range(len(targets))]
 
 
@@ -128,32 +124,40 @@ def read_twice(target: Target, settings: Inversion) -> bool:
 
 def _solve_twice(
     module: nn.Module,
-    target: Target,
+    targets: Sequence[Target],
     input_shape: tuple[int, ...],
     settings: Inversion,
     seed: int,
     progress: Progress | None,
-) -> Solution:
-    """A target read before its local training and on the way through it, which is better where training is slow and
+) -> list[Solution]:
+    """Targets read before their local training and on the way through it, which is better where training is slow and
     worse where it is not. Training is simulated from both readings for a while, and to the end from what then makes the
     update nearer to the one sent. (By the readings' own updates, which nothing was done to yet, the worse one was kept
     of long trainings.) Where a clip hides how long the way was, training on the first reading says it (`length.py`).
     """
     plain = replace(settings, simulated=0, reorder=False)
     network = as_run(module, settings.mode).to(settings.device)
-    layout, times = Layout.of(network), None
+    layout = Layout.of(network)
     before = replace(plain, along=0.0, along_rate=0.0)
-    (first,) = _solve(module, [target], input_shape, before, seed, _part(progress, 0.0, 0.4))
-    if first.determined:
-        return first
-    longer = target
-    if cut_short(target):
-        longer, times = lengthened(network, layout, target, first.images, first.labels, seed, settings.device)
-    (second,) = _solve(module, [longer], input_shape, plain, seed, _part(progress, 0.4, 0.8))
-    if second.determined:
-        return replace(second, longer=times)
-    trial = replace(settings, simulated=tried(settings.simulated))
-    done, total, simulating = 0, 2 * trial.simulated + settings.simulated, _part(progress, 0.8, 1.0)
+    found = _solve(module, targets, input_shape, before, seed, _part(progress, 0.0, 0.4))
+    left = [i for i, first in enumerate(found) if not first.determined]
+    if not left:
+        return found
+    longer = [targets[i] for i in left]
+    times: list[float | None] = [None] * len(left)
+    for k, (i, target) in enumerate(zip(left, longer)):
+        if cut_short(target):
+            longer[k], times[k] = lengthened(
+                network, layout, target, found[i].images, found[i].labels, seed, settings.device
+            )
+    again = _solve(module, longer, input_shape, plain, seed, _part(progress, 0.4, 0.8))
+    second = {i: replace(one, longer=more) for i, one, more in zip(left, again, times)}
+    found = [second[i] if i in second and second[i].determined else first for i, first in enumerate(found)]
+    both = [i for i in left if not second[i].determined]
+    if not both:
+        return found
+    own, trial = [targets[i] for i in both], replace(settings, simulated=tried(settings.simulated))
+    done, total, simulating = 0, (2 * trial.simulated + settings.simulated) * len(own), _part(progress, 0.8, 1.0)
 
     def tick() -> None:
         nonlocal done
@@ -161,9 +165,14 @@ def _solve_twice(
         if simulating is not None:
             simulating(min(done, total), total)
 
-    begun = [simulate(network, layout, target, one, trial, seed, tick) for one in (first, second)]
-    kept = nearest_update(network, layout, target, begun, settings, seed)
-    return simulate(network, layout, target, replace(kept, longer=times), settings, seed, tick)
+    begun = [replace(found[i], longer=second[i].longer) for i in both] + [second[i] for i in both]
+    tries = simulate(network, layout, [*own, *own], begun, trial, seed, tick)
+    kept = [
+        nearest_update(network, layout, target, pair, settings, seed)
+        for target, *pair in zip(own, tries, tries[len(own) :])
+    ]
+    ended = dict(zip(both, simulate(network, layout, own, kept, settings, seed, tick)))
+    return [ended.get(i, first) for i, first in enumerate(found)]
 
 
 def _solve(
@@ -287,12 +296,20 @@ def _solve(
             kept = peeled(network, layout, targets[i], kept, of, settings, lambda: tick(PEELED // TICKS))
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
-        if settings.simulated and can_simulate(targets[i]) and not (kept.by_step or kept.determined):
-            kept = simulate(network, layout, targets[i], kept, settings, seed, tick)
         solutions[i] = kept
+    onward = [i for i in guesses if _goes_on(targets[i], solutions[i], settings)]
+    if onward:
+        begun = [solutions[i] for i in onward]
+        ended = simulate(network, layout, [targets[i] for i in onward], begun, settings, seed, tick)
+        solutions.update(zip(onward, ended))
     if progress is not None:
         progress(total, total)
     return [replace(solutions[i], labels_by=inferred[i].said) for i in range(len(targets))]
+
+
+def _goes_on(target: Target, found: Solution, settings: Inversion) -> bool:
+    """Whether local training is simulated from there."""
+    return bool(settings.simulated) and can_simulate(target) and not (found.by_step or found.determined)
 
 
 def _solve_batch(

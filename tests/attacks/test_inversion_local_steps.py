@@ -117,7 +117,7 @@ def read(module: nn.Module, training: LocalTraining, records: int = N, **facts) 
 def simulated(module: nn.Module, target: Target, labels: Tensor, name: str = "euclidean") -> Simulated:
     assert target.recipe is not None and target.update is not None
     target = replace(target, scale_known=True) if target.recipe.linear else replace(target, gradient=-target.update)
-    return Simulated(module, Layout.of(module), target, labels, Matching.of(name, [target]), 0.0)
+    return Simulated(module, Layout.of(module), target, labels, Matching.of(name, [target]))
 
 
 # --- forwards ---

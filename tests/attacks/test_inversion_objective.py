@@ -237,6 +237,7 @@ def test_convolutions(implementation, order: int, scatters: float, monkeypatch: 
 FIRST = (
     nn.Conv2d(3, 4, 3, padding=1),
     nn.Conv2d(3, 17, 3, 2, (1, 0)),  # pixels that no window has
+    nn.Conv2d(3, 4, 5, 2, (1, 2)),  # more than 16 channels hold
     nn.Conv2d(3, 4, (3, 2), 2, (0, 1), bias=False),
     nn.Conv2d(3, 4, 2, (1, 2), dilation=(2, 1)),
 )

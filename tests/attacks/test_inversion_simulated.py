@@ -12,16 +12,10 @@ from dpfl_audit.attacks.inversion.length import cut_short, lengthened, trained_o
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.objective import Matching, Name
+from dpfl_audit.attacks.inversion.optimise import Objective
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import (
-    Simulated,
-    averaged_epochs,
-    can_simulate,
-    disorder,
-    nearest_update,
-    orders,
-    simulate,
-)
+from dpfl_audit.attacks.inversion.simulated import Simulated, can_simulate, disorder, orders, with_disorder
+from dpfl_audit.attacks.inversion.simulating import averaged_epochs, nearest_update, simulate
 from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.span import InputSpan
@@ -86,11 +80,11 @@ def trained(
     return aim.target, batches
 
 
-def objective(module: nn.Module, target: Target, labels: Tensor, name: Name, invariance: float = 0.0) -> Simulated:
+def objective(module: nn.Module, target: Target, labels: Tensor, name: Name) -> Simulated:
     assert target.recipe is not None
     if not target.recipe.linear and target.update is not None:
         target = replace(target, gradient=-target.update)
-    return Simulated(module, Layout.of(module), target, labels, Matching.of(name, [target]), invariance)
+    return Simulated(module, Layout.of(module), target, labels, Matching.of(name, [target]))
 
 
 def psnr(found: Tensor, images: Tensor) -> float:
@@ -136,7 +130,7 @@ def test_its_gradient_is_the_slope(optimiser: str, name: Name) -> None:
     recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2)
     target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), torch.zeros(3).long(), 3)
     target = replace(target, recipe=recipe)
-    made = objective(module, target, torch.tensor([[0, 1, 2], [2, 0, 1]]), name, invariance=3.0)
+    made: Objective = with_disorder(objective(module, target, torch.tensor([[0, 1, 2], [2, 0, 1]]), name), 2, 3.0)
     images = torch.rand(1, 6, 1, 2, 3, generator=rng).double()
     along = torch.randn(images.shape, generator=rng).double()
     _, slope = made(images)
@@ -361,7 +355,7 @@ def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
     for along in (0.0, 0.5):
         own = replace(settings, along=along, simulated=0, reorder=False)
         guess = solve(module, [target], SHAPE, own, 0)[0]
-        losses.append(simulate(module, layout, target, guess, settings, 0, lambda: None).loss)
+        losses.append(simulate(module, layout, [target], [guess], settings, 0, lambda: None)[0].loss)
     found = solve(module, [target], SHAPE, settings, 0)[0]
     assert found.loss < max(losses) and abs(losses[0] / losses[1] - 1) > 0.02
 
