@@ -18,7 +18,7 @@ from .by_step import ROUNDS, one_step, readable
 from .features import one_gradient
 from .halving import iterations_in_all
 from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
-from .learned_prior import PAIRS
+from .learned_prior import PAIRS, STRONG
 from .local_steps import besides_assumed
 from .mode import MODES, Mode, as_run, mode_assumed
 from .objective import OBJECTIVES, Name
@@ -392,9 +392,9 @@ class Inversion:
                 start=solution.start,
                 labels=solution.labels,
                 loss=solution.loss,
-                assumed=self._assumed(aim, view, solution, prior),
+                assumed=self._assumed(aim, view, own, solution, prior),
             )
-            for aim, view, solution, prior in zip(aims, views, solutions, priors)
+            for aim, view, own, solution, prior in zip(aims, views, knowledge, solutions, priors)
         ]
 
     def _prior(self, view: View, knowledge: Knowledge) -> LearnedPrior:
@@ -410,7 +410,9 @@ class Inversion:
             return "smaller than the others, and read as 0"
         return "no larger than the least that was" if used.largest else "of any size, and not compared"
 
-    def _assumed(self, aim: Aim, view: View, solution: Solution, prior: LearnedPrior | None = None) -> tuple[str, ...]:
+    def _assumed(
+        self, aim: Aim, view: View, knowledge: Knowledge, solution: Solution, prior: LearnedPrior | None = None
+    ) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
         assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step)]
@@ -470,6 +472,12 @@ class Inversion:
             or (self.features and open_chain(view.module) is None)
         ):
             assumed.append("standard deviation of the noise known")
+        strong = any(target.noise_share >= STRONG for target in aim.targets)
+        if strong and self.tv == "noise-aware" and len(knowledge.auxiliary_inputs) < RECORDS:
+            assumed.append(
+                f"{len(knowledge.auxiliary_inputs)} auxiliary records, too few for their spectrum as a prior, which is"
+                f" stronger under so much noise and takes {RECORDS}"
+            )
         if aim.own_model:
             assumed.append("the sender's model equals the observer's own of that round")
         if aim.target.sparse is not None:

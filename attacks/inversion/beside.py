@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from ..base import Knowledge, Part, PublicFacts, View
 from .attack import Inversion
 from .kept_denoiser import RECORDS
+from .learned_prior import STRONG
 from .target import Aim
 
 TV = 0.01
-STRONG = 0.5  # of a message's energy
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from .target import Target
 if TYPE_CHECKING:
     from .attack import Inversion
 
+STRONG = 0.5  # of a message's energy is noise, where the default run tries the spectrum
 # Set on seeds 0 and 1 of the demo's cells, which are not among those reported.
 PAIRS = 2  # of copies of an image: 4 pairs give .2 dB more for twice the time
 SPREAD = 1.5  # of the uncertainty over what a message tells of a pixel on average: of most directions it tells less

@@ -100,7 +100,12 @@ def test_the_spectrum_is_tried_on_what_is_mostly_noise_where_records_tell_it(tmp
     attack = next(a for a in make_inversions({}, False, "cpu") if isinstance(a, SpectrumPrior))
     parts = attack.parts(view, known)
     assert parts and all(t.noise_share > 0.9 and not t.others for part in parts for t in part.content.targets)
-    assert attack.parts(view, replace(known, auxiliary_inputs=known.auxiliary_inputs[:99])) == []
+    few = replace(known, auxiliary_inputs=known.auxiliary_inputs[:99])
+    assert attack.parts(view, few) == []
+    plain = Inversion(objective="euclidean", tv="noise-aware", iterations=1)
+    for own, says in ((known, False), (few, True)):  # what is weaker for it says so
+        assumed = plain.run_part(plain.parts(view, own)[0], view, own, 0).assumed
+        assert any("99 auxiliary records, too few for their spectrum" in words for words in assumed) == says
     std = view.facts.noise_std
     assert std is not None
     for factor, runs in ((0.75, True), (0.65, False), (0.0, False)):  # energies of .56, .42 and none
