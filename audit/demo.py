@@ -44,7 +44,6 @@ SETTINGS = (
     DemoSetting("noise-10", "clip C = 1, σ = 10", {"name": "ldp", "clip": 1.0, "sigma": 10.0}),
 )
 ROUNDS = 2
-PRIOR = "noise-aware"  # of the study alone, many trainings: named, so that no other runs beside it
 ITERATIONS = 120  # 300 fit the noise: at σ = .01 and .1 they are 2 dB worse
 
 
@@ -116,7 +115,7 @@ def study_config() -> dict[str, Any]:
         "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 20, "epochs": 2},
         "scheme": {"name": "local-gaussian", "clip": 1.0, "noise_multiplier": 0.1, "rounds": 10},
         "capture": {"candidates": 100},
-        "attack": {"inversion": {"iterations": 120, "tv": PRIOR}},
+        "attack": {"inversion": {"iterations": 120}},
     }
 
 
