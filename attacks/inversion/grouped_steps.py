@@ -298,10 +298,14 @@ def _opened(
 
 
 def _numbers(stages: Sequence[Stage], target: Target) -> int:
-    """About how many numbers a candidate keeps: of every step its weights, of every image what each layer takes and,
-    for its outputs, the activation, its error and what is left of both.
+    """About how many numbers a candidate keeps: of every step its weights, what a clip and Adam or RMSprop were given
+    and made of it (`LocalSteps`, `Walk`), of every image what each layer takes and, for its outputs, the activation,
+    its error and what is left of both.
     """
-    assert target.recipe is not None
+    recipe = target.recipe
+    assert recipe is not None
     shapes = _shapes(stages)
+    filled = sum(prod((s.outputs, s.channels, *s.kernel)) - s.layer.weight.numel() for s in shapes)
+    kept = 1 + (recipe.step_clip is not None) + 4 * (not recipe.linear)
     image = shapes[0].channels * prod(shapes[0].entered) + sum(5 * shape.numbers for shape in shapes)
-    return len(target.recipe.sizes) * len(target.weights) + sum(target.recipe.sizes) * image
+    return len(recipe.sizes) * kept * (len(target.weights) + filled) + sum(recipe.sizes) * image

@@ -125,7 +125,7 @@ class Matching:
                 least = self._rounding(own[None].detach())[0]
                 if not self.per_layer:
                     own, other = own.sum()[None], other.sum()[None]
-                told = own > least
+                told = (own > least) & (other > 0)  # the slope of a square root at 0 is no number
                 factor = torch.where(told, other / torch.where(told, own, 1).clamp_min(ZERO), 0).sqrt()
             factors = factor.expand(len(inputs))
             value = torch.stack([(f * g - h).abs().sum() for f, g, h in zip(factors, inputs, observed)]).sum() / norm

@@ -127,7 +127,7 @@ def nearest_update(
     network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
 ) -> Solution:
     """Of several guesses the one, the first of equals, whose update is nearest to the one sent: by the mean loss over
-    `JUDGES` orders of batches, prior included, which it gets for its own.
+    `JUDGES` orders of batches, prior included, which it gets for its own. A training that diverges is infinitely far.
 
     Args:
         network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`, as it is read.
@@ -140,7 +140,7 @@ def nearest_update(
     labels = torch.stack([guess.labels for guess in guesses for _ in others])
     loss = _losses(network, layout, [target] * len(images), settings, images.shape[2:])
     values, _ = loss(labels, torch.stack(others * len(guesses)), 0.0)(images.to(target.weights))
-    means = values.view(len(guesses), JUDGES).mean(1).tolist()
+    means = values.view(len(guesses), JUDGES).mean(1).nan_to_num(torch.inf, torch.inf).tolist()
     best = min(range(len(guesses)), key=means.__getitem__)
     return replace(guesses[best], loss=means[best])
 

@@ -11,10 +11,11 @@ from dpfl_audit.attacks.inversion import grouped_steps as groups
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.convolved import open_stages
 from dpfl_audit.attacks.inversion.grouped_steps import GroupedSteps, alike, grouped_steps
+from dpfl_audit.attacks.inversion.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.objective import Matching, Name
 from dpfl_audit.attacks.inversion.simulated import Simulated
-from dpfl_audit.attacks.inversion.simulating import simulate
+from dpfl_audit.attacks.inversion.simulating import nearest_update, simulate
 from dpfl_audit.attacks.inversion.solution import Solution, start_images
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.sparse import Sparse
@@ -274,6 +275,39 @@ def test_what_differs_is_simulated_apart() -> None:
     double = replace(a, weights=a.weights.double(), gradient=a.gradient.double())
     assert apart(double, double) == [[0], [1]]
     assert alike(nn.Sequential(nn.Flatten(), nn.Linear(216, CLASSES)), targets, SHAPE) == [[0], [1], [2]]
+
+
+def test_of_two_trainings_that_one_which_diverges_is_not_kept() -> None:
+    """Whichever comes first: its distance is no number, which is not less than another."""
+    module, targets, _ = sent(WIDE, RECIPE)
+    good = guesses(targets)[0]
+    bad = replace(good, images=torch.full_like(good.images, torch.nan))
+    settings = Inversion(objective="euclidean", simulated=1)
+    for pair in ([bad, good], [good, bad]):
+        kept = nearest_update(module, Layout.of(module), targets[0], pair, settings, 0)
+        assert kept.images is good.images and kept.loss < float("inf")
+
+
+@pytest.mark.parametrize("clip", [None, StepClip("gradient", 0.5), StepClip("weights", 2.0)])
+@pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam", "rmsprop"])
+def test_so_many_fit_as_what_their_steps_keep_says(optimiser: str, clip: StepClip | None, monkeypatch) -> None:
+    """Of layers whose groups are filled up with zeros, too."""
+    kept: list[Tensor] = []
+    plain = LocalSteps.backward
+
+    def counted(walk: LocalSteps):
+        kept.extend(x for step in (*walk.kept, *walk.walk.kept) for x in step if x is not None)
+        return plain(walk)
+
+    monkeypatch.setattr(LocalSteps, "backward", counted)
+    module, recipe = network(PLAIN), replace(RECIPE, optimiser=optimiser, lr=0.01, step_clip=clip)
+    targets = targets_of(module, recipe)
+    opened = open_stages(module, SHAPE)
+    assert opened is not None
+    made = GroupedSteps(*opened, Layout.of(module), targets, Matching.of("cosine", targets))
+    made(torch.rand(T, 2 * N, *SHAPE), torch.zeros(T, 2 * N, dtype=torch.long))
+    held = {x.data_ptr(): x.numel() for x in kept}
+    assert 0 < sum(held.values()) <= T * groups._numbers(opened[0], targets[0])
 
 
 def test_an_attack_on_several_clients_gets_nearer_to_each(monkeypatch) -> None:

@@ -458,3 +458,12 @@ def test_a_tensor_without_a_gradient_has_no_say_where_scales_are_unknown_layer_b
     (precise, slope), (value, rough) = matched(torch.float64), matched(torch.float32)
     assert value.item() == pytest.approx(precise.item(), rel=1e-4)
     assert (rough - slope).norm() < 1e-3 * slope.norm()
+
+
+def test_a_tensor_of_which_zeros_were_sent_leaves_the_absolute_distance_a_slope() -> None:
+    """Layer by layer and of unknown scale: it is scaled to 0, whose square root has none."""
+    observed, own = [torch.zeros(3), torch.ones(2)], [torch.ones(3), torch.tensor([1.0, -2.0])]
+    matching = Matching("absolute", torch.tensor([torch.inf]), per_layer=True, scale_known=False)
+    value, (of_zeros, of_others) = matching.direction(0, own, observed)
+    alone, (wanted,) = matching.direction(0, own[1:], observed[1:])
+    assert value == alone and torch.equal(of_others, wanted) and not of_zeros.any()
