@@ -115,7 +115,7 @@ def test_without_noise_a_few_rounds_are_enough():
 
 
 def test_noise_of_three_times_the_clip_is_averaged_out_over_clipped_weights() -> None:
-    """Each round's weights were made longer by a guess that noise made: an AUC of .64 in the mean of eight, .78 since."""
+    """Each round's weights were made longer by a guess that noise made: a mean AUC of .64, .78 since."""
     scores = []
     for seed in range(4):
         rng = torch.Generator().manual_seed(seed)
