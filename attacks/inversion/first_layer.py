@@ -157,8 +157,10 @@ class FirstLayer:
         agree = ((inputs @ plane.T < 0) == zero).double().mean(1, keepdim=True)
         inputs = torch.where(agree < 0.5, -inputs, inputs)
         std, mean = (x.to(inputs).expand(shape).flatten() for x in (self.chain.std, self.chain.mean))
-        reach = torch.where(inputs > 0, 1 - mean, -mean) / (inputs * std)
-        return inputs * reach.nan_to_num(float("inf")).amin(1, keepdim=True)
+        way = inputs * std
+        reach = torch.where(inputs > 0, 1 - mean, -mean) / way
+        inside = way.abs() < OUT * way.abs().amax(1, keepdim=True)  # for all sizes: with a mean of 0, black's rounding
+        return inputs * reach.masked_fill(inside, float("inf")).amin(1, keepdim=True)
 
     def _images(self, inputs: Tensor, shape: tuple[int, ...]) -> Tensor:
         return inputs.view(-1, *shape) * self.chain.std.to(inputs) + self.chain.mean.to(inputs)

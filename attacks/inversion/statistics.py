@@ -20,7 +20,7 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...defenses.layout import Layout
-from ..base import Seen, View
+from ..base import PublicFacts, Seen, View
 from .optimise import Objective
 
 if TYPE_CHECKING:
@@ -79,11 +79,15 @@ def statistics_told(view: View, message: Seen) -> Statistics | None:
     before = next(m for m in view.messages if m.broadcast and m.round == message.round).beside()
     sent, facts = message.beside(), view.facts
     told = Statistics(running_moments(layers, before), {})
-    untouched = facts.noise_std == 0 and facts.clip_norm is None and not facts.clip_unknown
-    if untouched and message.kind != "gradient" and sent.keys() == before.keys():
+    if untouched(facts) and message.kind != "gradient" and sent.keys() == before.keys():
         after = sent if message.kind == "weights" else {name: before[name] + sent[name] for name in sent}
         told = Statistics(told.running, *batch_moments(layers, before, after))
     return told if told.running or told.batch else None
+
+
+def untouched(facts: PublicFacts) -> bool:
+    """Whether neither a clip nor noise stands on what clients send."""
+    return facts.noise_std == 0 and facts.clip_norm is None and not facts.clip_unknown
 
 
 def running_moments(layers: Mapping[str, _BatchNorm], buffers: Mapping[str, Tensor]) -> LayerMoments:

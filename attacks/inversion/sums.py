@@ -45,7 +45,7 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
             own, value, start = view.facts.of_round(round), step.load(), before.load()
             facts, factor = (
                 _as_one_client(own, of),
-                stretched(start + value, start, own, of.noise_std or 0.0, of.clients),
+                stretched(start + value, start, own, of.noise_std, of.clients),
             )
             if factor > 1:
                 noise = None if of.noise_std is None else factor * of.noise_std

@@ -311,7 +311,7 @@ def target_of(
         )
     update, factor = value, 1.0
     if message.kind == "weights":
-        update, factor = value - weights, stretched(value, weights, facts, noise)
+        update, factor = value - weights, stretched(value, weights, facts, facts.noise_std)
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
     if recipe is not None:

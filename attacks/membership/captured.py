@@ -33,7 +33,7 @@ def descent(message: Seen, value: Tensor, start: Tensor | None, facts: PublicFac
 def unclipped(message: Seen, value: Tensor, start: Tensor, facts: PublicFacts) -> Tensor:
     """Weights that a message carries as long as they were before a clip shortened them."""
     own = facts.of_round(message.round)
-    return value * stretched(value, start, own, own.noise_std or 0.0)
+    return value * stretched(value, start, own, own.noise_std)
 
 
 def local_model(message: Seen, value: Tensor, start: Tensor | None, facts: PublicFacts) -> Tensor:

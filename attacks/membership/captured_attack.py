@@ -118,12 +118,13 @@ class CapturedMembership:
     def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
         """The statistic (n,) of one message."""
         if self.statistic == "loss-trajectory":
-            return -losses(view, knowledge, message.load())
+            return -losses(view, knowledge, message, message.load())
         seen_start = sees_start(view, message)
         if self.statistic == "local-loss":
             return -losses(
                 view,
                 knowledge,
+                message,
                 local_model(
                     message, message.load(), view.global_model(message.round) if seen_start else None, view.facts
                 ),
@@ -180,7 +181,8 @@ class CapturedMembership:
         if "weights" in kinds and clips_weights(facts) and self.statistic != "loss-trajectory":
             assumed.append(MADE_LONG)
         if self.statistic == "gradient-difference":
-            assumed.append("the update's scale: lr, local steps and the sender's record count known, no clip active")
+            known = "the update's scale: lr, local steps and the sender's record count known"
+            assumed.append(known if clips_weights(facts) and "weights" in kinds else f"{known}, no clip active")
         if self.statistic == "fedmia":
             assumed.append("no record is held by two clients")
         return tuple(assumed)

@@ -9,6 +9,7 @@ from torch import Tensor
 from ...defenses.complaint import one_of
 from ..base import Knowledge, MembershipScores, Progress, Seen, View
 from . import signals
+from .network import network_of
 
 CANDIDATES = "the candidates' inputs and labels, not which of them were members"
 
@@ -58,8 +59,10 @@ def others_of(view: View, message: Seen) -> list[Seen]:
     return [m for m in view.messages if own_value(m, view) and m.round == message.round and m.sender != message.sender]
 
 
-def losses(view: View, knowledge: Knowledge, weights: Tensor) -> Tensor:
-    return signals.of_model(signals.loss, view.module, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
+def losses(view: View, knowledge: Knowledge, message: Seen, weights: Tensor) -> Tensor:
+    """Of every candidate (n,), by the weights (d,) of, or made of, a message."""
+    network = network_of(view, message)
+    return signals.of_model(signals.loss, network, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
 
 
 def among(what: str, value: str, allowed: Sequence[str]) -> None:

@@ -34,6 +34,6 @@ class LossThreshold:
             part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
         """
         del seed
-        scores = -losses(view, knowledge, part.content.load())
+        scores = -losses(view, knowledge, part.content, part.content.load())
         report_progress(progress, 1, 1)
         return scores_of(self.name, view, knowledge, "final-model", "", scores, (CANDIDATES,))

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..base import Knowledge, Seen, View
 from .captured import descent, gradient_cosine
 from .gradients import inner_products, squared_norms
+from .network import started_with
 
 _Kept = TypeVar("_Kept")
 Memory = dict[tuple[str, int | str], Any]
@@ -39,14 +40,14 @@ def norms(view: View, knowledge: Knowledge, round: int) -> Tensor:
         view,
         knowledge,
         ("norms", round),
-        lambda: squared_norms(view.module, view.global_model(round), inputs, targets, view.facts.loss),
+        lambda: squared_norms(started_with(view, round), view.global_model(round), inputs, targets, view.facts.loss),
     )
 
 
 def products(view: View, knowledge: Knowledge, round: int, direction: Tensor) -> Tensor:
     """⟨g_x, direction⟩ of every candidate at a round's global model: (n,)."""
     return inner_products(
-        view.module,
+        started_with(view, round),
         view.global_model(round),
         direction,
         knowledge.candidate_inputs,

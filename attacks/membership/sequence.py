@@ -14,6 +14,7 @@ from ..inversion.clipped_weights import MADE_LONG, clips_weights
 from .captured import descent, gradient_sum
 from .common import CANDIDATES, check_candidates, own_value, report_progress, scores_of, sees_start
 from .gradients import gram, inner_products
+from .network import started_with
 from .products import once
 
 PASSES = 9  # over a candidate, a round
@@ -82,7 +83,7 @@ class SequenceMembership:
             start = view.global_model(message.round).double()
             own = gradient_sum(message, descent(message, message.load().double(), start, view.facts), view.facts)
             inputs, targets = knowledge.candidate_inputs.double(), knowledge.candidate_targets
-            along = inner_products(view.module, start, own, inputs, targets, view.facts.loss)
+            along = inner_products(started_with(view, message.round), start, own, inputs, targets, view.facts.loss)
             seen += along * belief.weights[done - 1]
             report_progress(progress, done, len(messages))
         scores = log_ratio(belief, seen)
@@ -151,7 +152,8 @@ def _belief(view: View, knowledge: Knowledge, messages: tuple[Seen, ...]) -> Bel
 def _round(message: Seen, view: View, knowledge: Knowledge) -> tuple[Tensor, float, float]:
     """K (n, n) at the round's model, κ and s²."""
     start, facts = view.global_model(message.round).double(), view.facts.of_round(message.round)
-    products = gram(view.module, start, knowledge.candidate_inputs.double(), knowledge.candidate_targets, facts.loss)
+    network = started_with(view, message.round)
+    products = gram(network, start, knowledge.candidate_inputs.double(), knowledge.candidate_targets, facts.loss)
     scale, records = float(gradient_sum(message, torch.ones(1), facts)), message.num_records
     # ‖Σ g‖² of so many records like the candidates: n²‖mean‖² + n(mean ‖g‖² − ‖mean‖²)
     squares, middle = float(products.diagonal().mean()), float(products.mean())

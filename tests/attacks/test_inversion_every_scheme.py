@@ -11,7 +11,7 @@ import torch
 from dpfl_audit.attacks.base import PublicFacts
 from dpfl_audit.attacks.inversion.local_steps import LocalSteps, besides_assumed
 from dpfl_audit.attacks.inversion.local_training import RECORDS, TRUNCATED
-from dpfl_audit.attacks.inversion.simulated import _update_of
+from dpfl_audit.attacks.inversion.simulated import update_of
 from dpfl_audit.attacks.inversion.sums import summed
 from dpfl_audit.attacks.inversion.target import Target, one_round
 from dpfl_audit.defenses import engine, federation
@@ -159,7 +159,7 @@ def test_the_true_images_make_what_was_sent(tmp_path, sent: Sent, without_noise,
         job, layout, recipe = sent[target.key][0], view.layout, target.recipe
         value, observed = made(target, view.module, layout, job), target.gradient
         if recipe is not None:
-            observed = _update_of(target, "cpu").gradient
+            observed = update_of(target, "cpu").gradient
         if target.sparse is not None:
             value = value * target.sparse.sent
         whole = recipe is not None and not recipe.linear and target.update is not None
@@ -246,7 +246,7 @@ def test_weights_that_were_clipped_are_read_by_the_update_and_not_by_the_clip(tm
             assert float(target.gradient.norm()) == pytest.approx(float(true.norm()), rel=0.2)
             assert target.noise_std * recipe.scale == pytest.approx(target.stretched * (view.facts.noise_std or 0.0))
         else:  # every step's clip is simulated, so that the update is compared as it was sent
-            ready = _update_of(target, "cpu")
+            ready = update_of(target, "cpu")
             assert off(made(target, view.module, layout, job), ready.gradient, True, [slice(0, layout.dim)]) < 1e-3
             assert ready.noise_std * recipe.scale == pytest.approx(view.facts.noise_std)
 

@@ -392,6 +392,18 @@ def test_images_of_open_size_fill_their_box() -> None:
         torch.testing.assert_close(layer._sized(size * inputs, inputs @ weight.T < 0, SHAPE), inputs)
 
 
+def test_black_pixels_of_images_that_nobody_normalised_do_not_make_them_black() -> None:
+    """With a mean of 0 they are 0 but for rounding, whose sign would say that no size but 0 fits the box."""
+    module = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=[0], std=[1], seed=0, widths=[64, 8]).eval()
+    layer = FirstLayer.of(module, read(module, LocalTraining(optimiser="sgd", lr=0.02, batch_size=3, epochs=2))[0])
+    images, _ = data()
+    images[:, :, 2:5] = -1e-6
+    weight = module.get_parameter("2.weight").detach()
+    for size in (0.1, -7.0):
+        own = images.flatten(1)
+        torch.testing.assert_close(layer._sized(size * own, own @ weight.T < 0, SHAPE), own)
+
+
 def test_no_length_is_looked_for_where_only_the_reading_as_one_gradient_has_none() -> None:
     module = network()
     several = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, epochs=3, penalties=(DistancePerLayer(0.5),))

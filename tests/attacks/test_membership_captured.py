@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts, Seen
+from dpfl_audit.attacks.inversion.clipped_weights import stretched
+from dpfl_audit.attacks.membership import CapturedMembership
 from dpfl_audit.attacks.membership.captured import (
     descent,
     fedmia,
@@ -16,6 +18,7 @@ from dpfl_audit.attacks.membership.captured import (
     gradient_sum,
     local_model,
 )
+from dpfl_audit.defenses.steps.clip import clip_to
 from dpfl_audit.defenses.wire import client_address
 from scipy.stats import norm
 
@@ -49,6 +52,34 @@ def test_clipped_weights_point_as_they_would_have_unclipped() -> None:
         assert (torch.cosine_similarity(direction, gradient, 0) > 0.99) == (value is sent)
     assert torch.cosine_similarity(start - sent, gradient, 0) < 0.1  # what it was read as before
     torch.testing.assert_close(local_model(message("weights"), sent, start, facts), trained, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("order", (1, 2))
+@pytest.mark.parametrize("clients", (1, 3))
+@pytest.mark.parametrize("share", (0.0, 1.0, 3.0, 10.0, 1e5))
+def test_clipped_weights_are_made_as_long_as_they_were_whatever_the_noise(
+    order: int, clients: int, share: float
+) -> None:
+    """Noise of three times what was sent made a guess of their length: half as long to a hundred times."""
+    rng = torch.Generator().manual_seed(0)
+    start, updates = torch.randn(5000, generator=rng), 0.02 * torch.randn(clients, 5000, generator=rng)
+    longer = float(torch.linalg.vector_norm(start, order)) / 5
+    sent = clip_to(start + updates, longer, order).mean(0)
+    std = share * float(sent.norm()) / 5000**0.5
+    facts = PublicFacts("nbafl", "weights", "sgd", 0.1, 8, 1, None, clip_norm=longer, clip_order=order)
+    for _ in range(30):
+        value = sent + std * torch.randn(5000, generator=rng)
+        for known in (std, None):  # nobody may know it
+            assert stretched(value, start, facts, known, clients) == pytest.approx(5, rel=0.02)
+        short = 0.1 * start + std * torch.randn(5000, generator=rng)
+        assert stretched(short, 0.1 * start, facts, std) < 1.02  # these are half as long as the clip
+
+
+def test_no_clip_is_said_to_be_idle_where_one_was_undone() -> None:
+    attack, one = CapturedMembership("gradient-difference"), [message("weights")]
+    facts = replace(SGD, share="weights", clip_norm=1.0)
+    assert not any("no clip active" in said for said in attack._assumed(one, facts))
+    assert any("no clip active" in said for said in attack._assumed(one, replace(facts, per_layer=True)))
 
 
 def test_gradient_difference_is_plus_minus_the_squared_norm_for_orthogonal_gradients() -> None:

@@ -114,6 +114,27 @@ def test_without_noise_a_few_rounds_are_enough():
     assert area(16, noise=0.0) > area(16)
 
 
+def test_noise_of_three_times_the_clip_is_averaged_out_over_clipped_weights() -> None:
+    """Each round's weights were made longer by a guess that noise made: a mean AUC of .64, .78 since."""
+    scores = []
+    for seed in range(4):
+        rng = torch.Generator().manual_seed(seed)
+        x, y = torch.randn(200, WIDE, generator=rng), torch.randint(3, (200,), generator=rng)
+        module, messages, d = nn.Linear(WIDE, 3), list[Seen](), 3 * WIDE + 3
+        for round in range(128):
+            start = 0.1 * torch.randn(d, generator=rng)
+            trained = start - LR * gradient(module, start, x[:N], y[:N])
+            sent = 0.2 * trained / trained.norm() + 0.6 / d**0.5 * torch.randn(d, generator=rng)
+            messages.append(Seen(f"model {round}", round, "server", (), "weights", 0, lambda w=start: w, True))
+            messages.append(Seen(f"{round}", round, "client", (), "weights", N, lambda w=sent: w, False))
+        facts = PublicFacts("nbafl", "weights", "sgd", LR, N, 1, None, clip_norm=0.2, noise_std=0.6 / d**0.5)
+        view = View("server", tuple(messages), module, Layout.of(module), facts, (WIDE,), 3)
+        knowledge, attack = Knowledge({}, *KNOWN, x, y, torch.arange(200)), SequenceMembership()
+        found = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).scores
+        scores.append(auc(found[:N], found[N:])[0])
+    assert sum(scores) / 4 > 0.72
+
+
 def test_a_sequence_needs_the_sum_of_gradients():
     view, knowledge, _ = captured(1)
     view = View(view.observer, view.messages[:1], view.module, view.layout, view.facts, (WIDE,), 3)
