@@ -9,7 +9,7 @@ from torch import Tensor
 from ...defenses.complaint import one_of
 from ..base import Knowledge, MembershipScores, Progress, Seen, View
 from . import signals
-from .network import network_of
+from .network import network_sent
 
 CANDIDATES = "the candidates' inputs and labels, not which of them were members"
 
@@ -61,7 +61,7 @@ def others_of(view: View, message: Seen) -> list[Seen]:
 
 def losses(view: View, knowledge: Knowledge, message: Seen, weights: Tensor) -> Tensor:
     """Of every candidate (n,), by the weights (d,) of, or made of, a message."""
-    network = network_of(view, message)
+    network = network_sent(view, message)
     return signals.of_model(signals.loss, network, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
 
 

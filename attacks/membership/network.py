@@ -14,10 +14,10 @@ from ..inversion.statistics import Statistics, as_broadcast, batchnorms, running
 
 def started_with(view: View, round: int) -> nn.Module:
     """The network of the global model of a round, which the observer saw."""
-    return network_of(view, next(m for m in view.messages if m.broadcast and m.round == round))
+    return network_sent(view, next(m for m in view.messages if m.broadcast and m.round == round))
 
 
-def network_of(view: View, message: Seen) -> nn.Module:
+def network_sent(view: View, message: Seen) -> nn.Module:
     """The network of a model that was sent, or that an update makes of the round's model; with that model's statistics
     where a clip or noise stands on an upload's own. Variances below 0, which a server's noise has made, are not used.
     """

@@ -15,7 +15,7 @@ from ..base import Knowledge, MembershipScores, Part, Progress, View
 from ..cost import CALL, forward_operations
 from . import signals
 from .common import CANDIDATES, check_candidates, global_models, report_progress, scores_of
-from .network import network_of
+from .network import network_sent
 
 LEAST = 50  # auxiliary records
 COMPONENTS = 16  # of the inputs, beside the label
@@ -69,7 +69,7 @@ class QuantileMembership:
             part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
         """
         del seed
-        weights, network = part.content.load(), network_of(view, part.content)
+        weights, network = part.content.load(), network_sent(view, part.content)
         known = knowledge.auxiliary_inputs, knowledge.auxiliary_targets
         asked = knowledge.candidate_inputs, knowledge.candidate_targets
         seen, own = (signals.of_model(signals.phi, network, weights, *of).numpy() for of in (known, asked))

@@ -10,7 +10,7 @@ from dpfl_audit.attacks.base import Attack, Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.membership import SequenceMembership
 from dpfl_audit.attacks.membership.captured_attack import CapturedMembership
 from dpfl_audit.attacks.membership.loss_attack import LossThreshold
-from dpfl_audit.attacks.membership.network import network_of
+from dpfl_audit.attacks.membership.network import network_sent
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.membership import auc
 from torch import Tensor, nn
@@ -89,9 +89,9 @@ def test_the_statistics_are_those_that_were_sent_and_of_noised_uploads_the_model
         view, _ = trained(0, share)
         start, upload, end = view.messages
         for message, other in ((start, start), (upload, end), (end, end)):
-            mean = network_of(view, message)[0].running_mean  # type: ignore[index]
+            mean = network_sent(view, message)[0].running_mean  # type: ignore[index]
             assert torch.allclose(mean, other.beside()["0.running_mean"], atol=1e-5)
         noised = replace(view, facts=replace(view.facts, noise_std=0.1))
-        assert torch.equal(network_of(noised, upload)[0].running_mean, start.beside()["0.running_mean"])  # type: ignore[index]
+        assert torch.equal(network_sent(noised, upload)[0].running_mean, start.beside()["0.running_mean"])  # type: ignore[index]
         plain = replace(view, module=nn.Linear(20, 3))
-        assert network_of(plain, upload) is plain.module
+        assert network_sent(plain, upload) is plain.module
