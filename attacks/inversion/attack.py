@@ -415,7 +415,7 @@ class Inversion:
     ) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
-        assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step)]
+        assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step, aim.target.stretched > 1)]
         assumed += besides_assumed(view.facts, recipe)
         assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
         if aim.target.statistics is not None:

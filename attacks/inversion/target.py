@@ -223,10 +223,10 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
     return aims
 
 
-def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tuple[str, ...]:
+def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False, stretched: bool = False) -> tuple[str, ...]:
     """What turning a message of so many local steps (0: unknown) into a mean gradient takes for granted, in plain
     words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead, and one step read
-    by its rank (`one_step.py`).
+    by its rank (`one_step.py`). stretched: whether weights were made as long again first, whose one step is not undone.
     """
     assumed = ["cross-entropy loss"]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
@@ -241,7 +241,7 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False) -> tu
             assumed.append(
                 "the weights hardly move during local training: the update is read as −lr·steps·(mean gradient)"
             )
-        elif steps == 1 and facts.noise_std is not None and not facts.per_layer:
+        elif steps == 1 and facts.noise_std is not None and not facts.per_layer and (by_step or not stretched):
             assumed.append(
                 f"the one step of {facts.optimiser} undone: sizes of gradients by what ε leaves of them"
                 + (", and by the first layer's rank, the number of images" if by_step else "")

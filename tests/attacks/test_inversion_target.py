@@ -8,7 +8,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.rounds import all_rounds
-from dpfl_audit.attacks.inversion.target import Target, assumptions, local_steps, one_round
+from dpfl_audit.attacks.inversion.target import Target, assumptions, local_steps, one_round, target_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from torch import Tensor
@@ -178,6 +178,20 @@ def test_steps_from_public_facts() -> None:
     assert local_steps(replace(FACTS, epochs=5, batch_size=20), 100) == 25
     assert local_steps(replace(FACTS, epochs=1, batch_size=20), 101) == 6
     assert local_steps(replace(FACTS, steps=7), 100) == 7
+
+
+def test_one_step_of_clipped_weights_is_not_said_to_be_undone() -> None:
+    facts = replace(FACTS, share="weights", clip_norm=1.0, optimiser="adam", noise_std=0.0, scheme="nbafl")
+    assert "step of adam undone" in " ".join(assumptions(facts, 1))
+    start, update = torch.linspace(-1, 1, 500), 1e-3 * torch.ones(500)
+    sent = (start + update) / (start + update).norm()
+    message = Seen("m", 0, "a", (), "weights", 2, lambda: sent, False)
+    one = target_of(
+        message, sent, start, replace(facts, batch_size=2, epochs=1), Knowledge({}, torch.zeros(0), torch.zeros(0))
+    )
+    assert one.stretched > 1 and torch.equal(one.gradient, -(one.stretched * sent - start))
+    said = " ".join(assumptions(facts, 1, stretched=True))
+    assert "undone" not in said and "not true of adam" in said
 
 
 def test_a_recordings_clip_is_of_what_is_added_to_the_model():
