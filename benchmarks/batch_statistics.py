@@ -21,6 +21,7 @@ from statistics import fmean
 
 import quiet  # noqa: F401 - before torch
 import torch
+from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.mode import as_run
@@ -31,8 +32,6 @@ from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.models import Normalise
 from dpfl_audit.defenses.randomness import generator
-from dpfl_audit.metrics.leakage import score_images
-from dpfl_audit.metrics.perceptual import NotMeasured
 from learned_prior import over_seeds
 from one_gradient import batch_of, gradient_of
 from strong_noise import Column
@@ -40,7 +39,6 @@ from torch import nn
 from torch.nn import functional as F
 
 SHAPE, CLASSES = (3, 32, 32), 10
-UNJUDGED = NotMeasured("pixels alone are compared here")
 TOLD = ("nothing", "running", "batch")
 
 
@@ -81,18 +79,13 @@ def measure(seed: int, count: int, epochs: int, settings: Inversion, columns: di
         begin = time.process_time()
         (found,) = solve(module, [replace(target, statistics=told[name])], SHAPE, settings, seed)
         column.seconds.append(time.process_time() - begin)
-        scores = score_images(
+        scores = scored(
             images,
-            found.images,
-            labels=labels,
-            reconstruction_labels=found.labels,
-            start=found.start,
-            auxiliary=data.auxiliary_inputs,
-            auxiliary_labels=data.auxiliary_targets,
+            labels,
+            found,
+            data,
             distractors=data.test_inputs[others],
             distractor_labels=data.test_targets[others],
-            classifiers=UNJUDGED,
-            perceptual=UNJUDGED,
         )
         column.psnr.append(scores["psnr"])
         column.picked.append(scores["reidentified"])

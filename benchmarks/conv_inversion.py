@@ -15,6 +15,7 @@ import time
 
 import quiet  # noqa: F401 - before torch
 import torch
+from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.solution import Solution
@@ -22,13 +23,11 @@ from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.metrics.leakage import bootstrap_interval, score_images
-from dpfl_audit.metrics.perceptual import NotMeasured
+from dpfl_audit.metrics.leakage import bootstrap_interval
 from one_gradient import batch_of, gradient_of
 from torch import Tensor
 
 SHAPE, CLASSES = (3, 32, 32), 10
-UNJUDGED = NotMeasured("pixels alone are compared here")
 
 
 def attacked(
@@ -64,17 +63,7 @@ def main() -> None:
                     begin = time.process_time()
                     found, images, labels, data = attacked(name, options.images, seed, noise, settings)
                     seconds += time.process_time() - begin
-                    scores = score_images(
-                        images,
-                        found.images,
-                        labels=labels,
-                        reconstruction_labels=found.labels,
-                        start=found.start,
-                        auxiliary=data.auxiliary_inputs,
-                        auxiliary_labels=data.auxiliary_targets,
-                        classifiers=UNJUDGED,
-                        perceptual=UNJUDGED,
-                    )
+                    scores = scored(images, labels, found, data)
                     pairs += [pair["psnr"] for pair in scores["pairs"]]
                     best = max(float(of["psnr"]) for of in scores["controls"].values())
                     controls += [best] * options.images

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import quiet  # noqa: F401 - before torch
 import torch
+from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.mode import as_run
@@ -28,13 +29,10 @@ from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import data, models
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.metrics.leakage import bootstrap_interval, score_images
-from dpfl_audit.metrics.perceptual import NotMeasured
+from dpfl_audit.metrics.leakage import bootstrap_interval
 from one_gradient import batch_of, gradient_of
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-UNJUDGED = NotMeasured("pixels alone are compared here")
 
 
 class Block(nn.Module):
@@ -114,17 +112,7 @@ def main() -> None:
                 begin = time.process_time()
                 found, images, labels = attacked(of, norm, options.images, seed, options.noise, settings)
                 seconds += time.process_time() - begin
-                scores = score_images(
-                    images,
-                    found.images,
-                    labels=labels,
-                    reconstruction_labels=found.labels,
-                    start=found.start,
-                    auxiliary=of.auxiliary_inputs,
-                    auxiliary_labels=of.auxiliary_targets,
-                    classifiers=UNJUDGED,
-                    perceptual=UNJUDGED,
-                )
+                scores = scored(images, labels, found, of)
                 pairs += [pair["psnr"] for pair in scores["pairs"]]
                 best = max(float(control["psnr"]) for control in scores["controls"].values())
                 controls += [best] * options.images

@@ -18,6 +18,7 @@ from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
+from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.kept_denoiser import filter_of
@@ -26,13 +27,10 @@ from dpfl_audit.attacks.inversion.softened import TIMES
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
-from dpfl_audit.metrics.leakage import score_images
-from dpfl_audit.metrics.perceptual import NotMeasured
 from learned_prior import over_seeds
 from one_gradient import batch_of, gradient_of
 
 SHAPE, CLASSES = (3, 32, 32), 10
-UNJUDGED = NotMeasured("pixels alone are compared here")
 VARIATION = Inversion(tv="noise-aware", exact=True, features=FEATURES, softened=TIMES)
 ATTACKS = {
     "cosine": VARIATION,
@@ -69,18 +67,13 @@ def measure(name: str, noise: float, seed: int, count: int, columns: dict[str, C
         begin = time.process_time()
         (found,) = solve(module, [target], SHAPE, settings, seed, None, prior if settings.learned else None)
         columns[attack].seconds.append(time.process_time() - begin)
-        scores = score_images(
+        scores = scored(
             images,
-            found.images,
-            labels=labels,
-            reconstruction_labels=found.labels,
-            start=found.start,
-            auxiliary=data.auxiliary_inputs,
-            auxiliary_labels=data.auxiliary_targets,
+            labels,
+            found,
+            data,
             distractors=data.inputs[others],
             distractor_labels=data.targets[others],
-            classifiers=UNJUDGED,
-            perceptual=UNJUDGED,
             of_nothing=settings.learned,
         )
         columns[attack].psnr.append(scores["psnr"])

@@ -22,7 +22,9 @@ from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines", "one_gradient"))
+COMMANDS = sorted(
+    path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines", "one_gradient", "by_pixels")
+)
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,6 @@ ROUNDING, SPREAD = 1e-5, 0.1  # of the clip's norm: weights that are shorter by 
 # weights by more, were not clipped; and by this many standard deviations of what noise does to their norm:
 NOISE = 5.0
 UNSURE = 0.01  # of the square of what was sent, standard deviation, above which its own length is not asked
-
-
 MADE_LONG = (
     "weights that are as long as their clip's norm made as long as leaves the least update, or, under strong or unknown"
     " noise, as those that they began with; others not clipped"
@@ -33,6 +31,13 @@ def clips_weights(facts: PublicFacts) -> bool:
     """
     clipped = facts.clip_norm is not None and not facts.per_layer
     return clipped and facts.share == "weights" and facts.scheme != "recorded"
+
+
+def longer_than_clip(weights: Tensor, facts: PublicFacts) -> float:
+    """How many times as long as their clip's norm weights (d,) are, at least 1; 1 where none is of them as a whole."""
+    if not clips_weights(facts) or facts.clip_norm is None:
+        return 1.0
+    return max(1.0, float(torch.linalg.vector_norm(weights.double(), facts.clip_order)) / facts.clip_norm)
 
 
 def stretched(value: Tensor, weights: Tensor, facts: PublicFacts, noise_std: float | None, clients: int = 1) -> float:
@@ -57,12 +62,12 @@ def stretched(value: Tensor, weights: Tensor, facts: PublicFacts, noise_std: flo
         size = max(energy, 0.0) ** 0.5
         unsure = NOISE * noise * (1 + len(v) / 2 * (noise / norm) ** 2) ** 0.5
     least = norm * (1 - (ROUNDING if clients == 1 else SPREAD)) - unsure
-    began = float(torch.linalg.vector_norm(w, facts.clip_order)) / norm
+    began = longer_than_clip(w, facts)
     by_step = facts.step_clip is not None and facts.step_clip.what == "weights"
     hidden = by_step or clients > 1  # later steps, or other directions, make what was clipped shorter
     if not (size >= least or (hidden and began > 1)):
         return 1.0
     off = 2 * noise * max(energy, 0.0) ** 0.5 + (2 * len(v)) ** 0.5 * noise**2
     if noise_std is None or not energy > 0 or off > UNSURE * energy:
-        return max(1.0, began)
+        return began
     return max(1.0, float(v @ w) / energy)

@@ -43,10 +43,8 @@ def summed(view: View, knowledge: Knowledge) -> list[Aim]:
                 False,
             )
             own, value, start = view.facts.of_round(round), step.load(), before.load()
-            facts, factor = (
-                _as_one_client(own, of),
-                stretched(start + value, start, own, of.noise_std, of.clients),
-            )
+            facts = _as_one_client(own, of)
+            factor = stretched(start + value, start, own, of.noise_std, of.clients)
             if factor > 1:
                 noise = None if of.noise_std is None else factor * of.noise_std
                 value, facts = factor * (start + value) - start, replace(facts, noise_std=noise)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, Seen, View
 from ..cost import CALL, forward_operations
-from ..inversion.clipped_weights import MADE_LONG, clips_weights
+from ..inversion.clipped_weights import MADE_LONG, clips_weights, longer_than_clip
 from .captured import descent, gradient_sum
 from .common import CANDIDATES, check_candidates, own_value, report_progress, scores_of, sees_start
 from .gradients import gram, inner_products
@@ -159,7 +159,7 @@ def _round(message: Seen, view: View, knowledge: Knowledge) -> tuple[Tensor, flo
     squares, middle = float(products.diagonal().mean()), float(products.mean())
     length = (records**2 * middle + records * max(squares - middle, 0.0)) ** 0.5
     kept = _kept(facts, scale, length)
-    longer = _longer(facts, start)
+    longer = longer_than_clip(start, facts)  # what clipped weights are multiplied by to be read, and their noise
     variance = ((facts.noise_std or 0.0) * longer * scale) ** 2 + (MISFIT * kept * length) ** 2 / len(start)
     return products, kept, max(variance, torch.finfo(torch.float64).tiny)
 
@@ -169,15 +169,6 @@ def _kept(facts: PublicFacts, scale: float, length: float) -> float:
     if facts.clip_norm is None or facts.clip_order != 2 or facts.per_layer or length == 0 or clips_weights(facts):
         return 1.0
     return min(1.0, facts.clip_norm * scale / length)
-
-
-def _longer(facts: PublicFacts, start: Tensor) -> float:
-    """What clipped weights are multiplied by to be read (`clipped_weights.stretched`), and their noise with them: about
-    the length of the model that they began with over the clip's norm.
-    """
-    if not clips_weights(facts) or facts.clip_norm is None:
-        return 1.0
-    return max(1.0, float(torch.linalg.vector_norm(start, facts.clip_order)) / facts.clip_norm)
 
 
 def log_ratio(belief: Belief, seen: Tensor) -> Tensor:
