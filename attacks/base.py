@@ -15,6 +15,7 @@ from ..defenses.local import Penalty, ScaleByRoot, StepClip
 from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
+    from ..defenses.data.columns import Column
     from .membership.shadows import ShadowFactory
 
 
@@ -130,7 +131,7 @@ class View:
     `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
     its parameters.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
-    regression).
+    regression). columns: of a table, () for images.
     records: how many a sender holds, by its address where that is public.
     sums: how the server merged the values of a round, by round, where that is public; why_no_sums: why it is of none.
     anonymous: every party has a fresh address in every round, and senders keep the number of their records to
@@ -144,6 +145,7 @@ class View:
     facts: PublicFacts
     input_shape: tuple[int, ...]
     classes: int
+    columns: tuple[Column, ...] = ()
     records: Mapping[str, int] = field(default_factory=dict)
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""
@@ -195,10 +197,11 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """Images that an inversion attack reconstructs from one message, or from several of one sender.
+    """Images that an inversion attack reconstructs from one message, or from several of one sender; of a table its
+    rows, as images of a channel for each feature and one pixel (`UnitScale` of the view's columns).
 
     attack: the name of the attack in `ATTACKS`; what its settings add is beside it in the results.
-    images, start: (n, *input_shape), in [0, 1]; start is the attack's own starting point, the "random" control.
+    images, start: (n, c, h, w), in [0, 1]; start is the attack's own starting point, the "random" control.
     labels: (n,) the label each image was optimised for. loss: the attack's own objective at `images`, the only thing it
     may choose by.
     assumed: what the attacker was assumed to know, in plain words.

@@ -25,6 +25,7 @@ from ..attacks import ATTACKS, AUTO
 from ..attacks.base import Knowledge, View
 from ..attacks.canary import CraftedStart
 from ..attacks.membership import ShadowFactory
+from ..defenses.data.columns import facts_of
 from ..defenses.nearest import instead
 from ..defenses.progress import Progress
 from ..defenses.terms import ADJACENCIES, Adjacency, Observer
@@ -736,7 +737,12 @@ def _audited(auditor: Auditor) -> AuditedSetup:
         messages=hashlib.sha256(json.dumps(manifest.files, sort_keys=True).encode()).hexdigest(),
         config=manifest.config,
         versions=manifest.versions,
-        data={"name": manifest.data.name, "classes": manifest.data.classes, **manifest.data.description},
+        data={
+            "name": manifest.data.name,
+            "classes": manifest.data.classes,
+            **manifest.data.description,
+            **(facts_of(auditor.setup.columns) if auditor.setup.columns else {}),
+        },
         model=AuditedModel(name=manifest.model.name, parameters=manifest.model.parameters),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from . import closer_test, image
+from .cells import Cell, cells_right
 from .classifiers import Reference
 from .controls import control_images, psnr_margin
 from .exact import back_beyond_doubt
@@ -31,12 +32,14 @@ __all__ = [
 
 _WITH_MORE = ("ssim", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
 _OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
+_OF_PICTURES = ("ssim", "lpips", *_OF_OUTPUTS)
+CELLS = "cells_right"  # of rows of a table alone
 _OF_LINE_UP = ("reidentified", "reidentified_chance")
 _OF_ALL = (*_OF_LINE_UP, "exact", "psnr_margin", "attack_loss")
 
 
 def metric_names() -> tuple[str, ...]:
-    """What `score_images` measures."""
+    """What `score_images` measures of images."""
     return (*image.PER_IMAGE, *_WITH_MORE, "leak_probability", *_OF_ALL)
 
 
@@ -108,6 +111,7 @@ def score_images(
     seed: int = 0,
     relabellings: int = PERMUTATIONS,
     slack: float = 0.0,
+    cells: Sequence[Cell] | None = None,
 ) -> dict[str, Any]:
     """Every metric of one reconstruction, its controls and intervals, as plain numbers for JSON (None: not measured).
 
@@ -134,9 +138,11 @@ def score_images(
         confidence: of the intervals.
         seed: of the bootstrap. relabellings: at most so many, of the exact test of a line-up of few images.
         slack: dB that distractors of another lot may be further off (`closer_test.OF_OTHER_SPLITS`).
+        cells: of rows of a table on the unit scale, (n, features, 1, 1), what `cells_right` asks for; then nothing is
+            measured that is of pictures alone.
 
     Returns:
-        `metric_names()`, and
+        `metric_names()`, of rows `CELLS` too, and
         controls: {gray, mean, label_mean, random: the metrics without exact, psnr_margin and attack_loss},
         intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
         image,
@@ -172,7 +178,11 @@ def score_images(
         **_without_classifiers(classifiers),
         **_without_line_up(distractors, labels, distractor_labels),
     }
-    measure = _Measure(classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing))
+    if cells is not None:
+        missing |= dict.fromkeys(_OF_PICTURES, "it compares pictures, and these are rows of a table")
+    measure = _Measure(
+        classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing), cells
+    )
 
     others = None
     if distractors is not None and "reidentified" not in missing:
@@ -233,7 +243,7 @@ def score_images(
             leasts["reidentified"] = max(leasts["reidentified"], least_p_value(*dealt, relabellings))
         p_values["reidentified"] = by_share
     return {
-        **{name: scores[name] for name in metric_names()},
+        **{name: scores[name] for name in (*metric_names(), *([] if cells is None else [CELLS]))},
         "controls": beside,
         "intervals": {name: None if limits is None else list(limits) for name, limits in intervals.items()},
         "p_values": {name: p for name, p in p_values.items() if p is not None},
@@ -256,6 +266,7 @@ class _Measure:
     alpha: float
     normalise: tuple[Tensor | None, Tensor | None]
     missing: frozenset[str]
+    cells: Sequence[Cell] | None
 
     def __call__(self, a: Tensor, b: Tensor) -> dict[str, Tensor]:
         values = {
@@ -263,11 +274,13 @@ class _Measure:
             "pixel_cosine": image.pixel_cosine(a, b, *self.normalise),
             "pixel_euclidean": image.pixel_euclidean(a, b, *self.normalise),
         }
+        if self.cells is not None:
+            values[CELLS] = cells_right(a, b, self.cells)
         if "ssim" not in self.missing:
             values["ssim"] = image.ssim(a, b)
         if isinstance(self.perceptual, Perceptual) and "lpips" not in self.missing:
             values["lpips"] = self.perceptual.distance(a, b)
-        if isinstance(self.classifiers, Reference):
+        if isinstance(self.classifiers, Reference) and not self.missing & {*_OF_OUTPUTS}:
             seen = self.classifiers.averaged_outputs(a), self.classifiers.averaged_outputs(b)
             cosine, euclidean = image.feature_cosine(*seen), image.feature_euclidean(*seen)
             leaking = leaking_images(cosine, euclidean, self.noise_scale, self.alpha).double()
@@ -278,6 +291,8 @@ class _Measure:
 def _means(values: Mapping[str, Tensor], picked: Reidentified | None) -> dict[str, float | None]:
     names = (*image.PER_IMAGE, *_WITH_MORE, "leak_probability")
     means = {name: float(values[name].mean()) if name in values else None for name in names}
+    if CELLS in values:
+        means[CELLS] = float(values[CELLS].mean())
     line_up = (None, None) if picked is None else (picked.share, picked.chance)
     return {**means, **dict(zip(_OF_LINE_UP, line_up))}
 

@@ -1,4 +1,4 @@
-"""The gradient-inversion attack: images out of captured gradients, updates or weights."""
+"""The gradient-inversion attack: images, or rows of a table, out of captured gradients, updates or weights."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from .softened import softens
 from .solution import Solution, side_by_side
 from .solve import read_twice, solve
 from .step_factors import operations
+from .table import all_as_images, as_images
 from .target import Aim, Target, assumptions
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
@@ -213,7 +214,7 @@ class Inversion:
         labels the knowledge does not hold although it holds others' (averages that a hub passes on).
 
         Raises:
-            ValueError: inputs are not images, there is no such message, or labels = "known" and the knowledge holds
+            ValueError: inputs are neither images nor rows of a table, there is no such message, or labels = "known" and the knowledge holds
                 those of no message.
         """
         if view.classes < 2:
@@ -226,11 +227,7 @@ class Inversion:
                 "gradient inversion matches cross-entropy gradients; the setup's model was trained with the loss"
                 f" {view.facts.loss!r}"
             )
-        if len(view.input_shape) != 3:
-            raise ValueError(
-                "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
-                f" {view.input_shape}"
-            )
+        view, knowledge = as_images(view, knowledge)
         if view.anonymous and self.records:
             view = replace(view, messages=tuple(self._counted(m, view, knowledge) for m in view.messages))
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
@@ -370,6 +367,7 @@ class Inversion:
             ValueError: as `run_part` does.
         """
         aims: list[Aim] = [part.content for part in parts]
+        views, knowledge = all_as_images(views, knowledge)
         first = views[0]
         targets = [target for aim in aims for target in aim.targets]
         made: dict[int, LearnedPrior] = {}  # parts of one view share what is known, which takes long to hash

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
-import torch
-
 from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress
@@ -32,6 +30,7 @@ from .kept_classifiers import kept_reference
 from .limits import Limits
 from .line_ups import LineUps
 from .links import link_entry
+from .pictured import Pictured
 from .questions import judged_together, rows_of
 
 LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
@@ -68,10 +67,11 @@ def score(
         progress: called with reconstructions scored and in all.
     """
     knowledge = setup.knowledge()
+    seen = Pictured.of(setup, auditor, knowledge)
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
     reference: _Classifiers | None = None
     if auditor.truth is not None and rebuilt:
-        reference = LEFT_OUT if lpips is LEFT_OUT else _reference(setup, knowledge, progress)
+        reference = LEFT_OUT if lpips is LEFT_OUT or seen.cells is not None else _reference(setup, knowledge, progress)
     attacks: list[AttackResult] = []
     ledger = priced_ledger(auditor)
     limits = None if ledger is None else Limits(ledger, setup.config.audit.honest)
@@ -86,12 +86,12 @@ def score(
     beside = 2 * len(scored) + len(linked)
     relabellings = enough_relabellings(len(rebuilt), checks=4 + beside)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
-        entry = _images(setup, auditor, knowledge, cell, reconstruction, reference, lpips, seed, output, relabellings)
-        attacks.append(_in_its_pool(entry, setup, auditor, reconstruction, limits))
+        entry = _images(setup, seen, cell, reconstruction, reference, lpips, seed, output, relabellings)
+        attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
         if progress is not None:
             progress(done, len(rebuilt), "scoring")
-    line_ups = None if auditor.truth is None else LineUps(setup, auditor.truth, knowledge)
-    attacks = judged_together(attacks, auditor, [r for _, r in rebuilt], line_ups, seed, others=beside)
+    line_ups = None if seen.auditor.truth is None else LineUps(setup, seen.auditor.truth, seen.knowledge)
+    attacks = judged_together(attacks, seen.auditor, [r for _, r in rebuilt], line_ups, seed, others=beside)
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -200,8 +200,7 @@ PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_me
 
 def _images(
     setup: Setup,
-    auditor: Auditor,
-    knowledge: Knowledge,
+    seen: Pictured,
     cell: Cell,
     reconstruction: Reconstruction,
     reference: _Classifiers | None,
@@ -211,6 +210,7 @@ def _images(
     relabellings: int,
 ) -> AttackResult:
     """One reconstruction beside its originals, which go to originals/KEY.safetensors."""
+    auditor, knowledge = seen.auditor, seen.knowledge
     truth, data = auditor.truth, setup.manifest.data
     entry = AttackResult(
         attack=reconstruction.attack,
@@ -251,7 +251,8 @@ def _images(
         classifiers=reference,
         perceptual=lpips,
         noise_scale=(setup.manifest.facts.noise_std or 0.0) * max(setup.manifest.clients),
-        normalise=(torch.tensor(data.mean), torch.tensor(data.std)),
+        normalise=seen.normalise,
+        cells=seen.cells,
         attack_loss=reconstruction.loss,
         seed=seed,
         relabellings=relabellings,

@@ -87,6 +87,12 @@ class Auditor:
         _ = auditor.truth, auditor.ledger, auditor.rounds, auditor.declared
         return auditor
 
+    def having_truth(self, truth: Truth) -> Auditor:
+        """With the same truth put otherwise."""
+        other = replace(self)
+        other.__dict__["truth"] = truth  # where the cached property looks first
+        return other
+
     @property
     def _shared(self) -> bool:
         """Whether auditor/ is there."""

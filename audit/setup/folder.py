@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ...attacks.base import Knowledge, PublicFacts, RoundFactors, Seen, View
 from ...attacks.inversion.local_training import LINEAR, Recipe
 from ...defenses import models
+from ...defenses.data.columns import Column, columns_of
 from ...defenses.layout import Layout
 from ...defenses.presets import KNOWN, Population
 from ...defenses.schedule import RoundPlan, reads_history
@@ -193,11 +194,20 @@ class Setup:
             facts=self.facts,
             input_shape=tuple(self.manifest.data.input_shape),
             classes=self.manifest.data.classes,
+            columns=self.columns,
             records=self._records_by_address,
             sums=sums,
             why_no_sums=why,
             anonymous=self.manifest.recorded is None and self.scheme.topology.anonymous,
         )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Of a table, () for images."""
+        data = self.manifest.data
+        if len(data.input_shape) != 1:
+            return ()
+        return columns_of(data.description, data.input_shape[0], data.mean, data.std)
 
     @property
     def _records_by_address(self) -> dict[str, int]:

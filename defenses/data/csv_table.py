@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..nearest import instead
+from .columns import Column, facts_of, fitted_column
 from .dataset import DEALT_BY_LOT, ENOUGH, Dataset, Source
-from .tabular import Deal, dealt, encoded, read_table
+from .tabular import Deal, dealt, read_table
 
 CATEGORIES = 100  # a column of words, or a target, with more values than this is an id, a date, free text or a number
 LEAST = 3 * ENOUGH  # rows: a fifth for testing and ENOUGH for the encoding leave some to train on
@@ -67,8 +68,8 @@ def load(
         raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
     deal = _deal(len(table), seed)
     targets, names = _targets(root, table[target], np.concatenate([deal.test, deal.auxiliary]), labels, regression)
-    rows, left_out = _features(root, table.drop(columns=[target, *drop]), deal.fitted(statistics))
-    facts: dict[str, Any] = {"target": target}
+    rows, columns, left_out = _features(root, table.drop(columns=[target, *drop]), deal.fitted(statistics))
+    facts: dict[str, Any] = {"target": target, **facts_of(columns)}
     if names:
         facts["labels"] = names
     if left_out:
@@ -125,22 +126,28 @@ def _targets(
     return words.map(place).to_numpy(dtype=np.int64), names
 
 
-def _features(root: str, table: pd.DataFrame, fitted: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[str]]:
-    """The encoded columns (n, features), and the names of those left out."""
-    columns: list[NDArray[np.float64]] = []
+def _features(
+    root: str, table: pd.DataFrame, fitted: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], list[Column], list[str]]:
+    """The features (n, features), the columns that they are of, and the names of those left out."""
+    features: list[NDArray[np.float64]] = []
+    columns: list[Column] = []
     left_out = []
     for name in table.columns:
-        made = encoded(table[name], fitted)
-        if len(made) - 1 > CATEGORIES:
+        column = fitted_column(table[name], fitted)
+        if column is None:
+            left_out.append(str(name))
+            continue
+        if len(column.words) > CATEGORIES:
             raise ValueError(
-                f"{root!r}: the column {name!r} has {len(made) - 1} different words in {len(fitted)} rows; at most"
+                f"{root!r}: the column {name!r} has {len(column.words)} different words in {len(fitted)} rows; at most"
                 f' {CATEGORIES} become columns, so leave it out by drop = ["{name}"] in [data] options'
             )
-        left_out += [] if made else [str(name)]
-        columns += made
+        columns.append(column)
+        features += column.features(table[name])
     if not columns:
         raise ValueError(f"{root!r} has no column to learn from beside the target")
-    return np.stack(columns, 1), left_out
+    return np.stack(features, 1), columns, left_out
 
 
 __all__ = ["load"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from .dataset import DEALT_BY_LOT, Dataset, make
@@ -28,17 +31,26 @@ def breast_cancer(seed: int = 0) -> Dataset:
     """569 rows of 30 features of cell nuclei, malignant (0) or benign (1): 400 to train, 100 to test, 69 auxiliary."""
     from sklearn.datasets import load_breast_cancer
 
-    x, y = load_breast_cancer(return_X_y=True)
+    held = load_breast_cancer()
+    x, y = torch.tensor(held.data, dtype=torch.float32), torch.tensor(held.target)
     source = "UCI breast cancer Wisconsin (diagnostic), in scikit-learn"
-    return _split("breast_cancer", torch.tensor(x, dtype=torch.float32), torch.tensor(y), 2, seed, (400, 100), source)
+    named = {"columns": [{"name": str(name)} for name in held.feature_names]}
+    return _split("breast_cancer", x, y, 2, seed, (400, 100), source, named)
 
 
 def _split(
-    name: str, x: torch.Tensor, y: torch.Tensor, classes: int, seed: int, sizes: tuple[int, int], source: str
+    name: str,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    classes: int,
+    seed: int,
+    sizes: tuple[int, int],
+    source: str,
+    further: Mapping[str, Any] | None = None,
 ) -> Dataset:
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     a, b = sizes[0], sum(sizes)
     train, test, auxiliary = order[:a], order[a:b], order[b:]
     splits = [(x[i], y[i]) for i in (train, test, auxiliary)]
-    facts = {"source": source, "licence": "CC BY 4.0", "seed": seed, "test": DEALT_BY_LOT}
+    facts = {"source": source, "licence": "CC BY 4.0", "seed": seed, "test": DEALT_BY_LOT, **(further or {})}
     return make(name, splits[0], splits[1], splits[2], classes, facts)

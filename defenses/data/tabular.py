@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from .columns import Column, facts_of, fitted_column
 from .dataset import DEALT_BY_LOT, OF_ONE_SET, Dataset, Source, make, standardised
 
 IntArray = NDArray[np.int64]
@@ -71,10 +72,9 @@ def adult(root: str | None, seed: int, statistics: Source | None = None) -> Data
     targets = (income == ">50K").to_numpy().astype(np.int64)
     train = (table["split"] == "train").to_numpy()
     deal = Deal.of(train, seed, (4, 5))
-    rows = _encoded(table.drop(columns=["income", "split"]), deal.fitted(statistics))
-    return dealt(
-        "adult", rows, targets, deal, 2, seed, "UCI Adult (Becker, Kohavi 1996), CC BY 4.0", statistics, OF_ONE_SET
-    )
+    rows, columns = _encoded(table.drop(columns=["income", "split"]), deal.fitted(statistics))
+    source = "UCI Adult (Becker, Kohavi 1996), CC BY 4.0"
+    return dealt("adult", rows, targets, deal, 2, seed, source, statistics, OF_ONE_SET, facts_of(columns))
 
 
 def lending_club(root: str | None, seed: int, components: int = 10, statistics: Source | None = None) -> Dataset:
@@ -108,7 +108,7 @@ def lending_club(root: str | None, seed: int, components: int = 10, statistics: 
     held[order[: int(0.3 * len(table))]] = True
     deal = Deal.of(~held, seed, (2, 3))
     fitted = deal.fitted(statistics)
-    rows = _encoded(table.loc[:, table.iloc[fitted].isna().mean() <= 0.7], fitted)
+    rows, _ = _encoded(table.loc[:, table.iloc[fitted].isna().mean() <= 0.7], fitted)
     most = min(rows.shape[1], len(fitted))
     if not 1 <= components <= most:
         raise ValueError(
@@ -178,28 +178,10 @@ class Deal:
         return rows
 
 
-def _encoded(table: pd.DataFrame, fitted: IntArray) -> NDArray[np.float64]:
-    """Every column of a table as `encoded` makes it, side by side."""
-    return np.stack([part for name in table.columns for part in encoded(table[name], fitted)], 1)
-
-
-def encoded(column: pd.Series, fitted: IntArray) -> list[NDArray[np.float64]]:
-    """Numbers standardised, words one-hot, all as the rows `fitted` have them: missing or garbled numbers become their
-    mean; words that they lack share a last column, which is there even if no row needs it; of a feature of which they
-    have nothing there is none.
-    """
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float)
-    known = column.iloc[fitted].notna().to_numpy()
-    if not known.any():
-        return []
-    values = numbers[fitted][known]
-    if np.isfinite(values).all():
-        mean, std = values.mean(), values.std()
-        return [(np.where(np.isnan(numbers), mean, numbers) - mean) / (std if std > 1e-12 else 1.0)]
-    words = column.fillna("?").astype(str).str.strip()
-    vocabulary = sorted(set(words.iloc[fitted]))
-    hot = [*((words == word) for word in vocabulary), ~words.isin(vocabulary)]
-    return [np.asarray(column, dtype=np.float64) for column in hot]
+def _encoded(table: pd.DataFrame, fitted: IntArray) -> tuple[NDArray[np.float64], list[Column]]:
+    """Every column of a table that the rows `fitted` have something of, as features side by side, and these columns."""
+    columns = [column for name in table.columns if (column := fitted_column(table[name], fitted)) is not None]
+    return np.stack([part for column in columns for part in column.features(table[column.name])], 1), columns
 
 
 def dealt(

@@ -1,0 +1,125 @@
+"""A table's columns: how a cell becomes features of a record, and what features say of the cell.
+
+Whoever is to use the model must know which word is which feature, so all of it is as public as the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+WIDE = 4.0  # standard deviations to each side that a number is taken to lie within where nobody says
+OTHER = "another word"  # of a cell whose word has no feature of its own
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    name: of its header. words: those that have a feature each, in this order, and one more feature for all others; ()
+    for a number, which is one feature, (number − mean)/std.
+    least, most: of that feature, as far as the rows have it that the encoding is fitted on. spread: its standard
+    deviation.
+
+    >>> Column("age", mean=40.0, std=10.0).cell([1.23]), Column("sex", ("f", "m")).cell([0.1, 0.8, 0.1])
+    ('52.3', 'm')
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+    least: float = 0.0
+    most: float = 1.0
+    spread: float = 1.0
+
+    @property
+    def width(self) -> int:
+        """How many features it is."""
+        return len(self.words) + 1 if self.words else 1
+
+    def features(self, cells: pd.Series) -> list[NDArray[np.float64]]:
+        """Every cell's features, one array (n,) each. A missing or garbled number becomes the mean, a missing word "?"."""
+        if not self.words:
+            numbers = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float)
+            return [(np.where(np.isnan(numbers), self.mean, numbers) - self.mean) / self.std]
+        words = _words(cells)
+        hot = [*((words == word) for word in self.words), ~words.isin(self.words)]
+        return [np.asarray(column, dtype=np.float64) for column in hot]
+
+    def cell(self, features: Sequence[float]) -> str:
+        """What features (width,) say: the likeliest word, or a number of three digits."""
+        if not self.words:
+            return f"{self.mean + self.std * features[0]:.3g}"
+        return (*self.words, OTHER)[int(np.argmax(features))]
+
+    def as_facts(self) -> dict[str, Any]:
+        """For JSON; `columns_of` reads it."""
+        own: dict[str, Any] = {"name": self.name}
+        if self.words:
+            return {**own, "words": list(self.words)}
+        numbers = ("mean", "std", "least", "most", "spread")
+        return {**own, **{name: getattr(self, name) for name in numbers}}
+
+
+def fitted_column(cells: pd.Series, fitted: NDArray[np.int64]) -> Column | None:
+    """The encoding of a column as the rows `fitted` have it: if all that they know of it are numbers, a number,
+    standardised by them; else words, those that they have. None where they have nothing of it.
+    """
+    known = cells.iloc[fitted].notna().to_numpy()
+    if not known.any():
+        return None
+    values = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float)[fitted][known]
+    if not np.isfinite(values).all():
+        return Column(str(cells.name), tuple(sorted(set(_words(cells).iloc[fitted]))))
+    mean, std = float(values.mean()), float(values.std())
+    std = std if std > 1e-12 else 1.0
+    return Column(
+        str(cells.name), (), mean, std, float((values.min() - mean) / std), float((values.max() - mean) / std)
+    )
+
+
+def _words(cells: pd.Series) -> pd.Series:
+    return cells.fillna("?").astype(str).str.strip()
+
+
+def facts_of(columns: Sequence[Column]) -> dict[str, Any]:
+    """What joins a table's description: how its features are to be read."""
+    return {"columns": [column.as_facts() for column in columns]}
+
+
+def columns_of(
+    facts: Mapping[str, Any], features: int, mean: Sequence[float] = (), std: Sequence[float] = ()
+) -> tuple[Column, ...]:
+    """The columns of a table that is described by `facts`: those under "columns", or a number for each feature; of a
+    number least and most are `WIDE` standard deviations of the feature from its mean at least.
+
+    Args:
+        facts: a data set's description. features: of a record. mean, std: (features,), those in front of the model; ()
+            for 0 and 1.
+
+    >>> columns_of({}, 1, [2.0], [0.5])
+    (Column(name='feature 1', words=(), mean=0.0, std=1.0, least=0.0, most=4.0, spread=0.5),)
+    """
+    told = facts.get("columns") or [{"name": f"feature {place + 1}"} for place in range(features)]
+    columns = [Column(**{**own, "words": tuple(own.get("words", ()))}) for own in told]
+    if sum(column.width for column in columns) != features:
+        raise ValueError(
+            f"the table's columns have {sum(column.width for column in columns)} features, and its records {features}"
+        )
+    mean, std = list(mean) or [0.0] * features, list(std) or [1.0] * features
+    place, wide = 0, []
+    for column, own in zip(columns, told):
+        if column.words:
+            wide.append(column)
+        else:
+            low, high = mean[place] - WIDE * std[place], mean[place] + WIDE * std[place]
+            least, most = min(own.get("least", low), low), max(own.get("most", high), high)
+            wide.append(replace(column, least=least, most=most, spread=std[place]))
+        place += column.width
+    return tuple(wide)
