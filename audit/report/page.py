@@ -21,6 +21,7 @@ from ..results.format import AttackResult, Pair, Results
 from ..results.warnings import picked_said
 from . import plots
 from .advice import advice
+from .cells import cell_table
 from .decision import Decision, Leak, decision_on
 from .facts import ReportedSetting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
 from .membership import membership
@@ -255,7 +256,16 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
         lack = "The evidence file is not in the folder, so there is nothing to show."
     elif pictures.originals is None:
         lack = "The originals are not in the folder: reconstructions alone, unscored."
-    return {"name": attack_name(attack), "shown": shown, "total": total, "lack": lack, "round": attack.round}
+    cells = cell_table(pictures, setting.results.setup)
+    return {
+        "name": attack_name(attack),
+        "shown": shown,
+        "total": total,
+        "lack": lack,
+        "round": attack.round,
+        "cells": cells,
+        "thing": attack.thing,
+    }
 
 
 def _pair(pictures: Pictures, pair: Pair) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -81,11 +82,14 @@ def fingerprint(image: np.ndarray) -> str:
 
 def data_uri(image: np.ndarray) -> str:
     """A PNG of one image (c, h, w) in [0, 1], at its own size; three channels are colour, any other number is averaged
-    to grey.
+    to grey; a row of a table, one pixel of many channels, has a grey square for each feature.
 
     >>> data_uri(np.zeros((1, 2, 2)))[:30]
     'data:image/png;base64,iVBORw0K'
     """
+    if image.shape[1:] == (1, 1) and len(image) > 3:
+        side = ceil(len(image) ** 0.5)
+        image = np.concatenate([image.ravel(), np.full(side * side - len(image), 0.5)]).reshape(1, side, side)
     pixels = (
         np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
         if image.shape[0] == 3

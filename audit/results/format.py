@@ -384,6 +384,11 @@ class AttackResult(_Part):
         return self.attack.partition("/")[0].partition("-")[0]
 
     @property
+    def thing(self) -> str:
+        """What an inversion rebuilds one of: "image", or "row" of a table, of which cells are counted."""
+        return "row" if "cells_right" in self.numbers else "image"
+
+    @property
     def demonstrated_from(self) -> str:
         """What the adversary chose beyond the canary, as `Epsilon.demonstrated_from` has it; "" where nothing."""
         crafted = self.attack == "canary/end-to-end" and self.settings.get("initial_weights") == "crafted"

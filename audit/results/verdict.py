@@ -95,7 +95,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
     also = "."
     if rebuilt:
-        also = f", and {percent(rebuilt.value(picked(rebuilt).share))} of the attacked images could be re-identified."
+        also = f", and {percent(rebuilt.value(picked(rebuilt).share))} of the attacked {rebuilt.thing}s could be re-identified."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
@@ -264,7 +264,9 @@ def _both(row: Epsilon, said: bool = False) -> str:
 def _blind(judged: Sequence[tuple[AttackResult, Check]]) -> str:
     """Why not even success would have been told from luck, and what came of it."""
     attack, check = judged[0]
-    what = {"membership": "records no score", "linking": "messages no link"}.get(attack.kind, "images no line-up")
+    what = {"membership": "records no score", "linking": "messages no link"}.get(
+        attack.kind, f"{attack.thing}s no line-up"
+    )
     return f"of so few {what} tells success from luck ({_outcome(attack, check)})"
 
 
@@ -281,32 +283,32 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
     line_up, sees = picked(attack), f"From what {observer(attack.observer)} sees, an attacker rebuilt"
     check = next((check for check in own if check.metric == "reidentified" and check.beats), None)
     if check is None:  # too few images for a line-up to tell
-        return f"{sees} {percent(attack.value('exact'))} of the training images {EXACT_IN_WORDS}."
+        return f"{sees} {percent(attack.value('exact'))} of the training {attack.thing}s {_exact(attack)}."
     share, (low, high) = attack.value(line_up.share), attack.intervals[line_up.share] or (0.0, 1.0)
     of, together = "them", rebuilt_together(own)
     if together is not None and together[0] > low:
-        (hits, images), (low, high) = check.together, together
-        share, of = hits / images, f"the {images} in all messages"
+        (hits, many), (low, high) = check.together, together
+        share, of = hits / many, f"the {many} in all messages"
     return (
-        f"{sees} training images so well that {percent(share)} of {of} could be re-identified (interval"
+        f"{sees} training {attack.thing}s so well that {percent(share)} of {of} could be re-identified (interval"
         f" {percent_at_least(low)} to {percent_at_most(high)}; {check.against} gives {percent(check.control)})."
     )
 
 
-EXACT_IN_WORDS = "beyond doubt, with less than a thirtieth of the error of any picture made without the message"
+def _exact(attack: AttackResult) -> str:
+    guess = "row guessed" if attack.thing == "row" else "picture made"
+    return f"beyond doubt, with less than a thirtieth of the error of any {guess} without the message"
 
 
 def _outcome(attack: AttackResult, check: Check) -> str:
     if check.metric == "reidentified":
-        return (
-            f"{percent(check.value)} of the images re-identified where {check.against} gives {percent(check.control)}"
-        )
+        return f"{percent(check.value)} of the {attack.thing}s re-identified where {check.against} gives {percent(check.control)}"
     if check.metric == "exact":
-        return f"{percent(check.value)} of the images rebuilt {EXACT_IN_WORDS}"
+        return f"{percent(check.value)} of the {attack.thing}s rebuilt {_exact(attack)}"
     if check.metric == "psnr_margin":
         value = check.value or 0.0
         return (
-            f"images {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the"
+            f"{attack.thing}s {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the"
             " best control"
         )
     if check.metric == "linked":

@@ -190,6 +190,13 @@ METRICS = {
         " and of any other image",
         True,
     ),
+    "cells_right": Metric(
+        "cells right",
+        +1,
+        "share of a table's cells that are right once rows are paired: the word, or the number within .319 standard"
+        " deviations (TabLeak, arXiv:2210.01785); a guess by what is frequent has many, so mind the controls",
+        True,
+    ),
     "psnr_margin": Metric(
         "PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"
     ),

@@ -88,7 +88,7 @@ def _rebuilt(setting: ReportedSetting, attack: AttackResult) -> str:
         interval = attack.intervals.get(picked(attack).share)
         beside = [words.between(interval)] if interval else []
         beside += [] if control is None else [f"{against} {words.percent(control)}"]
-        of = "" if attack.n is None else f" of {words.times(attack.n, 'image')}"
+        of = "" if attack.n is None else f" of {words.times(attack.n, attack.thing)}"
         exact = attack.value("exact")
         back = f", {words.percent(exact)} came back beyond doubt" if exact else ""
         compared = f" ({'; '.join(beside)})" if beside else ""

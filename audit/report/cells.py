@@ -1,0 +1,51 @@
+"""Rows of a table beside what an attack made of them, cell by cell, in the table's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...defenses.data.columns import Column, columns_of
+from ...defenses.data.unit_scale import UnitScale
+from ...metrics.cells import cells_right
+from ..results.format import AuditedSetup
+from .pictures import Pictures
+
+SHOWN_ROWS, SHOWN_COLUMNS = 4, 40
+
+
+def columns_shown(setup: AuditedSetup, features: int) -> tuple[Column, ...]:
+    """The columns of the audited table, () where its results do not say, or say of another table."""
+    try:
+        return columns_of(setup.data, features) if setup.data.get("columns") else ()
+    except (TypeError, ValueError):
+        return ()
+
+
+def cell_table(pictures: Pictures, setup: AuditedSetup) -> dict[str, Any] | None:
+    """The worst leaks' rows, None for images, without originals, or without columns: names of the columns, and of each
+    row pairs of (original, rebuilt, right) cells.
+    """
+    if pictures.rebuilt is None or pictures.originals is None or pictures.rebuilt.shape[2:] != (1, 1):
+        return None
+    columns = columns_shown(setup, pictures.rebuilt.shape[1])
+    pairs = pictures.worst_first[:SHOWN_ROWS]
+    if not columns or not pairs:
+        return None
+    scale = UnitScale.of(columns)
+    own = scale.rows(torch.from_numpy(pictures.originals[[pair.original for pair in pairs]]))
+    made = scale.rows(torch.from_numpy(pictures.rebuilt[[pair.reconstruction for pair in pairs]]))
+    lines, place = [], 0
+    for column in columns:
+        cell = [(column.width, column.spread)]
+        a, b = own[:, place : place + column.width], made[:, place : place + column.width]
+        right = cells_right(a, b, cell).bool().tolist()
+        said = zip(a.tolist(), b.tolist(), right, strict=True)
+        lines.append({"name": column.name, "cells": [(column.cell(x), column.cell(y), ok) for x, y, ok in said]})
+        place += column.width
+    return {
+        "numbers": [pair.original + 1 for pair in pairs],
+        "lines": lines[:SHOWN_COLUMNS],
+        "cut": max(0, len(lines) - SHOWN_COLUMNS),
+    }
