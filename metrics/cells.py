@@ -1,4 +1,4 @@
-"""How many cells of a table's rows a reconstruction has right (TabLeak, Vero et al. 2023, arXiv:2210.01785, section 5)."""
+"""How many cells of a table's rows a reconstruction has right (TabLeak, Vero et al. 2023, arXiv:2210.01785)."""
 
 from __future__ import annotations
 

@@ -46,6 +46,27 @@ def control_images(
     return images
 
 
+def other_rows(
+    count: int, auxiliary: Tensor, labels: Tensor | None, auxiliary_labels: Tensor | None, seed: int
+) -> Tensor:
+    """Rows (count, features, 1, 1) of a table drawn from the auxiliary ones (k, …), of each of `labels` (count,) where
+    these are known and there are any: rows are so alike that pairing any others with the originals gets most cells
+    right, more than a mean row does.
+    """
+    rng, drawn = torch.Generator().manual_seed(seed), torch.empty(count, dtype=torch.long)
+    every = torch.arange(len(auxiliary))
+    known = labels is not None and auxiliary_labels is not None
+    groups = (
+        [(labels == label, (auxiliary_labels == label).nonzero()[:, 0]) for label in labels.unique()] if known else []
+    )
+    for own, pool in groups or [(torch.ones(count, dtype=torch.bool), every)]:
+        pool = pool if len(pool) else every
+        times = -(-int(own.sum()) // len(pool))
+        order = torch.cat([pool[torch.randperm(len(pool), generator=rng)] for _ in range(times)])
+        drawn[own] = order[: int(own.sum())]
+    return auxiliary[drawn]
+
+
 def psnr_margin(psnr: float, of_controls: Mapping[str, float]) -> float:
     """Mean PSNR of the attack minus that of the best control, in dB.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from . import closer_test, image
 from .cells import Cell, cells_right
 from .classifiers import Reference
-from .controls import control_images, psnr_margin
+from .controls import control_images, other_rows, psnr_margin
 from .exact import back_beyond_doubt
 from .intervals import bootstrap_interval, paired_p_value, share_by_luck, share_p_value
 from .perceptual import NotMeasured, Perceptual
@@ -143,7 +143,7 @@ def score_images(
 
     Returns:
         `metric_names()`, of rows `CELLS` too, and
-        controls: {gray, mean, label_mean, random: the metrics without exact, psnr_margin and attack_loss},
+        controls: {gray, mean, label_mean, random, of a table other_rows: the metrics without exact, psnr_margin and attack_loss},
         intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
         image,
         p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the
@@ -196,7 +196,10 @@ def score_images(
     picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
 
     beside, gains, in_line_up = {}, {}, {}
-    for name, images in control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels).items():
+    controls = control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels)
+    if cells is not None and auxiliary is not None and len(auxiliary):
+        controls["other_rows"] = other_rows(len(targets), auxiliary, target_labels, auxiliary_labels, seed)
+    for name, images in controls.items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
         control = measure(targets, images[order])

@@ -214,8 +214,8 @@ class Inversion:
         labels the knowledge does not hold although it holds others' (averages that a hub passes on).
 
         Raises:
-            ValueError: inputs are neither images nor rows of a table, there is no such message, or labels = "known" and the knowledge holds
-                those of no message.
+            ValueError: inputs are neither images nor rows of a table, there is no such message, or labels = "known" and
+                the knowledge holds those of no message.
         """
         if view.classes < 2:
             raise ValueError(

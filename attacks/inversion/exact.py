@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from .columns import Columns
 from .evaluate import evaluator, loss_at, placed
 from .first_layer import FirstLayer
 from .solution import Solution, start_images
 from .target import Target
+from .words import columns_by_words
 
 if TYPE_CHECKING:
     from .attack import Inversion
@@ -54,7 +56,7 @@ def read_first_layer(
     layer = FirstLayer.of(copy.deepcopy(network).float().cpu(), target)
     if layer is None:
         return None
-    columns = layer.blind_columns(seed)
+    columns = columns_by_words(layer, layer.blind_columns(seed), words_of(network), labels, seed)
     images = layer.without_guess(columns, labels, shape)
     if images is None:
         return Reading(layer, columns, None, False)

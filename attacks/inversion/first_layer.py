@@ -119,7 +119,7 @@ class FirstLayer:
         images = self._images(answer.inputs, shape)
         if not (answer.found & _boxed(images)).all():
             return None
-        return images.clamp(0, 1)[self._by_label(answer.inputs, labels)]
+        return images.clamp(0, 1)[self.by_label(answer.inputs, labels)]
 
     def with_guess(
         self, columns: Columns | None, labels: Tensor, images: Tensor, seed: int
@@ -143,10 +143,10 @@ class FirstLayer:
         right &= _boxed(found)
         if not right.any():
             return None, None
-        order = self._by_label(inputs, labels) if right.all() else torch.arange(len(images))
+        order = self.by_label(inputs, labels) if right.all() else torch.arange(len(images))
         copies = None
         if int(right.sum()) == self.rank < len(images):
-            copies = found[right].clamp(0, 1)[self._by_label(inputs[right], labels)]
+            copies = found[right].clamp(0, 1)[self.by_label(inputs[right], labels)]
         return torch.where(right.view(-1, 1, 1, 1), found, images).clamp(0, 1)[order], copies
 
     def _sized(self, inputs: Tensor, zero: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -165,7 +165,8 @@ class FirstLayer:
     def _images(self, inputs: Tensor, shape: tuple[int, ...]) -> Tensor:
         return inputs.view(-1, *shape) * self.chain.std.to(inputs) + self.chain.mean.to(inputs)
 
-    def _by_label(self, inputs: Tensor, labels: Tensor) -> Tensor:
+    def by_label(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        """(n,) which of the inputs (r, i) each label (n,) is of."""
         way = _by_label if len(inputs) == len(labels) else handed_out
         return way(self.chain, self.weights, self.gradient, inputs, labels)
 

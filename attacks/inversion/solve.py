@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses.chain import open_chain
+from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ..base import Progress
 from .batches import batches, numbers_per_image
@@ -37,6 +38,7 @@ from .statistics import as_broadcast, told_moments, with_statistics
 from .step_factors import ticks
 from .surrogate import Surrogate
 from .target import Target
+from .with_words import as_shares, with_words
 
 if TYPE_CHECKING:
     from .attack import Inversion
@@ -330,7 +332,7 @@ def _solve_batch(
     repeat = len(starts) // len(targets)
     tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
     spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
-    told = [told_moments(network, layout, t, settings) for t in targets]
+    told, words = [told_moments(network, layout, t, settings) for t in targets], words_of(network)
     if settings.optimiser != "lbfgs":
 
         def asked(found: Objective, weight: Tensor, restarts: int) -> Objective:
@@ -338,7 +340,7 @@ def _solve_batch(
             total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
             total = with_features(total, [own for own in features for _ in range(restarts)], settings.features)
             total = with_statistics(total, [own for own in told for _ in range(restarts)])
-            return with_consensus(total, labels, restarts, settings.consensus)
+            return with_words(with_consensus(total, labels, restarts, settings.consensus), words)
 
         def together(restarts: int) -> Objective:
             found = moving or evaluator(
@@ -354,18 +356,20 @@ def _solve_batch(
         if soft:
             steps = settings.softened * settings.iterations
             found = annealed(softly, starts, tv.repeat_interleave(repeat), steps, settings.lr, signed, tick)
-            return found, together(repeat)(found)[0].nan_to_num(float("inf"), float("inf"))
+            return as_shares(found, words), together(repeat)(found)[0].nan_to_num(float("inf"), float("inf"))
         if settings.halving:
-            return halved(together, starts, len(targets), settings.iterations, settings.lr, signed, tick)
-        return adam(together(repeat), starts, settings.iterations, settings.lr, signed, tick)
+            found, least = halved(together, starts, len(targets), settings.iterations, settings.lr, signed, tick)
+        else:
+            found, least = adam(together(repeat), starts, settings.iterations, settings.lr, signed, tick)
+        return as_shares(found, words), least
     images, losses = [], []
     for k, target in enumerate(targets):
         objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])
         total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
         total = with_features(total, [features[k]], settings.features)
-        total = with_statistics(total, [told[k]])
+        total = with_words(with_statistics(total, [told[k]]), words)
         best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
-        images.append(best)
+        images.append(as_shares(best, words))
         losses.append(lowest)
     return torch.cat(images), torch.cat(losses)
 

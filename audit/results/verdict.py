@@ -95,7 +95,8 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     rebuilt = next((attack for attack, own in scored if severely_rebuilt(own)), None)
     also = "."
     if rebuilt:
-        also = f", and {percent(rebuilt.value(picked(rebuilt).share))} of the attacked {rebuilt.thing}s could be re-identified."
+        share = percent(rebuilt.value(picked(rebuilt).share))
+        also = f", and {share} of the attacked {rebuilt.thing}s could be re-identified."
     if refuted := refutations(epsilon):
         shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
         return (
@@ -302,14 +303,17 @@ def _exact(attack: AttackResult) -> str:
 
 def _outcome(attack: AttackResult, check: Check) -> str:
     if check.metric == "reidentified":
-        return f"{percent(check.value)} of the {attack.thing}s re-identified where {check.against} gives {percent(check.control)}"
+        return (
+            f"{percent(check.value)} of the {attack.thing}s re-identified where {check.against} gives"
+            f" {percent(check.control)}"
+        )
     if check.metric == "exact":
         return f"{percent(check.value)} of the {attack.thing}s rebuilt {_exact(attack)}"
     if check.metric == "psnr_margin":
         value = check.value or 0.0
         return (
-            f"{attack.thing}s {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals than the"
-            " best control"
+            f"{attack.thing}s {number(abs(value), 2)} dB {'closer to' if value >= 0 else 'further from'} the originals"
+            " than the best control"
         )
     if check.metric == "linked":
         return (

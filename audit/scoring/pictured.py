@@ -1,4 +1,4 @@
-"""A setup's records as inversions are scored: images as they are, rows of a table on the scale that inversions search."""
+"""A setup's records as inversions are scored: images as they are, rows of a table on the scale that is searched."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 WIDE = 4.0  # standard deviations to each side that a number is taken to lie within where nobody says
+NOTHING = 0.01  # standard deviations that are shown as 0
 OTHER = "another word"  # of a cell whose word has no feature of its own
 
 
@@ -44,7 +45,7 @@ class Column:
         return len(self.words) + 1 if self.words else 1
 
     def features(self, cells: pd.Series) -> list[NDArray[np.float64]]:
-        """Every cell's features, one array (n,) each. A missing or garbled number becomes the mean, a missing word "?"."""
+        """Every cell's features, one array (n,) each. A missing or garbled number is the mean, a missing word "?"."""
         if not self.words:
             numbers = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float)
             return [(np.where(np.isnan(numbers), self.mean, numbers) - self.mean) / self.std]
@@ -55,7 +56,8 @@ class Column:
     def cell(self, features: Sequence[float]) -> str:
         """What features (width,) say: the likeliest word, or a number of three digits."""
         if not self.words:
-            return f"{self.mean + self.std * features[0]:.3g}"
+            number = self.mean + self.std * features[0]
+            return "0" if abs(number) < NOTHING * self.std * self.spread else f"{float(f'{number:.3g}'):,g}"
         return (*self.words, OTHER)[int(np.argmax(features))]
 
     def as_facts(self) -> dict[str, Any]:
