@@ -97,7 +97,6 @@ def test_a_new_idea_in_audit_has_a_room():
     """Beside the rooms lies what `audit run` goes through and what serves everybody; all else belongs into a room."""
     files = {
         "__init__",
-        "run",
         "choice",
         "evidence",
         "demo",
