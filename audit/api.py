@@ -14,11 +14,10 @@ from ..defenses.nearest import instead
 from . import run as runner
 from .canary.plan import canary_settings
 from .choose import study as studies
-from .choose.case import ROWS, SEARCHES, Rows, Search
-from .choose.goals import BESTS, Best, Goals
+from .choose.goals import Goals
 from .choose.study import Study, StudyOptions
 from .errors import BadInput
-from .options import DEVICES, ENGINES, DeviceName, EngineName
+from .options import BESTS, DEVICES, ENGINES, ROWS, SEARCHES, Best, DeviceName, EngineName, Rows, Search
 from .progress import Reporter
 from .proven.target import build
 from .report.saved import SavedResults

@@ -143,7 +143,8 @@ def score_images(
 
     Returns:
         `metric_names()`, of rows `CELLS` too, and
-        controls: {gray, mean, label_mean, random, of a table other_rows: the metrics without exact, psnr_margin and attack_loss},
+        controls: {gray, mean, label_mean, random, of a table other_rows: the metrics without exact, psnr_margin and
+        attack_loss},
         intervals: {metric: [low, high]}, by bootstrap over images, Clopper-Pearson for reidentified; None for one
         image,
         p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the

@@ -191,10 +191,14 @@ class Inversion:
             raise ValueError("reorder: it is of simulated iterations; set simulated too")
         if self.prior_weights and not self.learned:
             raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
-        if not self.prior_network and (not self.learned or self.prior_weights):
+        if self.prior_weights and not self.prior_network:
             raise ValueError(
-                "prior_network = false: it is of a learned prior (learned = true) without prior_weights, whose network"
-                " it leaves out"
+                "prior_weights: they are those of a denoiser with a network, which prior_network = false leaves out, as"
+                " preset = 'spectrum-prior' has it; preset = 'learned-prior' takes them"
+            )
+        if not self.prior_network and not self.learned:
+            raise ValueError(
+                "prior_network = false: it is of a learned prior, whose network it leaves out; set learned = true too"
             )
         if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
             raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")

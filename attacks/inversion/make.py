@@ -31,7 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "softened": TIMES,
 }
 
-OF_ALL = ("labels", "records", "mode", "manners", "device")  # settings of what is attacked, and where
+OF_ALL = ("labels", "records", "mode", "manners", "device", "restarts")  # of what is attacked, where and how often
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
@@ -80,7 +80,9 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
 
 
 def _spectrum_prior(values: Mapping[str, Any]) -> SpectrumPrior:
-    """With what the table says that is not of the search, and no more iterations."""
+    """With what the table says that is not of the search, as often begun, and no more iterations. Its `lr` is in other
+    units, and its optimiser its own.
+    """
     published = asdict(PRESETS["spectrum-prior"].settings)
     own = {f.name: published[f.name] for f in fields(Inversion) if f.init}
     own |= {name: values[name] for name in OF_ALL if name in values}

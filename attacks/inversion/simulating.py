@@ -62,8 +62,9 @@ def simulate(
     ready = [update_of(target, settings.device) for target in targets]
     found: dict[int, Solution] = {}
     for members in alike(network, ready, guesses[0].images.shape[1:]):
-        own = [guesses[i] for i in members]
-        found.update(zip(members, _simulate(network, layout, [ready[i] for i in members], own, settings, seed, tick)))
+        own, begun = [ready[i] for i in members], [guesses[i] for i in members]
+        loss = _losses(network, layout, own, settings, begun[0].images.shape[1:])
+        found.update(zip(members, _simulate(loss, own, begun, settings, seed, tick)))
     return [
         nearest_update(network, layout, target, [guess, found[i]], settings, seed)
         for i, (target, guess) in enumerate(zip(targets, guesses))
@@ -71,18 +72,16 @@ def simulate(
 
 
 def _simulate(
-    network: nn.Module,
-    layout: Layout,
+    loss: LossByOrder,
     targets: Sequence[Target],
     guesses: Sequence[Solution],
     settings: Inversion,
     seed: int,
     tick: Callable[[], None],
 ) -> list[Solution]:
-    """What the simulation makes of guesses, of targets that are `update_of` and `alike`."""
+    """What the simulation makes of guesses, of targets that are `update_of` and `alike`. loss: of `_losses`."""
     recipe, n = targets[0].recipe, targets[0].count
     assert recipe is not None and recipe.epochs
-    loss = _losses(network, layout, targets, settings, guesses[0].images.shape[1:])
 
     def each() -> None:
         for _ in targets:

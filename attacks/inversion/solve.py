@@ -89,6 +89,8 @@ def solve(
         found.update(zip(rest, ready))
     twice = _solve_twice(module, [targets[i] for i in cut], input_shape, settings, seed, _part(progress, share, 1.0))
     found.update(zip(cut, twice))
+    if progress is not None:
+        progress(1000, 1000)  # as of `_part`; where nothing was left to simulate, not all was to be done
     return [found[i] for i in range(len(targets))]
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from scipy.stats import poisson
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ...defenses.data.dataset import Dataset
 from ...defenses.randomness import Keystream, secret_seed
 from ..errors import BadInput
+from ..options import Rows, Search
 from ..proven import target
 from ..proven.rows import rows
 from ..setup.config import Config, parse_config
@@ -27,11 +28,6 @@ from ..setup.key import PUBLISHED
 from ..setup.planned import planned_ledger
 from .goals import Goals
 from .space import Setting, Space, overrides
-
-Rows = Literal["auxiliary", "training"]
-ROWS: tuple[Rows, ...] = get_args(Rows)
-Search = Literal["auto", "random"]
-SEARCHES: tuple[Search, ...] = get_args(Search)
 
 
 @dataclass(frozen=True, eq=False)

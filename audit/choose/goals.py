@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite, log
-from typing import Literal, get_args
+from typing import Literal
 
 from ..errors import BadInput
+from ..options import BESTS, Best
 from ..results.words import number, percent
 from .outcome import Performance
 
-Best = Literal["accuracy", "privacy"]
-BESTS: tuple[Best, ...] = get_args(Best)
 By = Literal["proof", "attack", "measurement"]
 DEFAULT_LEAKAGE = 0.1  # where nobody says what is to be kept: an attack may single out one record in ten beyond chance
 

@@ -16,11 +16,12 @@ from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
 from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
+from ..options import Rows, Search
 from ..setup.config import read_toml, with_overrides
 from ..setup.key import read_key
 from ..setup.reading import present, read_text
 from .again import Again, attack_again
-from .case import Rows, Search, StudyCase
+from .case import StudyCase
 from .decide import Neighbour, Obstacle, candidates, front, obstacle, steps, worth_trying
 from .goals import Goals, with_defaults
 from .price import SearchPrice, search_price

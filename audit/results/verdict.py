@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from typing import Literal
 
 from scipy.stats import binom
 
@@ -97,40 +98,8 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     if rebuilt:
         share = percent(rebuilt.value(picked(rebuilt).share))
         also = f", and {share} of the attacked {rebuilt.thing}s could be re-identified."
-    if refuted := refutations(epsilon):
-        shown, claim = max(refuted, key=lambda pair: pair[0].demonstrated or 0)
-        return (
-            f"The claim of this setup is refuted: ε = {claim_said(claim)} against"
-            f" {observer(claim.observer)} (per {claim.unit}, {_terms(claim)}), a test demonstrated at least"
-            f" {at_least(shown.demonstrated)}{chosen(shown)}{_elsewhere(shown, claim)}{also}"
-        )
-    if broken := refutations(epsilon, "proven"):
-        shown, proof = max(broken, key=lambda pair: pair[0].demonstrated or 0)
-        return (
-            f"The proof of this setup is contradicted: ε = {at_most(proof.proven)} is proven against"
-            f" {observer(proof.observer)} (per {proof.unit}, {_terms(proof)}), a test demonstrated at least"
-            f" {at_least(shown.demonstrated)}{chosen(shown)}{_elsewhere(shown, proof)}{also}"
-        )
-    if beyond := beyond_proof(attacks):
-        share, ceiling = max(beyond)
-        return (
-            f"The proof of this setup is contradicted: an attack succeeded with {percent(share)} of the records, where"
-            f" the proof allows any attack {percent_at_most(ceiling)} on average{also}"
-        )
-    if doubted := refutations(epsilon, on_condition=True):
-        shown, claim = max(doubted, key=lambda pair: most_demonstrated(pair[0]))
-        return (
-            f"The claim of this setup is refuted if {shown.condition}: ε = {claim_said(claim)} against"
-            f" {observer(claim.observer)} (per {claim.unit}, {_terms(claim)}), a test demonstrated at least"
-            f" {_both(shown, said=True)}{_elsewhere(shown, claim)}{also}"
-        )
-    if doubted := refutations(epsilon, "proven", on_condition=True):
-        shown, proof = max(doubted, key=lambda pair: most_demonstrated(pair[0]))
-        return (
-            f"The proof of this setup is contradicted if {shown.condition}: ε = {at_most(proof.proven)} is proven"
-            f" against {observer(proof.observer)} (per {proof.unit}, {_terms(proof)}), a test demonstrated at least"
-            f" {_both(shown, said=True)}{_elsewhere(shown, proof)}{also}"
-        )
+    if told := _contradicted(attacks, epsilon):
+        return f"{told}{also}"
     leaks, within = leaking(epsilon), _within_proof(epsilon)
     if not scored and not leaks:
         why = "no attack was run" if not attacks else _unscored(attacks)
@@ -168,6 +137,48 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
             f" ({times(len(scored), 'attack')} scored) can be told from luck, for want of a control, or of enough"
             f" images or records to compare with it.{within}"
         )
+    return _no_leak(attacks, epsilon, judged, len(scored), within)
+
+
+def _contradicted(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> str:
+    """What the claim or the proof is shown to be wrong by, without a full stop; "" where nothing does."""
+    sides: tuple[Literal["claimed", "proven"], ...] = ("claimed", "proven")
+    for doubted in (False, True):
+        for what in sides:
+            if found := refutations(epsilon, what, doubted):
+                return _refuted(found, what, doubted)
+        if not doubted and (beyond := beyond_proof(attacks)):
+            share, ceiling = max(beyond)
+            return (
+                f"The proof of this setup is contradicted: an attack succeeded with {percent(share)} of the records,"
+                f" where the proof allows any attack {percent_at_most(ceiling)} on average"
+            )
+    return ""
+
+
+def _refuted(found: Sequence[tuple[Epsilon, Epsilon]], what: Literal["claimed", "proven"], doubted: bool) -> str:
+    """By the strongest test of those `refutations`. doubted: it holds on a condition alone."""
+    shown, row = max(found, key=lambda pair: most_demonstrated(pair[0]) if doubted else pair[0].demonstrated or 0)
+    so = f" if {shown.condition}" if doubted else ""
+    if what == "claimed":
+        told = f"The claim of this setup is refuted{so}: ε = {claim_said(row)} against"
+    else:
+        told = f"The proof of this setup is contradicted{so}: ε = {at_most(row.proven)} is proven against"
+    least = _both(shown, said=True) if doubted else f"{at_least(shown.demonstrated)}{chosen(shown)}"
+    return (
+        f"{told} {observer(row.observer)} (per {row.unit}, {_terms(row)}), a test demonstrated at least {least}"
+        f"{_elsewhere(shown, row)}"
+    )
+
+
+def _no_leak(
+    attacks: Sequence[AttackResult],
+    epsilon: Sequence[Epsilon],
+    judged: Sequence[tuple[AttackResult, Check]],
+    scored: int,
+    within: str,
+) -> str:
+    """No check beat its control: how much that says. scored: attacks. within: the last words, of the proof."""
     blind = [check for _, check in judged if check.powerless]
     if len(blind) == len(judged):
         return f"What an attacker really gets was not measured: {_blind(judged)}.{within}"
@@ -185,7 +196,7 @@ def _reached(attacks: list[AttackResult], epsilon: list[Epsilon]) -> str:
     if all(check.metric == "epsilon" for _, check in judged):
         return f"No leak was found by the only test there was, that of ε.{within}"
     best = f"; the best: {_outcome(*judged[0])}"
-    return f"No attack got more than its control ({times(len(scored), 'attack')} scored{best}{luck}).{within}"
+    return f"No attack got more than its control ({times(scored, 'attack')} scored{best}{luck}).{within}"
 
 
 def _unscored(attacks: Sequence[AttackResult]) -> str:

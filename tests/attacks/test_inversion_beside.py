@@ -90,6 +90,12 @@ def test_it_runs_where_the_prior_grows_and_the_table_does_not_name_it(table: dic
     assert all((attack.objective, attack.tv, attack.prior) == ("cosine", 0.01, "fixed") for attack in found)
 
 
+def test_the_spectrum_begins_as_often_as_the_others_and_searches_by_itself() -> None:
+    made = make_inversions({"restarts": 3, "lr": 0.05, "optimiser": "adam", "iterations": 500}, False, "cpu")
+    (own,) = (attack for attack in made if isinstance(attack, SpectrumPrior))
+    assert (own.restarts, own.lr, own.optimiser, own.iterations) == (3, 0.2, "signed-adam", 60)
+
+
 def test_the_spectrum_is_tried_on_what_is_mostly_noise_where_records_tell_it(tmp_path: Path) -> None:
     """Noise of half a message's energy is the edge: d·noise_std²/‖message‖²."""
     config = parse_config(

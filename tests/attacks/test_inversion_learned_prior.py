@@ -22,6 +22,7 @@ from dpfl_audit.attacks.inversion.kept_denoiser import (
     write_denoiser,
 )
 from dpfl_audit.attacks.inversion.learned_prior import noise_alone
+from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.sparse import Sparse
@@ -301,8 +302,8 @@ def test_what_it_needs_is_asked_for_in_one_sentence(world) -> None:
         Inversion(prior_weights="a.safetensors")
     with pytest.raises(ValueError, match=r"^prior_network = false: it is of a learned prior"):
         Inversion(prior_network=False)
-    with pytest.raises(ValueError, match="without prior_weights"):
-        replace(SETTINGS, prior_network=False, prior_weights="a.safetensors")
+    with pytest.raises(ValueError, match=r"^prior_weights: .*'spectrum-prior'.*'learned-prior' takes them$"):
+        make_inversions({"preset": "spectrum-prior", "prior_weights": "a.safetensors"}, False, "cpu")
     with pytest.raises(ValueError, match="not a safetensors file"):
         replace(SETTINGS, prior_weights="/nowhere.safetensors").parts(view, knowledge)
 

@@ -323,6 +323,24 @@ def test_a_clipped_update_is_read_at_its_length_and_says_so(data):
         assert solve(module, [cut], SHAPE, other, 0)[0].longer is None
 
 
+@pytest.mark.parametrize("readings", [1, 2])
+def test_progress_ends_where_a_reading_leaves_nothing_to_simulate(data, readings, monkeypatch):
+    """The first one, or the one on the way."""
+    module = network().eval()
+    target, _ = trained(module, data)
+    calls = []
+
+    def read(*arguments) -> list[Solution]:
+        calls.append(arguments)
+        return [Solution(data[0].float(), data[0].float(), data[1], 0.0, determined=len(calls) == readings)]
+
+    monkeypatch.setattr("dpfl_audit.attacks.inversion.solve._solve", read)
+    ticks: list[tuple[int, int]] = []
+    settings = Inversion(iterations=2, along=0.5, simulated=2)
+    found = solve(module, [target], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))
+    assert found[0].determined and len(calls) == readings and ticks[-1] == (1000, 1000)
+
+
 def test_of_two_readings_the_one_is_kept_whose_training_is_nearer(data):
     module = network().eval()
     target, _ = trained(module, data)

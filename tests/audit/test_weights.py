@@ -17,7 +17,7 @@ from command import called
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit import weights
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.run import OTHER_NET
+from dpfl_audit.audit.run.judging import OTHER_NET
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.metrics import perceptual
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from command import call
+from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.audit import run
 from dpfl_audit.audit.files import write_lines, write_tensors
 from dpfl_audit.audit.proven import rows as epsilon
@@ -275,10 +276,10 @@ def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
     setup = trained("anonymous-gossip").setup
     view, knowledge = setup.view(Observer("peer")), setup.knowledge()
     assert {m.num_records for m in view.messages} == {0}
-    inversion, *_ = run.ATTACKS["inversion"].make({"objective": "cosine"}, False, "cpu")
+    inversion, *_ = ATTACKS["inversion"].make({"objective": "cosine"}, False, "cpu")
     attacked = {part.content.messages[0].id for part in inversion.parts(view, knowledge)}
     assert attacked == {m.id for m in view.messages if m.id in knowledge.labels}
-    (difference,) = run.ATTACKS["membership-gradient-difference"].make({}, False, "cpu")
+    (difference,) = ATTACKS["membership-gradient-difference"].make({}, False, "cpu")
     with pytest.raises(ValueError, match="anonymous senders do not tell"):
         difference.parts(view, knowledge)
 
@@ -286,7 +287,7 @@ def test_an_unknown_number_of_examples_is_a_reason_and_not_a_crash(trained):
 def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
     """It was made of the others' updates; scoring it by the leader's own records would measure nothing."""
     setup, ledger = trained("anonymous-leader").setup, trained("anonymous-leader").ledger
-    (cosine,) = run.ATTACKS["membership-cosine"].make({}, False, "cpu")
+    (cosine,) = ATTACKS["membership-cosine"].make({}, False, "cpu")
     passed_on = {i for i, m in ledger.messages.items() if m.kind == "weights"}
     leaders = {m.sender for m in ledger.messages.values() if m.kind == "weights" and m.receivers != (m.sender,)}
     assert len(leaders | {ledger.observers["peer"]}) == 3

@@ -15,7 +15,8 @@ from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.audit.proven.rows import setup_rows
 from dpfl_audit.audit.proven.table import table
-from dpfl_audit.audit.run import RunOptions, _price, opened
+from dpfl_audit.audit.run import RunOptions, opened
+from dpfl_audit.audit.run.pricing import priced
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -130,7 +131,7 @@ def test_a_trained_setup_is_priced_as_planned_and_what_happened_is_called_ex_pos
     assert found.rows == (row.having(asked=True),)
     factor = gaussian_multiplier(0.3, DELTA) / gaussian_multiplier(0.6460030876413557, DELTA)
     assert found.targets[0].noise_factor == pytest.approx(factor, rel=1e-6)
-    audited = _price(opened(tmp_path / "setup", RunOptions()), None)
+    audited = priced(opened(tmp_path / "setup", RunOptions()), None)
     (shown,) = [r for r in audited.rows if (r.observer, r.unit, r.adjacency) == ("server", "client", "zero_out")]
     assert (shown.proven, shown.notes) == (row.proven, row.notes)
 

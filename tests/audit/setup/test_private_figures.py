@@ -16,6 +16,7 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import digest_of_file
 from dpfl_audit.audit.results.format import Results, Verdict
 from dpfl_audit.audit.results.warnings import implied
+from dpfl_audit.audit.run.audited import audited_setup
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
@@ -109,7 +110,7 @@ def test_its_owner_still_learns_of_changed_rows_and_files(tmp_path):
 def test_its_owner_sees_clip_and_noise_as_measured_and_nobody_else(tmp_path):
     owner = trained(tmp_path / "a", CLIPPED)
     setup, auditor = check_setup(owner)
-    own, public = runner._audited(auditor), runner._audited(Auditor(open_setup(attackers(owner))))
+    own, public = audited_setup(auditor), audited_setup(Auditor(open_setup(attackers(owner))))
     norms = [row["norm_before_clip"] for row in auditor.rounds]
     assert own.share_clipped == sum(row["share_clipped"] for row in auditor.rounds) / 2 > 0
     assert own.norm_before_clip_median == max(norms) > 0
@@ -120,17 +121,15 @@ def test_its_owner_sees_clip_and_noise_as_measured_and_nobody_else(tmp_path):
 def test_noise_of_a_private_scale_is_the_owners_to_see(tmp_path):
     owner = trained(tmp_path / "a", {"name": "lcdp", "rounds": 2})
     auditor = check_setup(owner)[1]
-    assert runner._audited(auditor).noise_std == sum(row["noise_std"] for row in auditor.rounds) / 2
-    assert runner._audited(Auditor(open_setup(attackers(owner)))).noise_std is None
+    assert audited_setup(auditor).noise_std == sum(row["noise_std"] for row in auditor.rounds) / 2
+    assert audited_setup(Auditor(open_setup(attackers(owner)))).noise_std is None
 
 
 def test_without_the_auditors_half_nobody_says_that_nothing_was_clipped(tmp_path):
     """A server that clips what it receives does so in figures of its own."""
     public = Auditor(open_setup(attackers(trained(tmp_path / "a", {"name": "cdp", "rounds": 2}))))
     nothing = Verdict(level="none found", proof="none", measured=True, attacked=True, sentences=("", "", ""))
-    results = Results(
-        setup=runner._audited(public), verdict=nothing, epsilon=(), attacks=(), rounds=tuple(public.rounds)
-    )
+    results = Results(setup=audited_setup(public), verdict=nothing, epsilon=(), attacks=(), rounds=tuple(public.rounds))
     assert not any("was clipped" in sentence for sentence in implied(results))
 
 

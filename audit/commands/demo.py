@@ -1,0 +1,45 @@
+"""`audit demo`: the whole way on bundled images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from ..options import NETS
+from .options import OneOf, common
+from .printing import json_document, shown_progress
+
+
+@click.command("demo")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("audit-demo"), show_default=True)
+@click.option("--quick", is_flag=True, help="Fewer iterations; the report says so.")
+@click.option(
+    "--weights",
+    type=OneOf(NETS),
+    is_flag=False,
+    flag_value=NETS[0],
+    help=f"Fetch weights for LPIPS first, as `audit weights` does; {NETS[0]} where no name follows.",
+)
+@common
+def command(output: Path, quick: bool, weights: str | None, as_json: bool, quiet: bool) -> None:
+    """The whole way on real bundled images: train, attack and report one client under several noise and clip settings,
+    then choose noise and clip for another federation. No GPU, and no network unless --weights asks for it.
+
+    \b
+    Example:  audit demo -o audit-demo
+    """
+    progress = shown_progress(quiet)
+    from .. import demo as demonstration
+
+    made = demonstration.demo(output, quick=quick, weights=cast(Any, weights), progress=progress)
+    progress.close()
+    results = [str(folder.resolve() / "results") for folder in demonstration.folders(output)]
+    page, study = str(made.page.resolve()), str((made.study.folder / "study.html").resolve())
+    if as_json:
+        click.echo(json_document({"report": page, "results": results, "study": study, "answer": made.study.sentence}))
+    elif quiet:
+        click.echo(page)
+    else:
+        click.echo("\n".join((f"Which noise and clip? {made.study.sentence}", study, "What attackers see:", page)))

@@ -1,0 +1,85 @@
+"""Which attacks run where none is named: those that apply (`choice.py`), and why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...attacks import ATTACKS
+from ...attacks.canary import CraftedStart
+from ...attacks.membership import ShadowFactory
+from ...defenses.terms import Observer
+from .. import choice
+from ..canary.plan import canary_settings
+from ..results.format import Choice, NotRun
+from ..setup.auditor import Auditor
+from ..setup.config import CANARY
+from ..setup.folder import Setup
+from .options import RunOptions, settings_of
+from .public_half import PublicHalf
+from .variants import variants_of
+
+NOT_OURS = (
+    "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
+    " function of yours"
+)
+
+
+def chosen_attacks(setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions) -> Choice:
+    """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
+    if why := _not_attackable(setup):
+        there = choice.Applying({}, dict.fromkeys(ATTACKS, why))
+    else:
+        half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
+        asked = [n for n, kind in ATTACKS.items() if any(kind.arises(view) for view in half.ground.views)]
+        variants = {name: variants_of(name, half) for name in asked}
+        there = choice.applying(half.ground.views, variants, half.ground.knowledge)
+    canary = _canary(setup, auditor, options)
+    if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
+        refused = {**{name: _of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
+        lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
+        return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
+    if options.minutes is None or not options.canaries:
+        made = choice.choose(there, options.minutes or choice.DEFAULT_MINUTES)
+        why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
+        return made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
+    both = choice.Applying({**there.work, **canary.work}, {**there.refused, **canary.refused})
+    return choice.choose(both, options.minutes)
+
+
+def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Applying:
+    """Whether canaries can be tried, and at which cost."""
+    settings = canary_settings(settings_of(CANARY, setup, options), options.quick)
+    if setup.manifest.recorded is not None:
+        return choice.Applying({}, {CANARY: NOT_OURS})
+    if auditor.ledger is None or auditor.truth is None:
+        lacking = "auditor/" if auditor.ledger is None else "truth/"
+        return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
+    module, shape = setup.module(options.allow_model), tuple(setup.manifest.data.input_shape)
+    federation = ShadowFactory(setup.scheme, module, tuple(setup.manifest.clients))
+    crafting = CraftedStart().operations(module, shape, sum(setup.manifest.clients))
+    operations = choice.canary_operations(settings, federation.operations(shape, setup.manifest.rounds), crafting)
+    return choice.Applying({CANARY: [(operations, "")]}, {})
+
+
+def _not_attackable(setup: Setup) -> str:
+    """Why no attack can be tried on a recording, "" where some can."""
+    recorded = setup.manifest.recorded
+    if recorded is None or (recorded.network and recorded.data):
+        return ""
+    if not recorded.network:
+        return (
+            "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers,"
+            " or a class of yours"
+        )
+    return (
+        "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"
+    )
+
+
+def _of_a_recording(why: str) -> str:
+    """Why an attack cannot be tried, with the remedy that a recording has."""
+    if "labels of none" in why:
+        return "no upload came with its records, so their labels are not known; rec.upload(…, records=…) tells them"
+    if "candidates" in why:
+        return "no records to ask about; rec.candidates(…) names some"
+    return why

@@ -1,0 +1,48 @@
+"""Plan: the cells of all attacks, from the public half alone."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from ...attacks import ATTACKS
+from ...defenses.workers import Workers
+from .. import choice, evidence
+from ..errors import BadInput
+from ..evidence import Plan
+from ..setup.config import CANARY
+from .job import Job
+from .public_half import PublicHalf
+from .variants import variants_of
+
+
+def planned_cells(job: Job, workers: Workers) -> Plan:
+    """workers: who trains shadows. Raises BadInput: no observer's view allows one of the attacks; what does apply."""
+    if not job.attacks and job.setup.manifest.recorded is not None:
+        return Plan((), job.setup.knowledge(), ())
+    half = PublicHalf(job.setup, job.auditor.drawn_labels, job.observers, job.options)
+    ground, knowledge = half.ground, half.ground.knowledge
+    if knowledge.shadow_factory is not None:
+        knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
+    try:
+        return evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge)
+    except ValueError as refused:
+        raise BadInput(f"attack: {refused}; {_others(job, half)}") from refused
+
+
+def _others(job: Job, half: PublicHalf) -> str:
+    """What to name in place of an attack that is refused."""
+    ground = half.ground
+    variants = {}
+    for name, kind in ATTACKS.items():
+        if not any(kind.arises(view) for view in ground.views):
+            continue
+        with suppress(BadInput):  # a table of an attack that nobody asked for
+            variants[name] = variants_of(name, half)
+    names = [*choice.applying(ground.views, variants, ground.knowledge).work]
+    if job.auditor.ledger is not None and job.auditor.truth is not None:
+        names.append(CANARY)
+    what = f"what applies to this setup and observer: {', '.join(names)}" if names else "nothing else applies either"
+    if len(ground.knowledge.candidate_ids) or any(name.startswith("membership") for name in job.names):
+        return what
+    return f"{what}; membership attacks need candidates in [capture]"

@@ -1,0 +1,145 @@
+"""From a job to its results: plan, attack, score, price, judge, write. A killed run goes on with the cell it was in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from ...defenses.progress import Progress
+from ...defenses.workers import HERE, Workers
+from ...metrics import perceptual
+from .. import evidence, scoring
+from ..errors import BadInput, bad_input
+from ..evidence import Plan
+from ..files import write_bytes
+from ..lock import writing
+from ..results.format import FILE, Results
+from ..setup.config import CANARY
+from .job import Job
+from .judging import judged_results
+from .opening import opened
+from .options import RunOptions
+from .planning import planned_cells
+from .pricing import priced
+
+
+def run(
+    folder: Path, output: Path, options: RunOptions, *, force: bool = False, progress: Progress | None = None
+) -> Results:
+    """`carry_out` what `opened` gives.
+
+    Args:
+        folder: the setup. output: the results folder.
+        options: what to attack with.
+        force, progress: as of `carry_out`.
+
+    Raises:
+        BadInput: as theirs; before anything is written, but for an attack that fails.
+    """
+    return carry_out(opened(folder, options), output, force=force, progress=progress)
+
+
+def carry_out(
+    job: Job, output: Path, *, force: bool = False, progress: Progress | None = None, workers: Workers = HERE
+) -> Results:
+    """Attack, score, write `output`. A killed run goes on with the cell it was in.
+
+    Args:
+        job: of `opened`. output: the results folder.
+        force: replace other results.
+        progress: called with work done and in all. workers: who attacks; whoever it is, the bytes are the same.
+
+    Raises:
+        BadInput: `output` holds something else, or an attack asked for by name fails.
+    """
+    return carry_out_together([job], [output], force=force, progress=progress, workers=workers)[0]
+
+
+def carry_out_together(
+    jobs: Sequence[Job],
+    outputs: Sequence[Path],
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+    workers: Workers = HERE,
+) -> list[Results]:
+    """`carry_out` of several jobs, whose messages at equal weights are attacked as one (`evidence.collect_together`).
+
+    Args:
+        jobs: with the same seed and network for LPIPS, and all of them with or without attacks chosen by name.
+        outputs: a results folder for each.
+        force, progress, workers: as for `carry_out`.
+
+    Raises:
+        BadInput: as `carry_out`, of any of them.
+    """
+    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
+    with ExitStack() as locks:
+        for output in outputs:
+            locks.enter_context(writing(output))
+        done = [evidence.finished(output, job.digest, force) for job, output in zip(jobs, outputs)]
+        results = [r for r in done if r is not None]
+        if len(results) < len(jobs):
+            results = _run(jobs, outputs, done, force, progress, workers)
+        for output in outputs:
+            shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
+        return results
+
+
+def _run(
+    jobs: Sequence[Job],
+    outputs: Sequence[Path],
+    done: Sequence[Results | None],
+    force: bool,
+    progress: Progress | None,
+    workers: Workers,
+) -> list[Results]:
+    """done: what is there already. Its evidence is planned all the same: what goes together always runs whole."""
+    first = jobs[0]
+    with bad_input("--lpips-weights"):
+        found = first.lpips
+        lpips = found if isinstance(found, perceptual.NotMeasured) else perceptual.load(*found)
+    plans = [planned_cells(job, workers) for job in jobs]
+    for job, output, there in zip(jobs, outputs, done):
+        if there is None:
+            evidence.start(output, job.digest, force)
+    errands = [evidence.Errand(plan, output) for plan, output in zip(plans, outputs)]
+    brought = evidence.collect_together(
+        errands, first.options.seed, progress, asked=first.choice is None, workers=workers
+    )
+    results = []
+    for job, output, plan, collected, there in zip(jobs, outputs, plans, brought, done):
+        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, progress, workers))
+    return results
+
+
+def _scored(
+    job: Job,
+    output: Path,
+    plan: Plan,
+    collected: evidence.Collected,
+    lpips: perceptual.Perceptual | perceptual.NotMeasured,
+    progress: Progress | None,
+    workers: Workers,
+) -> Results:
+    if collected.failed and not collected.evidence and job.canaries is None:
+        name, why = next(iter(collected.failed.items()))
+        raise BadInput(f"attack {name}: {why}")
+    # Scored by themselves: a p-value depends on how many attacks are judged beside it.
+    ablated = tuple(item for item in collected.evidence if "without" in item.cell.settings)
+    tried = tuple(item for item in collected.evidence if "without" not in item.cell.settings)
+    score = partial(scoring.score, job.setup, job.auditor)
+    last = (lpips, job.options.seed, output, progress)
+    scores = score(tried, *last)
+    weaker = score(ablated, *last).attacks if ablated else ()
+    prices = priced(job, progress, workers)
+    if job.attacks == () and job.choice is None and not prices.tested:
+        raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(prices.warnings)}".rstrip("."))
+    results = judged_results(job, plan, collected, scores, prices, weaker)
+    write_bytes(output / FILE, results.text().encode())
+    return results

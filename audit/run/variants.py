@@ -1,0 +1,52 @@
+"""An attack as it was asked for, in all its variants."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from ...attacks import ATTACKS, AUTO
+from ...defenses.nearest import instead
+from ..errors import BadInput, bad_input
+from ..evidence import ChosenAttack
+from ..files import digest_of_file
+from ..setup.config import CANARY
+from .options import settings_of
+from .public_half import PublicHalf
+
+
+def variants_of(name: str, half: PublicHalf) -> tuple[ChosenAttack, ...]:
+    """An attack as the config's table and the options want it, in all its variants."""
+    if name not in ATTACKS:
+        raise BadInput(f"--attack {name!r} is unknown{instead(name, (*ATTACKS, AUTO, CANARY))}")
+    kind, options = ATTACKS[name], half.options
+    settings, said, variants = settings_of(name, half.setup, options), dict[str, Any](), []
+    with bad_input(f"[attack.{name}]"):
+        if kind.pick is not None and settings.get("preset") == AUTO:
+            picked = kind.pick(settings, half.ground.views, half.ground.knowledge)
+            settings, said = dict(picked.settings), {"preset": picked.settings["preset"], "picked": picked.why}
+        for attack in kind.make(settings, options.quick, _device(options.device)):
+            values = asdict(cast(Any, attack)).items()
+            plain: dict[str, Any] = {
+                k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")
+            }
+            if weights := plain.get("prior_weights"):
+                said["prior_weights_sha256"] = _digest_of_weights(Path(weights).expanduser())
+            variants.append(ChosenAttack(name, attack, {**plain, **said}))
+    return tuple(variants)
+
+
+def _digest_of_weights(path: Path) -> str:
+    try:
+        return digest_of_file(path)
+    except OSError as error:
+        raise ValueError(f"prior_weights: {path} cannot be read ({error.strerror})") from None
+
+
+def _device(name: str) -> str:
+    if name == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: no CUDA device is available here; use --device cpu")
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
