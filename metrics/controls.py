@@ -55,11 +55,10 @@ def other_rows(
     """
     rng, drawn = torch.Generator().manual_seed(seed), torch.empty(count, dtype=torch.long)
     every = torch.arange(len(auxiliary))
-    known = labels is not None and auxiliary_labels is not None
-    groups = (
-        [(labels == label, (auxiliary_labels == label).nonzero()[:, 0]) for label in labels.unique()] if known else []
-    )
-    for own, pool in groups or [(torch.ones(count, dtype=torch.bool), every)]:
+    groups = [(torch.ones(count, dtype=torch.bool), every)]
+    if labels is not None and auxiliary_labels is not None:
+        groups = [(labels == label, every[auxiliary_labels == label]) for label in labels.unique()]
+    for own, pool in groups:
         pool = pool if len(pool) else every
         times = -(-int(own.sum()) // len(pool))
         order = torch.cat([pool[torch.randperm(len(pool), generator=rng)] for _ in range(times)])

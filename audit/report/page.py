@@ -143,10 +143,13 @@ def _leak(leak: Leak) -> dict[str, Any]:
         "seen_by": "" if leak.attack is None else words.observer(leak.attack.observer),
         "attack": "" if leak.attack is None else attack_name(leak.attack, with_observer=False),
         "pair": None,
+        "cells": None,
         "roc": None,
     }
     if leak.kind == "images" and leak.attack is not None:
-        shown["pair"] = _most_telling(read_pictures(leak.setting.folder_of(leak.attack), leak.attack))
+        pictures = read_pictures(leak.setting.folder_of(leak.attack), leak.attack)
+        shown["cells"] = cell_table(pictures, leak.setting.results.setup)
+        shown["pair"] = None if shown["cells"] else _most_telling(pictures)
     if leak.kind == "roc" and leak.attack is not None and leak.attack.roc is not None:
         shown["roc"] = plots.roc_plot({leak.attack.attack: leak.attack.roc})
     return shown
