@@ -120,9 +120,10 @@ def test_minutes_grant_canaries_too(tmp_path) -> None:
 
 
 def test_an_attack_that_is_refused_names_those_that_apply(tmp_path, capsys) -> None:
-    table = trained(TABLE, tmp_path / "table")
+    hinge = TABLE | {"model": {"name": "svm"}}
+    table = trained(hinge, tmp_path / "table")
     code, _, said = called(capsys, "run", table, "-o", tmp_path / "r", "--attack", "inversion")
-    assert code == 2 and "reconstructs images" in said and not (tmp_path / "r").exists() and "\n" not in said
+    assert code == 2 and "trained with the loss 'hinge'" in said and not (tmp_path / "r").exists() and "\n" not in said
     assert "what applies to this setup and observer: membership-loss, membership-cosine," in said
     assert "membership-fedmia" not in said and "canary" in said  # two clients are too few for FedMIA
     code, _, said = called(capsys, "run", table, "-o", tmp_path / "r", "--attack", "inversion", "--observer", "model")
@@ -130,7 +131,7 @@ def test_an_attack_that_is_refused_names_those_that_apply(tmp_path, capsys) -> N
     dpfl_audit.run(table, tmp_path / "r", quiet=True)
     ran = {entry.attack for entry in Results.read(tmp_path / "r").attacks}
     assert ran == {*MEMBERSHIP} - {"membership-fedmia", "membership-quantile"}  # which wants more auxiliary records
-    bare = trained(TABLE | {"capture": {"clients": [0], "auxiliary": 15, "truth": False}}, tmp_path / "bare")
+    bare = trained(hinge | {"capture": {"clients": [0], "auxiliary": 15, "truth": False}}, tmp_path / "bare")
     code, _, said = called(capsys, "run", bare, "-o", tmp_path / "b", "--attack", "inversion")
     assert code == 2 and "nothing else applies either; membership attacks need candidates in [capture]" in said
     code, _, said = called(capsys, "run", bare, "-o", tmp_path / "b")
