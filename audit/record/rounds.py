@@ -344,20 +344,21 @@ def _of_server(
         mean += weights[client] * kept[client] * change
         beyond += weights[client] * (1 - kept[client]) * change
     left = next_model.double() - round.broadcast.double() - mean
-    name = f"the server in round {round.number}"
-    residual = places.left_over(left, noise.noise_std, next_model, name, law=noise.law)
+    name, std = f"the server in round {round.number}", noise.noise_std
+    std /= len(round.uploads) if noise.on == "sum" else 1
+    residual = places.left_over(left, std, next_model, name, law=noise.law)
     gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
-    weighed = [_weighed(-1, left, mean, noise.noise_std, name)] if gaussian else []
+    weighed = [_weighed(-1, left, mean, std, name)] if gaussian else []
     for client, upload in sorted(round.uploads.items()):
         if gaussian and weights[client] < 1:
             own = weights[client] * kept[client] * _change(recording, upload.value, round.broadcast).double()
             more = own - weights[client] / (1 - weights[client]) * (mean - own)  # what twice its weight would add
-            weighed.append(_weighed(client, left, more, noise.noise_std, name))
+            weighed.append(_weighed(client, left, more, std, name))
     most, taken = noise.clip * max(weights.values()), _length(beyond)
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
         return MeasuredRound((residual,), weighed=tuple(weighed))
     along = float(torch.dot(left, beyond)) / taken
-    projection = Projection(1 + taken / most, 1 + along / most, noise.noise_std / most, name)
+    projection = Projection(1 + taken / most, 1 + along / most, std / most, name)
     return MeasuredRound((residual,), (projection,), weighed=tuple(weighed))
 
 

@@ -62,11 +62,19 @@ def state(vector: Tensor) -> dict[str, Tensor]:
     return {name: part.view_as(START[name]) for name, part in zip(SIZES, parts)}
 
 
-def of_server(folder: Path, weights: list[float], rounds: int, clip: float = 1.0, std: float = 0.02, seed: int = 0):
+def of_server(
+    folder: Path,
+    weights: list[float],
+    rounds: int,
+    clip: float = 1.0,
+    std: float = 0.02,
+    seed: int = 0,
+    mechanism: Gaussian | None = None,
+):
     """The server clips to `clip` and weighs as given, where a clip to 1 and equal weights are declared."""
     model = torch.cat([value.flatten() for value in START.values()])
-    mechanism = Gaussian(clip=1.0, noise_std=std, by="server")
-    with Recorder(folder, NET, mechanism=mechanism, average="mean") as rec:
+    declared = mechanism or Gaussian(clip=1.0, noise_std=std, by="server")
+    with Recorder(folder, NET, mechanism=declared, average="mean") as rec:
         for t in range(rounds + 1):
             rec.broadcast(t, state(model))
             if t == rounds:
@@ -147,6 +155,32 @@ def test_a_server_that_does_not_clip_is_seen_where_the_noise_lets_it(tmp_path):
     assert found["norm bound"].status == "contradicted"
     found = of_server(tmp_path / "hidden", [1, 1, 1, 1], 4, clip=100.0, std=3.0)
     assert found["norm bound"].status == found["average"].status == "declared"
+
+
+def test_noise_on_a_sum_is_looked_at_in_the_mean(tmp_path):
+    """Of five clients a sum's noise is five times that of the mean: right is checked, a fifth of it contradicted."""
+    for seed in range(3):
+        said = Gaussian(clip=1.0, noise_std=0.1, by="server", on="sum")
+        right = of_server(tmp_path / f"right{seed}", [1] * 5, 4, std=0.02, seed=seed, mechanism=said)
+        assert [right[what].status for what in ("norm bound", "noise", "average")] == ["checked"] * 3
+        wrong = of_server(tmp_path / f"wrong{seed}", [1] * 5, 4, std=0.004, seed=seed, mechanism=said)
+        assert wrong["noise"].status == "contradicted"
+
+
+@pytest.mark.parametrize("counts", [(10, 10, 10), (80, 10, 10)])
+def test_noise_on_a_sum_costs_what_the_same_noise_on_the_mean_costs(tmp_path, counts):
+    """A client of 80 in 100 records turns .8 of the mean of three, so 2.4 bounds of their sum."""
+    ratios = []
+    for on, std in (("mean", 0.1), ("sum", 0.3)):
+        said = Gaussian(clip=1.0, noise_std=std, by="server", on=on)
+        with Recorder(tmp_path / on, NET, mechanism=said, average="records") as rec:
+            rec.broadcast(0, START)
+            for c, count in enumerate(counts):
+                rec.upload(0, c, value_of(c), num_examples=count)
+            rec.broadcast(1, START)
+        _, auditor = check_setup(tmp_path / on)
+        ratios.append(max(r.ratio for r in auditor.ledger.releases.values() if r.mechanism == "gaussian"))
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-12)
 
 
 def test_laplace_noise_of_a_server_says_nothing_of_weights(tmp_path):
