@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
@@ -140,6 +141,43 @@ def test_raw_values_of_one_client_say_nothing_of_the_others(tmp_path):
     found = of_clients(tmp_path / "s", noise_of, told=1)
     for what in ("norm bound", "noise", "independence"):
         assert found[what].status == "declared" and "of the 9 others of 12 messages nothing is known" in found[what].why
+
+
+def test_one_noise_of_two_messages_is_seen_without_raw_values(tmp_path):
+    """A generator that starts anew every round: two uploads of a client differ by its two values alone."""
+    for name, seed_of in (("by round", lambda seed: seed % 100), ("by client", lambda seed: seed // 100)):
+        found = of_clients(tmp_path / name, lambda seed, of=seed_of: noise_of(of(seed)), told=0)
+        assert found["independence"].status == "contradicted" and "correlates by" in found["independence"].why
+    told = of_clients(tmp_path / "told", lambda seed: noise_of(seed % 100 % 2), rounds=1, told=1)
+    assert told["independence"].status == "contradicted"  # one with a raw value, and one without
+
+
+@pytest.mark.parametrize(
+    ("places", "tensor"), [(slice(DIM - 10, DIM), "4.bias"), (slice(36 * 40, 36 * 40 + 40), "2.bias")]
+)
+def test_a_tensor_without_noise_is_seen_without_raw_values(tmp_path, places, tensor):
+    found = of_clients(tmp_path / "s", without(places), told=0)
+    assert found["noise"].status == "contradicted" and repr(tensor) in found["noise"].why
+
+
+def test_honest_recordings_without_raw_values_are_never_contradicted(tmp_path):
+    for seed in range(4):
+        for name, rounds, clients, told in (("none", 6, 4, 0), ("one", 2, 8, 1)):
+            found = of_clients(tmp_path / f"{name}{seed}", noise_of, rounds, clients, told, first=9000 * seed + 11)
+            assert {d.status for d in found.values()} == {"declared"}
+
+
+def test_honest_laplace_noise_without_raw_values_is_never_contradicted(tmp_path):
+    """Values as long as the clip of their L1 norm, all alike, on one number or on all."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        with Recorder(tmp_path / f"s{seed}", NET, mechanism=Laplace(clip=1, noise_scale=0.2)) as rec:
+            for t in range(3):
+                rec.broadcast(t, START)
+                for c in range(4):
+                    value = np.full(DIM, 1 / DIM) if c % 2 else np.eye(1, DIM)[0]
+                    rec.upload(t, c, torch.tensor(value + rng.laplace(0, 0.2, DIM)).float(), num_examples=5)
+        assert {d.status for d in check_setup(tmp_path / f"s{seed}")[1].declared} == {"declared"}
 
 
 @pytest.mark.parametrize("weights", [[100, 5, 5, 5], [2, 1, 1, 1], [1, 1, 1, 0]])
