@@ -20,7 +20,7 @@ from ..files import write_json, write_tensors
 from ..setup.capture import write_sealed, write_tables
 from ..setup.config import Config
 from ..setup.description import digest_of_parts, versions
-from ..setup.format import DECLARED, FORMAT
+from ..setup.format import DECLARED, FORMAT, Declaration
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
@@ -127,6 +127,8 @@ def close_recording(folder: Path) -> Path:
     untold = after is None and not any(attempt.number == end for attempt in beside)
     held = untold and sent.orderly and not begun.recording.secure_aggregation
     found = declarations(begun.recording, done, len(clients), beside, held=held)
+    granted, wrong = _owners_by_records(granted, given, done)
+    found += wrong
     ledger, rows = LedgerWriter(begun.recording, clients, found), []
     for closed in done:
         part = _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
@@ -221,7 +223,7 @@ def _truth(folder: Path, rounds: Sequence[ClosedRound]) -> _Given | None:
                 continue
             own, copies = [], dict[bytes, int]()
             for x, y in zip(*held[upload["client"]]):
-                plain = x.numpy().tobytes() + y.numpy().tobytes()
+                plain = _bytes_of(x, y)
                 copies[plain] = copies.get(plain, 0) + 1
                 name = plain + copies[plain].to_bytes(4, "big")  # a record that a client holds twice is two
                 if name not in known:
@@ -231,6 +233,48 @@ def _truth(folder: Path, rounds: Sequence[ClosedRound]) -> _Given | None:
                 own.append(known[name])
             rows[upload["id"]] = sorted(own)
     return _Given(torch.stack(inputs), torch.stack(targets), rows) if inputs else None
+
+
+def _owners_by_records(
+    granted: Granted, given: _Given | None, rounds: Sequence[ClosedRound]
+) -> tuple[Granted, list[Declaration]]:
+    """Candidates whose owners the records behind uploads contradict get those of the records, and that is said: scores
+    of members that are called nobody's, or of the reverse, would hide any leak.
+    """
+    if given is None or granted.candidates is None or granted.owners is None:
+        return granted, []
+    place = {_bytes_of(x, y): i for i, (x, y) in reversed([*enumerate(zip(given.inputs, given.targets))])}
+    uploads = [(u["client"], set(given.rows.get(u["id"], ()))) for r in rounds for u in r.uploads]
+    lost = {client for r in rounds for client, _ in r.lost}
+    trained: dict[int, set[int]] = {}
+    for client, rows in uploads:
+        trained.setdefault(client, set()).update(rows)
+    drawn = any(
+        one.of == "record" and one.sampling for r in rounds for one in r.mechanism
+    )  # may miss what a client has
+    told = {c for c in trained if c not in lost and all(rows for client, rows in uploads if client == c)}
+    all_told = set[int]() if drawn else told
+    owners, nobodys, strangers = granted.owners.clone(), 0, 0
+    for i, (x, y) in enumerate(zip(*granted.candidates)):
+        called, row = int(owners[i]), place.get(_bytes_of(x, y))
+        who = [c for c, rows in sorted(trained.items()) if row is not None and row in rows]
+        if called < 0 and who:
+            owners[i], nobodys = who[0], nobodys + 1
+        elif called in all_told and called not in who:
+            owners[i], strangers = who[0] if who else -1, strangers + 1
+    if not nobodys + strangers:
+        return granted, []
+    said = f"{len(owners)} candidates belong to whom rec.candidates names"
+    why = (
+        f"{nobodys} that are called nobody's are among the records of uploads, and {strangers} are not among those of"
+        " the client that is named; they count as the records say"
+    )
+    wrong = Declaration.model_validate({"what": "candidates", "said": said, "status": "defect", "why": why})
+    return replace(granted, owners=owners), [wrong]
+
+
+def _bytes_of(inputs: Tensor, target: Tensor) -> bytes:
+    return bytes(inputs.numpy().tobytes() + target.numpy().tobytes())
 
 
 def _write_knowledge(folder: Path, config: Config, given: _Given | None, granted: Granted) -> None:

@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from ..setup.format import LAST_MODEL, Declaration
 from .mechanism import Declared
 from .noise_tests import (
+    LeftOver,
     Tested,
     drawn_as_said,
+    drawn_too_evenly,
     drawn_too_often,
     independent,
     noise_law,
     norm_bound,
     records_as_said,
+    tensors_long_enough,
     weights_kept,
 )
 from .recording import Recording
@@ -128,7 +131,7 @@ def _of_all(found: Tested, rounds: Sequence[ClosedRound], others: int = 0) -> Te
     """Checked is said only where every message that is priced was looked at. others: messages that nobody could."""
     by_clients = [r for r in rounds if r.mechanism and r.mechanism[0].by == "client"]
     messages = others + sum(len(r.uploads) + len(r.lost) for r in by_clients)
-    seen = sum(len(r.residuals) for r in by_clients)
+    seen = sum(not residual.beside for r in by_clients for residual in r.residuals)
     by_server = [r for r in rounds[:-1] if r.mechanism and r.mechanism[0].by == "server"]  # the last has no next model
     messages, seen = messages + len(by_server), seen + sum(bool(r.residuals) for r in by_server)
     if found.status != "checked" or seen >= messages:
@@ -141,14 +144,21 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Teste
         return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := next((why for r in rounds for why in r.lengths), ""):
         return Tested("contradicted", wrong)
-    found = noise_law([residual for r in rounds for residual in r.residuals])
+    if wrong := tensors_long_enough([tensor for r in rounds for tensor in r.tensors]):
+        return Tested("contradicted", wrong)
+    found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
         return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
     return _of_all(found, rounds, others)
 
 
-def _independence(first: Declared, residuals: Sequence) -> Tested:
-    return independent(residuals) if first.of == "client" else Tested("declared", NOBODY_CAN_TELL)
+def _independence(first: Declared, residuals: Sequence[LeftOver]) -> Tested:
+    """Messages without a raw value show noise that is shared, and not that none is."""
+    if first.of != "client":
+        return Tested("declared", NOBODY_CAN_TELL)
+    exact = [residual for residual in residuals if not residual.beside]
+    shared = independent(residuals) if len(exact) < len(residuals) else None
+    return shared if shared is not None and shared.status == "contradicted" else independent(exact)
 
 
 def _average(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
@@ -178,4 +188,6 @@ def _lot(one: Declared, recording: Recording, rounds: Sequence[ClosedRound], bes
     times = Counter(client for clients in took_part for client in clients)
     if often := drawn_too_often(times, len(own), lot.population, lot.cohort):
         return Tested("contradicted", often)
+    if evenly := drawn_too_evenly(took_part, lot.population, lot.cohort, lot.kind):
+        return Tested("contradicted", evenly)
     return drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)

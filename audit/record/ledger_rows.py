@@ -285,6 +285,8 @@ class LedgerWriter:
             if self.recording.average == "unknown":
                 problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
             most = max(weights_of(self.recording.average, counts).values(), default=1.0)
+            # A sum is as many means; of one that is weighed by records somebody has more than a share of 1.
+            in_sum = max(1.0, most * len(counts)) if self.recording.average == "records" else 1.0
             if about:
                 drawn = [
                     self._release(
@@ -292,7 +294,7 @@ class LedgerWriter:
                         closed.number,
                         one,
                         about,
-                        one.clip * (most if one.on == "mean" else 1.0),
+                        one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
                         parents=known,
                         problem=problem,
                     )

@@ -30,7 +30,8 @@ class Gaussian:
     of: what is clipped, a "client"'s whole update or each "record"'s gradient (local DP-SGD, by="client").
     steps: of="record" alone: how many steps of local training one upload holds.
     sampling: a secret lot: of the clients of a round (by="server"), or of the records of a step (of="record").
-    on: by="server" alone: whether the noise is on the round's "mean", or on its "sum".
+    on: by="server" alone: whether the noise is on the round's "mean", or on its "sum", of which the mean is one part in
+      as many as there are uploads. A further mechanism's sum is of values that nobody weighs.
     what: its name, where a round has several.
 
     Raises BadInput for a number out of its range, or a combination that nothing prices.

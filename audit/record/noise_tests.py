@@ -7,8 +7,9 @@ have noticed two thirds, or three halves, of the noise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import sqrt
 
 import numpy as np
@@ -24,6 +25,7 @@ ENOUGH = {  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|F(x) �
     "two laplaces": 1350,
 }
 FAR = 6.0  # standard deviations, which one draw in 10⁹ passes
+HEAVY = 2.5  # Laplace noise passes 15 of its standard deviations as rarely as Gaussian noise 6
 SELDOM = 1e-9  # the same for laws of other tails
 MOST = 20_000  # numbers that are tested together: beyond, rounding to float32 would be noticed
 MOST_PAIRED = 1024  # messages whose noises are compared with each other
@@ -85,6 +87,8 @@ class LeftOver:
       round, which also holds whatever else differs between them.
     session: coordinates are those of messages of the same session alone. law: declared, a name in `LAWS`.
     parts: the tensors, in the order of `values`, which are shuffled within each. alike: neighbouring tensors.
+    beside: the most L2 norm of what `values` hold besides noise; above 0 where no raw value was at hand, so that they
+      are those of the whole message, of which correlations alone are looked at.
     """
 
     values: NDArray[np.float64]
@@ -94,6 +98,7 @@ class LeftOver:
     law: str = "gaussian"
     parts: tuple[TensorPart, ...] = ()
     alike: tuple[Alike, ...] = ()
+    beside: float = 0.0
 
     @property
     def known(self) -> NDArray[np.float64]:
@@ -267,10 +272,11 @@ class Projection:
 
 
 def norm_bound(projections: Sequence[Projection]) -> Tested:
-    """Whether raw values longer than C came out no longer than C, along their own direction.
+    """Whether raw values longer than C came out no longer than C, along their own direction: checked where √2 of C, as
+    a clip of each of two tensors by itself leaves, would have been noticed.
 
     >>> one = Projection(raw=7.0, along=7.1, spread=0.1, name="client 0 in round 0")
-    >>> norm_bound([one]).status, norm_bound([Projection(7.0, 1.1, 0.1, "one")]).status
+    >>> norm_bound([one]).status, norm_bound([Projection(7.0, 1.1, 0.05, "one")]).status
     ('contradicted', 'checked')
     """
     if not projections:
@@ -292,16 +298,17 @@ def norm_bound(projections: Sequence[Projection]) -> Tested:
     mean = sum(p.along for p in beyond) / len(beyond)
     if mean > 1 + FAR * spread:
         return Tested("contradicted", f"raw values longer than the bound came out {mean:.3g} times as long as it")
-    if sum(p.raw for p in beyond) / len(beyond) < 1 + 2 * FAR * spread:
-        return Tested("declared", "the noise is too large to tell whether the longer raw values were clipped")
-    return Tested(
-        "checked",
-        f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it",
+    came = (
+        f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it"
     )
+    if sum(min(p.raw, sqrt(2)) for p in beyond) / len(beyond) < 1 + (FAR + LIKELY) * spread:
+        return Tested("declared", f"{came}, and the noise would hide √2 of it")
+    return Tested("checked", came)
 
 
 def independent(residuals: Sequence[LeftOver]) -> Tested:
-    """Whether the noises of several messages have nothing to do with each other: correlations between all pairs.
+    """Whether the noises of several messages have nothing to do with each other: correlations between all pairs, beyond
+    what values of norm `LeftOver.beside` explain.
 
     >>> noise = np.random.default_rng(0).standard_normal((2, 4000))
     >>> one, other = (LeftOver(row, name) for row, name in zip(noise, ("one", "other")))
@@ -319,9 +326,12 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
     seen = np.isfinite(values)
     values = np.where(seen, values, 0.0)
     shared = seen.astype(float) @ seen.T.astype(float)
+    held = np.array([r.beside for r in some])
+    explained = held[:, None] * held + HEAVY * (FAR + 1) * (held[:, None] + held)  # what values add to the products
     norms = np.sqrt(np.square(values) @ seen.T.astype(float))  # (i, j): of i, where j is known too
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = (values @ values.T) / (norms * norms.T)
+        products = values @ values.T
+        correlation = np.sign(products) * np.maximum(0.0, np.abs(products) - explained) / (norms * norms.T)
     correlation = np.nan_to_num(correlation)
     np.fill_diagonal(correlation, 0.0)
     far = np.abs(correlation) * np.sqrt(np.maximum(shared, 1))
@@ -366,6 +376,51 @@ def _tensors_alike(residuals: Sequence[LeftOver]) -> tuple[str, str]:
         enough = bool(of) and 2.0 ** (1 - of) * len(pairs) < RARE
         short, long = short if enough else short or other, long or enough
     return "", "" if long else short
+
+
+@dataclass(frozen=True)
+class SentTensor:
+    """A tensor of a message as it was sent, without a raw value. numbers: of it. size: of Gaussian noise ‖·‖₂²/2σ², of
+    Laplace noise ‖·‖₁/b, which of noise alone is Gamma(numbers/2), or Gamma(numbers), and is as large at least with
+    any value beside it (Anderson 1955). law: declared. name: of the message.
+    """
+
+    tensor: str
+    numbers: int
+    size: float
+    law: str
+    name: str
+
+    @property
+    def shape(self) -> float:
+        return self.numbers / 2 if self.law == "gaussian" else float(self.numbers)
+
+
+def tensors_long_enough(sent: Sequence[SentTensor]) -> str:
+    """Which tensor, of one message or of all together, is shorter than its noise alone would be; "" for none.
+
+    >>> tensors_long_enough([SentTensor("bias", 10, 5.0, "gaussian", "one")] * 9)
+    ''
+    >>> tensors_long_enough([SentTensor("bias", 10, 0.01, "gaussian", "one")])[:39]
+    "the tensor 'bias' of one is shorter tha"
+    """
+    rows = [(one.tensor, one.name, one.shape, one.size) for one in sent]
+    by_tensor: dict[tuple[str, str], list[SentTensor]] = {}
+    for one in sent:
+        by_tensor.setdefault((one.tensor, one.law), []).append(one)
+    rows += [
+        (tensor, "all messages together", sum(p.shape for p in own), sum(p.size for p in own))
+        for (tensor, _), own in by_tensor.items()
+        if len(own) > 1
+    ]
+    if not rows:
+        return ""
+    chance = gamma.cdf([row[3] for row in rows], [row[2] for row in rows])
+    least = int(np.argmin(chance))
+    if chance[least] * len(rows) >= RARE:
+        return ""
+    tensor, name, *_ = rows[least]
+    return f"the tensor {tensor!r} of {name} is shorter than noise of that size (p = {chance[least]:.1g})"
 
 
 def length_of_sent(
@@ -426,6 +481,38 @@ def drawn_as_said(counts: Sequence[int], population: int, cohort: float, kind: s
         f"{sum(counts)} uploads in {len(counts)} rounds fit the rate; whether who was drawn stays secret, nobody can"
         " tell from a recording",
     )
+
+
+def drawn_too_evenly(cohorts: Sequence[Collection[int]], population: int, cohort: float, kind: str) -> str:
+    """What is too even in a lot: clients who wait for their turn, or as many participants every round; "" for nothing.
+
+    By independent draws each of a round's participants was in the round before with a chance of cohort/population, and
+    a Poisson round has a binomial number of them. Of a draw of so many exactly a return is a bit less seldom still.
+
+    Args:
+        cohorts: who took part, a round each, in their order. population, cohort, kind: as declared.
+
+    >>> drawn_too_evenly([{0, 1}, {2, 3}] * 12, 4, 2, "poisson")
+    'of 46 who took part, 0 had taken part in the round before, where 23 are expected'
+    >>> drawn_too_evenly([{0, 1}, {0, 2}, {1}, {3, 2, 1}], 4, 2, "poisson")
+    ''
+    """
+    rate = cohort / population
+    returned = sum(len(set(now) & set(before)) for before, now in pairwise(cohorts))
+    places = sum(map(len, cohorts[1:]))
+    if rate < 1 and binom.cdf(returned, places, rate) < RARE:
+        return (
+            f"of {places} who took part, {returned} had taken part in the round before, where {places * rate:.3g} are"
+            " expected"
+        )
+    counts, spread = [len(c) for c in cohorts], sqrt(cohort * (1 - rate))
+    inside = binom.cdf(cohort + spread / 2, population, rate) - binom.cdf(
+        np.nextafter(cohort - spread / 2, -np.inf), population, rate
+    )
+    near = sum(abs(count - cohort) <= spread / 2 for count in counts)
+    if kind == "poisson" and rate < 1 and binom.sf(near - 1, len(counts), inside) < RARE:
+        return f"{near} of {len(counts)} rounds had {cohort:g} participants or nearly, as coins seldom give"
+    return ""
 
 
 def drawn_too_often(times: Mapping[int, int], rounds: int, population: int, cohort: float) -> str:

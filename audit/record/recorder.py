@@ -56,7 +56,7 @@ class Recorder:
     >>> with Recorder(folder, net, claim=8, mechanism=Gaussian(clip=1, noise_std=0.5, by="client")) as rec:
     ...     for t in range(2):
     ...         rec.broadcast(t, net.state_dict())
-    ...         rec.upload(t, 0, [np.zeros((2, 3)), np.zeros(2)], num_examples=10)
+    ...         rec.upload(t, 0, [np.full((2, 3), 0.5), np.full(2, -0.5)], num_examples=10)
     >>> from dpfl_audit.audit.setup.auditor import check_setup
     >>> setup, auditor = check_setup(folder)
     >>> setup.manifest.rounds, auditor.declared[1].status

@@ -33,7 +33,17 @@ from ..setup.key import PUBLISHED
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
 from .mechanism import Declared, mechanism_of_plain
-from .noise_tests import LAWS, Alike, LeftOver, Projection, TensorPart, Weighed, length_of_sent
+from .noise_tests import (
+    HEAVY,
+    LAWS,
+    Alike,
+    LeftOver,
+    Projection,
+    SentTensor,
+    TensorPart,
+    Weighed,
+    length_of_sent,
+)
 from .recording import Average, Recording
 
 COORDINATES = 4096  # of a message, whose noise is looked at
@@ -42,7 +52,6 @@ ABSENT = 1e-3  # of the noise: what is left of a number without noise is less, a
 FINE_ENOUGH = 1e-4  # of the noise: the most that float32's steps may be for that
 PREFIX = 256  # numbers at the beginning of a tensor, which a generator that is seeded anew would repeat
 BLOCK = 2**16  # numbers whose products are added in float32
-HEAVY = 2.5  # Laplace noise passes 15 of its standard deviations as rarely as Gaussian noise 6
 COARSE = 0.02  # of the noise: where float32's steps are larger, rounding would be taken for noise
 
 
@@ -137,12 +146,14 @@ def write_round(
                     "law": residual.law,
                     "parts": [vars(part) for part in residual.parts],
                     "alike": [vars(pair) for pair in residual.alike],
+                    "beside": residual.beside,
                 }
                 for residual in measured.residuals
             ],
             "weighed": [vars(weighed) for weighed in measured.weighed],
             "projections": [vars(projection) for projection in measured.projections],
             "lengths": measured.lengths,
+            "tensors": [vars(tensor) for tensor in measured.tensors],
         },
     )
 
@@ -168,6 +179,7 @@ class ClosedRound:
     defects: tuple[Declaration, ...] = ()
     weighed: tuple[Weighed, ...] = ()
     session: str = ""
+    tensors: tuple[SentTensor, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -195,6 +207,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(Declaration.model_validate(row) for row in content["defects"]),
                 tuple(Weighed(**row) for row in content.get("weighed", ())),
                 content["session"],
+                tuple(SentTensor(**row) for row in content.get("tensors", ())),
             )
         )
     return rounds
@@ -206,7 +219,7 @@ def _left_over(row: np.ndarray, facts: Any, session: str) -> LeftOver:
         return LeftOver(row, name, exact, session, *law)
     parts = tuple(TensorPart(**part) for part in facts["parts"])
     alike = tuple(Alike(**pair) for pair in facts["alike"])
-    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike)
+    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, facts.get("beside", 0.0))
 
 
 def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
@@ -272,6 +285,25 @@ class Places:
         values = _fine(left[self.index], noise_std, sent[self.index])
         return LeftOver(values, name, exact, law=law, parts=parts, alike=self._alike(left, noise_std, sent))
 
+    def as_sent(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> LeftOver:
+        """A message whose raw value nobody told: its noise, and a value that a clip bounds (of L1 the L2 norm too).
+
+        Args:
+            value: (d,), what it adds to the model. noise: as declared. sent: (d,), what float32 rounded. name: its.
+        """
+        values = _fine(value[self.index], noise.noise_std, sent[self.index])
+        return LeftOver(values, name, exact=False, law=noise.law, beside=noise.clip / noise.noise_std)
+
+    def lengths(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> list[SentTensor]:
+        """The tensors of the same, but those for which float32 is too coarse. Arguments as of `as_sent`."""
+        made = []
+        for tensor, first, end in self.spans:
+            if float(sent[first:end].abs().max()) * 2.0**-23 <= COARSE * noise.noise_std:
+                length = _length(value[first:end], noise.order) / noise.spread
+                size = length if noise.law == "laplace" else length**2 / 2
+                made.append(SentTensor(tensor, end - first, size, noise.law, name))
+        return made
+
     def _alike(self, left: Tensor, noise_std: float, sent: Tensor) -> tuple[Alike, ...]:
         """Each tensor beside the next larger one, number by number from the beginning."""
         pairs, by_size = [], sorted(self.spans, key=lambda span: span[1] - span[2])
@@ -286,12 +318,15 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRound:
-    """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences."""
+    """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences.
+    tensors: of messages of which nothing but what was sent is known.
+    """
 
     residuals: tuple[LeftOver, ...] = ()
     projections: tuple[Projection, ...] = ()
     lengths: tuple[str, ...] = ()
     weighed: tuple[Weighed, ...] = ()
+    tensors: tuple[SentTensor, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
@@ -304,7 +339,7 @@ class MeasuredRound:
 
 
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
-    residuals, projections, lengths = [], [], []
+    residuals, projections, lengths, tensors = [], [], list[str](), list[SentTensor]()
     for client, upload in sorted(round.uploads.items()):
         name = f"client {client} in round {round.number}"
         value = _change(recording, upload.value, round.broadcast)
@@ -323,7 +358,10 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
             left = (upload.value - upload.again) / 2**0.5
             law = "two laplaces" if noise.law == "laplace" else noise.law
             residuals.append(places.left_over(left, noise.noise_std, upload.value, name, exact=False, law=law))
-    return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths))
+        else:
+            residuals.append(places.as_sent(value, noise, upload.value, name))
+            tensors += places.lengths(value, noise, upload.value, name)
+    return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths), tensors=tuple(tensors))
 
 
 def _of_server(
@@ -344,20 +382,21 @@ def _of_server(
         mean += weights[client] * kept[client] * change
         beyond += weights[client] * (1 - kept[client]) * change
     left = next_model.double() - round.broadcast.double() - mean
-    name = f"the server in round {round.number}"
-    residual = places.left_over(left, noise.noise_std, next_model, name, law=noise.law)
+    name, std = f"the server in round {round.number}", noise.noise_std
+    std /= len(round.uploads) if noise.on == "sum" else 1
+    residual = places.left_over(left, std, next_model, name, law=noise.law)
     gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
-    weighed = [_weighed(-1, left, mean, noise.noise_std, name)] if gaussian else []
+    weighed = [_weighed(-1, left, mean, std, name)] if gaussian else []
     for client, upload in sorted(round.uploads.items()):
         if gaussian and weights[client] < 1:
             own = weights[client] * kept[client] * _change(recording, upload.value, round.broadcast).double()
             more = own - weights[client] / (1 - weights[client]) * (mean - own)  # what twice its weight would add
-            weighed.append(_weighed(client, left, more, noise.noise_std, name))
+            weighed.append(_weighed(client, left, more, std, name))
     most, taken = noise.clip * max(weights.values()), _length(beyond)
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
         return MeasuredRound((residual,), weighed=tuple(weighed))
     along = float(torch.dot(left, beyond)) / taken
-    projection = Projection(1 + taken / most, 1 + along / most, noise.noise_std / most, name)
+    projection = Projection(1 + taken / most, 1 + along / most, std / most, name)
     return MeasuredRound((residual,), (projection,), weighed=tuple(weighed))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
@@ -62,11 +63,19 @@ def state(vector: Tensor) -> dict[str, Tensor]:
     return {name: part.view_as(START[name]) for name, part in zip(SIZES, parts)}
 
 
-def of_server(folder: Path, weights: list[float], rounds: int, clip: float = 1.0, std: float = 0.02, seed: int = 0):
+def of_server(
+    folder: Path,
+    weights: list[float],
+    rounds: int,
+    clip: float = 1.0,
+    std: float = 0.02,
+    seed: int = 0,
+    mechanism: Gaussian | None = None,
+):
     """The server clips to `clip` and weighs as given, where a clip to 1 and equal weights are declared."""
     model = torch.cat([value.flatten() for value in START.values()])
-    mechanism = Gaussian(clip=1.0, noise_std=std, by="server")
-    with Recorder(folder, NET, mechanism=mechanism, average="mean") as rec:
+    declared = mechanism or Gaussian(clip=1.0, noise_std=std, by="server")
+    with Recorder(folder, NET, mechanism=declared, average="mean") as rec:
         for t in range(rounds + 1):
             rec.broadcast(t, state(model))
             if t == rounds:
@@ -134,6 +143,43 @@ def test_raw_values_of_one_client_say_nothing_of_the_others(tmp_path):
         assert found[what].status == "declared" and "of the 9 others of 12 messages nothing is known" in found[what].why
 
 
+def test_one_noise_of_two_messages_is_seen_without_raw_values(tmp_path):
+    """A generator that starts anew every round: two uploads of a client differ by its two values alone."""
+    for name, seed_of in (("by round", lambda seed: seed % 100), ("by client", lambda seed: seed // 100)):
+        found = of_clients(tmp_path / name, lambda seed, of=seed_of: noise_of(of(seed)), told=0)
+        assert found["independence"].status == "contradicted" and "correlates by" in found["independence"].why
+    told = of_clients(tmp_path / "told", lambda seed: noise_of(seed % 100 % 2), rounds=1, told=1)
+    assert told["independence"].status == "contradicted"  # one with a raw value, and one without
+
+
+@pytest.mark.parametrize(
+    ("places", "tensor"), [(slice(DIM - 10, DIM), "4.bias"), (slice(36 * 40, 36 * 40 + 40), "2.bias")]
+)
+def test_a_tensor_without_noise_is_seen_without_raw_values(tmp_path, places, tensor):
+    found = of_clients(tmp_path / "s", without(places), told=0)
+    assert found["noise"].status == "contradicted" and repr(tensor) in found["noise"].why
+
+
+def test_honest_recordings_without_raw_values_are_never_contradicted(tmp_path):
+    for seed in range(4):
+        for name, rounds, clients, told in (("none", 6, 4, 0), ("one", 2, 8, 1)):
+            found = of_clients(tmp_path / f"{name}{seed}", noise_of, rounds, clients, told, first=9000 * seed + 11)
+            assert {d.status for d in found.values()} == {"declared"}
+
+
+def test_honest_laplace_noise_without_raw_values_is_never_contradicted(tmp_path):
+    """Values as long as the clip of their L1 norm, all alike, on one number or on all."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        with Recorder(tmp_path / f"s{seed}", NET, mechanism=Laplace(clip=1, noise_scale=0.2)) as rec:
+            for t in range(3):
+                rec.broadcast(t, START)
+                for c in range(4):
+                    value = np.full(DIM, 1 / DIM) if c % 2 else np.eye(1, DIM)[0]
+                    rec.upload(t, c, torch.tensor(value + rng.laplace(0, 0.2, DIM)).float(), num_examples=5)
+        assert {d.status for d in check_setup(tmp_path / f"s{seed}")[1].declared} == {"declared"}
+
+
 @pytest.mark.parametrize("weights", [[100, 5, 5, 5], [2, 1, 1, 1], [1, 1, 1, 0]])
 def test_uneven_weights_are_seen_where_the_noise_lets_them(tmp_path, weights):
     for seed in range(3):
@@ -147,6 +193,32 @@ def test_a_server_that_does_not_clip_is_seen_where_the_noise_lets_it(tmp_path):
     assert found["norm bound"].status == "contradicted"
     found = of_server(tmp_path / "hidden", [1, 1, 1, 1], 4, clip=100.0, std=3.0)
     assert found["norm bound"].status == found["average"].status == "declared"
+
+
+def test_noise_on_a_sum_is_looked_at_in_the_mean(tmp_path):
+    """Of five clients a sum's noise is five times that of the mean: right is checked, a fifth of it contradicted."""
+    for seed in range(3):
+        said = Gaussian(clip=1.0, noise_std=0.1, by="server", on="sum")
+        right = of_server(tmp_path / f"right{seed}", [1] * 5, 4, std=0.02, seed=seed, mechanism=said)
+        assert [right[what].status for what in ("norm bound", "noise", "average")] == ["checked"] * 3
+        wrong = of_server(tmp_path / f"wrong{seed}", [1] * 5, 4, std=0.004, seed=seed, mechanism=said)
+        assert wrong["noise"].status == "contradicted"
+
+
+@pytest.mark.parametrize("counts", [(10, 10, 10), (80, 10, 10)])
+def test_noise_on_a_sum_costs_what_the_same_noise_on_the_mean_costs(tmp_path, counts):
+    """A client of 80 in 100 records turns .8 of the mean of three, so 2.4 bounds of their sum."""
+    ratios = []
+    for on, std in (("mean", 0.1), ("sum", 0.3)):
+        said = Gaussian(clip=1.0, noise_std=std, by="server", on=on)
+        with Recorder(tmp_path / on, NET, mechanism=said, average="records") as rec:
+            rec.broadcast(0, START)
+            for c, count in enumerate(counts):
+                rec.upload(0, c, value_of(c), num_examples=count)
+            rec.broadcast(1, START)
+        _, auditor = check_setup(tmp_path / on)
+        ratios.append(max(r.ratio for r in auditor.ledger.releases.values() if r.mechanism == "gaussian"))
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-12)
 
 
 def test_laplace_noise_of_a_server_says_nothing_of_weights(tmp_path):

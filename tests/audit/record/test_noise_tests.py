@@ -70,9 +70,20 @@ def test_of_more_messages_than_are_compared_independence_is_no_more_than_declare
 def test_a_bound_is_tested_only_by_longer_values_and_only_where_the_noise_lets_it():
     assert norm_bound([Projection(0.8, 0.8, 0.01, "one")]).status == "declared"
     assert norm_bound([Projection(1.5, 1.0, 0.5, "one")]).status == "declared"
-    assert norm_bound([Projection(9.0, 1.0, 0.5, "one")]).status == "checked"
+    assert norm_bound([Projection(9.0, 1.0, 0.5, "one")]).status == "declared"  # as √2 of it would be
+    assert norm_bound([Projection(9.0, 1.0, 0.05, "one")]).status == "checked"
     many = [Projection(3.0, 3.0 + 0.1 * i, 0.5, "one") for i in range(4)]
     assert norm_bound(many).status == "contradicted"
+
+
+def test_a_clip_of_every_tensor_by_itself_is_not_called_checked():
+    """Of four tensors of one length each clipped to C, twice C is left; of two, √2 C; on many draws of the noise."""
+    rng = np.random.default_rng(0)
+    for tensors, spread, messages in ((4, 0.5, 12), (4, 2.0, 40), (2, 0.5, 12), (2, 0.3, 30)):
+        for _ in range(50):
+            along = tensors**0.5 + spread * rng.standard_normal(messages)
+            found = norm_bound([Projection(8.0, float(a), spread, "one") for a in along])
+            assert found.status != "checked", (tensors, spread)
 
 
 def test_a_length_that_fits_says_nothing_and_honest_ones_always_fit():

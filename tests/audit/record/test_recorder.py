@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -570,6 +571,26 @@ def test_candidates_make_membership_measurable(tmp_path):
     assert all(a.value("auc") is not None for a in results.attacks)
     with pytest.raises(BadInput, match="shadow"):
         runner.run(tmp_path / "s", tmp_path / "t", runner.RunOptions(attacks=("membership-lira",), pixels_only=True))
+
+
+def test_candidates_count_as_the_records_of_uploads_say(tmp_path):
+    """Five members that are called nobody's, and five outsiders that are called client 0's: scores of these would hide
+    any leak.
+    """
+    torch.manual_seed(1)
+    x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
+    right = [0] * 20 + [-1] * 20
+    for name, called in (("right", right), ("wrong", [-1] * 5 + [0] * 15 + [0] * 5 + [-1] * 15)):
+        with Recorder(tmp_path / name, NET, mechanism=NOISE, data={"by_lot": True}) as rec:
+            rec.candidates(x, y, called)
+            for t in range(2):
+                rec.broadcast(t, START)
+                half = slice(0, 10) if t else slice(10, 20)  # another half of its records every round
+                rec.upload(t, 0, vector(t) + noise(t), num_examples=10, records=(x[half], y[half]))
+        _, auditor = check_setup(tmp_path / name)
+        assert json.loads((tmp_path / name / "truth" / "membership.json").read_text())["client"] == right
+        found = [d.why for d in auditor.declared if d.what == "candidates"]
+        assert len(found) == (name == "wrong") and all("5 that are called nobody's" in why for why in found)
 
 
 def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
-from dpfl_audit.audit.record.noise_tests import drawn_too_often, records_as_said
+from dpfl_audit.audit.record.noise_tests import drawn_too_evenly, drawn_too_often, records_as_said
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.defenses.wire import Sampling
@@ -70,3 +70,59 @@ def test_clients_who_are_fewer_than_the_population_that_is_said(clients, seen, w
                 rec.upload(t, c, torch.zeros(300), num_examples=5)
     status, why = sampling(tmp_path / "s")
     assert status == "contradicted" and words in why
+
+
+def in_turn(rng):
+    return [{(5 * t + i) % 20 for i in range(5)} for t in range(40)]
+
+
+def by_epochs(rng):
+    return [{int(c) for c in part} for _ in range(10) for part in np.split(rng.permutation(20), 4)]
+
+
+def exactly(rng):
+    return [{int(c) for c in rng.choice(20, 5, replace=False)} for _ in range(40)]
+
+
+def by_coins(rng):
+    return [{int(c) for c in np.flatnonzero(rng.random(20) < 0.25)} for _ in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "kind", "found"),
+    [
+        (in_turn, "poisson", True),  # a client is in 10 of 40 rounds for sure: ε 17.9, and 11.3 by coins
+        (in_turn, "without_replacement", True),
+        (by_epochs, "poisson", True),
+        (by_epochs, "without_replacement", True),
+        (exactly, "poisson", True),
+        (exactly, "without_replacement", False),
+        (by_coins, "poisson", False),
+    ],
+)
+def test_turns_are_no_draws(drawn, kind, found):
+    rng = np.random.default_rng(0)
+    assert all(bool(drawn_too_evenly(drawn(rng), 20, 5, kind)) == found for _ in range(100))
+
+
+def test_true_draws_are_not_too_even():
+    """Of populations, rates and lengths of many kinds."""
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        population, rounds = int(rng.integers(1, 60)), int(rng.integers(1, 80))
+        cohort = int(rng.integers(1, population + 1))
+        coins = [set(np.flatnonzero(rng.random(population) < cohort / population)) for _ in range(rounds)]
+        assert drawn_too_evenly(coins, population, cohort, "poisson") == ""
+        some = [set(rng.choice(population, cohort, replace=False)) for _ in range(rounds)]
+        assert drawn_too_evenly(some, population, cohort, "without_replacement") == ""
+
+
+def test_clients_in_turn_prove_nothing_as_drawn_ones(tmp_path):
+    noise = Gaussian(1.0, 1.0, by="server", on="sum", sampling=Sampling("poisson", 20, 5))
+    with Recorder(tmp_path / "s", START, mechanism=noise, average="mean") as rec:
+        for t in range(12):
+            rec.broadcast(t, START)
+            for i in range(5):
+                rec.upload(t, (5 * t + i) % 20, torch.zeros(300), num_examples=5)
+    assert sampling(tmp_path / "s")[0] == "contradicted"
+    assert all(r.proven == inf for r in table(tmp_path / "s").rows if r.unit == "client")
