@@ -15,7 +15,7 @@ from ..defenses.local import Penalty, ScaleByRoot, StepClip
 from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
-    from ..defenses.data.columns import Column
+    from ..defenses.data.columns import TableColumn
     from .membership.shadows import ShadowFactory
 
 
@@ -145,7 +145,7 @@ class View:
     facts: PublicFacts
     input_shape: tuple[int, ...]
     classes: int
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     records: Mapping[str, int] = field(default_factory=dict)
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""

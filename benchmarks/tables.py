@@ -23,7 +23,7 @@ from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.data.columns import columns_of
+from dpfl_audit.defenses.data.columns import table_columns
 from dpfl_audit.defenses.data.tabular import adult
 from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     data = adult(options.data_root, 0)
-    columns = columns_of(data.description, data.input_shape[0], data.mean, data.std)
+    columns = table_columns(data.description, data.input_shape[0], data.mean, data.std)
     scale = UnitScale.of(columns)
     cells = [(column.width, column.spread / (column.most - column.least)) for column in columns]
     pictured = replace(

@@ -9,10 +9,12 @@ from torch import Tensor
 
 TOLERANCE = 0.319  # standard deviations that a number may be off, as in their code (`create_tolerance_map`)
 
-Cell = tuple[int, float]  # how many features a column is: 1 for a number, more for words; a number's standard deviation
+CellKind = tuple[
+    int, float
+]  # how many features a column is: 1 for a number, more for words; a number's standard deviation
 
 
-def cells_right(originals: Tensor, rebuilt: Tensor, cells: Sequence[Cell]) -> Tensor:
+def cells_right(originals: Tensor, rebuilt: Tensor, cells: Sequence[CellKind]) -> Tensor:
     """The share of each row's cells (n,) that are right: the word whose feature is the largest of its column, a number
     within `TOLERANCE` standard deviations.
 

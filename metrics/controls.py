@@ -52,6 +52,10 @@ def other_rows(
     """Rows (count, features, 1, 1) of a table drawn from the auxiliary ones (k, …), of each of `labels` (count,) where
     these are known and there are any: rows are so alike that pairing any others with the originals gets most cells
     right, more than a mean row does.
+
+    Args:
+        count: how many. auxiliary: the attacker's rows. labels: of the originals, None where they are not known.
+        auxiliary_labels: (k,). seed: of the lot.
     """
     rng, drawn = torch.Generator().manual_seed(seed), torch.empty(count, dtype=torch.long)
     every = torch.arange(len(auxiliary))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import closer_test, image
-from .cells import Cell, cells_right
+from .cells import CellKind, cells_right
 from .classifiers import Reference
 from .controls import control_images, other_rows, psnr_margin
 from .exact import back_beyond_doubt
@@ -111,7 +111,7 @@ def score_images(
     seed: int = 0,
     relabellings: int = PERMUTATIONS,
     slack: float = 0.0,
-    cells: Sequence[Cell] | None = None,
+    cells: Sequence[CellKind] | None = None,
 ) -> dict[str, Any]:
     """Every metric of one reconstruction, its controls and intervals, as plain numbers for JSON (None: not measured).
 
@@ -270,7 +270,7 @@ class _Measure:
     alpha: float
     normalise: tuple[Tensor | None, Tensor | None]
     missing: frozenset[str]
-    cells: Sequence[Cell] | None
+    cells: Sequence[CellKind] | None
 
     def __call__(self, a: Tensor, b: Tensor) -> dict[str, Tensor]:
         values = {

@@ -18,7 +18,9 @@ LEAST = 1e-6  # of a column's sum
 def as_shares(images: Tensor, words: Words) -> Tensor:
     """(…, features, 1, 1), each column of words over its sum; a column of zeros is shared evenly.
 
-    >>> as_shares(torch.tensor([0.5, 0.3, 0.1]).view(1, 3, 1, 1), [(1, 2)]).flatten().tolist()
+    >>> import torch
+    >>> shares = as_shares(torch.tensor([0.5, 0.3, 0.1]).view(1, 3, 1, 1), [(1, 2)])
+    >>> [round(share, 3) for share in shares.flatten().tolist()]
     [0.5, 0.75, 0.25]
     """
     shares = images.clone()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...defenses.data.columns import Column, columns_of
+from ...defenses.data.columns import TableColumn, table_columns
 from ...defenses.data.unit_scale import UnitScale
 from ...metrics.cells import cells_right
 from ..results.format import AuditedSetup
@@ -15,10 +15,10 @@ from .pictures import Pictures
 SHOWN_ROWS, SHOWN_COLUMNS = 4, 40
 
 
-def columns_shown(setup: AuditedSetup, features: int) -> tuple[Column, ...]:
+def columns_shown(setup: AuditedSetup, features: int) -> tuple[TableColumn, ...]:
     """The columns of the audited table, () where its results do not say, or say of another table."""
     try:
-        return columns_of(setup.data, features) if setup.data.get("columns") else ()
+        return table_columns(setup.data, features) if setup.data.get("columns") else ()
     except (TypeError, ValueError):
         return ()
 

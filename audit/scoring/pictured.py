@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...attacks.base import Knowledge
 from ...defenses.data.unit_scale import UnitScale
-from ...metrics.cells import Cell
+from ...metrics.cells import CellKind
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 
@@ -25,7 +25,7 @@ class Pictured:
     auditor: Auditor
     knowledge: Knowledge
     normalise: tuple[Tensor, Tensor]
-    cells: Sequence[Cell] | None = None
+    cells: Sequence[CellKind] | None = None
 
     @classmethod
     def of(cls, setup: Setup, auditor: Auditor, knowledge: Knowledge) -> Pictured:

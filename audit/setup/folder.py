@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ...attacks.base import Knowledge, PublicFacts, RoundFactors, Seen, View
 from ...attacks.inversion.local_training import LINEAR, Recipe
 from ...defenses import models
-from ...defenses.data.columns import Column, columns_of
+from ...defenses.data.columns import TableColumn, table_columns
 from ...defenses.layout import Layout
 from ...defenses.presets import KNOWN, Population
 from ...defenses.schedule import RoundPlan, reads_history
@@ -202,12 +202,12 @@ class Setup:
         )
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         """Of a table, () for images."""
         data = self.manifest.data
         if len(data.input_shape) != 1:
             return ()
-        return columns_of(data.description, data.input_shape[0], data.mean, data.std)
+        return table_columns(data.description, data.input_shape[0], data.mean, data.std)
 
     @property
     def _records_by_address(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ OTHER = "another word"  # of a cell whose word has no feature of its own
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column of a table.
 
     name: of its header. words: those that have a feature each, in this order, and one more feature for all others; ()
@@ -27,7 +27,7 @@ class Column:
     least, most: of that feature, as far as the rows have it that the encoding is fitted on. spread: its standard
     deviation.
 
-    >>> Column("age", mean=40.0, std=10.0).cell([1.23]), Column("sex", ("f", "m")).cell([0.1, 0.8, 0.1])
+    >>> TableColumn("age", mean=40.0, std=10.0).cell([1.23]), TableColumn("sex", ("f", "m")).cell([0.1, 0.8, 0.1])
     ('52.3', 'm')
     """
 
@@ -61,7 +61,7 @@ class Column:
         return (*self.words, OTHER)[int(np.argmax(features))]
 
     def as_facts(self) -> dict[str, Any]:
-        """For JSON; `columns_of` reads it."""
+        """For JSON; `table_columns` reads it."""
         own: dict[str, Any] = {"name": self.name}
         if self.words:
             return {**own, "words": list(self.words)}
@@ -69,7 +69,7 @@ class Column:
         return {**own, **{name: getattr(self, name) for name in numbers}}
 
 
-def fitted_column(cells: pd.Series, fitted: NDArray[np.int64]) -> Column | None:
+def fitted_column(cells: pd.Series, fitted: NDArray[np.int64]) -> TableColumn | None:
     """The encoding of a column as the rows `fitted` have it: if all that they know of it are numbers, a number,
     standardised by them; else words, those that they have. None where they have nothing of it.
     """
@@ -78,10 +78,10 @@ def fitted_column(cells: pd.Series, fitted: NDArray[np.int64]) -> Column | None:
         return None
     values = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float)[fitted][known]
     if not np.isfinite(values).all():
-        return Column(str(cells.name), tuple(sorted(set(_words(cells).iloc[fitted]))))
+        return TableColumn(str(cells.name), tuple(sorted(set(_words(cells).iloc[fitted]))))
     mean, std = float(values.mean()), float(values.std())
     std = std if std > 1e-12 else 1.0
-    return Column(
+    return TableColumn(
         str(cells.name), (), mean, std, float((values.min() - mean) / std), float((values.max() - mean) / std)
     )
 
@@ -90,14 +90,14 @@ def _words(cells: pd.Series) -> pd.Series:
     return cells.fillna("?").astype(str).str.strip()
 
 
-def facts_of(columns: Sequence[Column]) -> dict[str, Any]:
+def facts_of(columns: Sequence[TableColumn]) -> dict[str, Any]:
     """What joins a table's description: how its features are to be read."""
     return {"columns": [column.as_facts() for column in columns]}
 
 
-def columns_of(
+def table_columns(
     facts: Mapping[str, Any], features: int, mean: Sequence[float] = (), std: Sequence[float] = ()
-) -> tuple[Column, ...]:
+) -> tuple[TableColumn, ...]:
     """The columns of a table that is described by `facts`: those under "columns", or a number for each feature; of a
     number least and most are `WIDE` standard deviations of the feature from its mean at least.
 
@@ -105,11 +105,11 @@ def columns_of(
         facts: a data set's description. features: of a record. mean, std: (features,), those in front of the model; ()
             for 0 and 1.
 
-    >>> columns_of({}, 1, [2.0], [0.5])
-    (Column(name='feature 1', words=(), mean=0.0, std=1.0, least=0.0, most=4.0, spread=0.5),)
+    >>> table_columns({}, 1, [2.0], [0.5])
+    (TableColumn(name='feature 1', words=(), mean=0.0, std=1.0, least=0.0, most=4.0, spread=0.5),)
     """
     told = facts.get("columns") or [{"name": f"feature {place + 1}"} for place in range(features)]
-    columns = [Column(**{**own, "words": tuple(own.get("words", ()))}) for own in told]
+    columns = [TableColumn(**{**own, "words": tuple(own.get("words", ()))}) for own in told]
     if sum(column.width for column in columns) != features:
         raise ValueError(
             f"the table's columns have {sum(column.width for column in columns)} features, and its records {features}"

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..nearest import instead
-from .columns import Column, facts_of, fitted_column
+from .columns import TableColumn, facts_of, fitted_column
 from .dataset import DEALT_BY_LOT, ENOUGH, Dataset, Source
 from .tabular import Deal, dealt, read_table
 
@@ -128,10 +128,10 @@ def _targets(
 
 def _features(
     root: str, table: pd.DataFrame, fitted: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], list[Column], list[str]]:
+) -> tuple[NDArray[np.float64], list[TableColumn], list[str]]:
     """The features (n, features), the columns that they are of, and the names of those left out."""
     features: list[NDArray[np.float64]] = []
-    columns: list[Column] = []
+    columns: list[TableColumn] = []
     left_out = []
     for name in table.columns:
         column = fitted_column(table[name], fitted)

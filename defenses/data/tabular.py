@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from .columns import Column, facts_of, fitted_column
+from .columns import TableColumn, facts_of, fitted_column
 from .dataset import DEALT_BY_LOT, OF_ONE_SET, Dataset, Source, make, standardised
 
 IntArray = NDArray[np.int64]
@@ -178,7 +178,7 @@ class Deal:
         return rows
 
 
-def _encoded(table: pd.DataFrame, fitted: IntArray) -> tuple[NDArray[np.float64], list[Column]]:
+def _encoded(table: pd.DataFrame, fitted: IntArray) -> tuple[NDArray[np.float64], list[TableColumn]]:
     """Every column of a table that the rows `fitted` have something of, as features side by side, and these columns."""
     columns = [column for name in table.columns if (column := fitted_column(table[name], fitted)) is not None]
     return np.stack([part for column in columns for part in column.features(table[column.name])], 1), columns

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import Normalise
-from .columns import Column
+from .columns import TableColumn
 
 
 class NormalisedRow(Normalise):
@@ -33,7 +33,7 @@ class UnitScale:
     least, most: (features,) float64, of every feature; a word's is 0 to 1. words: of each column of words its first
     feature and how many there are.
 
-    >>> scale = UnitScale.of([Column("age", least=-4.0, most=4.0), Column("sex", ("f",))])
+    >>> scale = UnitScale.of([TableColumn("age", least=-4.0, most=4.0), TableColumn("sex", ("f",))])
     >>> scale.images(torch.tensor([[2.0, 1.0, 0.0]])).flatten().tolist()
     [0.75, 1.0, 0.0]
     """
@@ -43,7 +43,7 @@ class UnitScale:
     words: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[Column]) -> UnitScale:
+    def of(cls, columns: Sequence[TableColumn]) -> UnitScale:
         """Of all columns, in their order."""
         least = [low for c in columns for low in ([0.0] * c.width if c.words else [c.least])]
         most = [high for c in columns for high in ([1.0] * c.width if c.words else [c.most])]

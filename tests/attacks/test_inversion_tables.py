@@ -12,7 +12,7 @@ from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.attacks.inversion.with_words import as_shares, with_words
 from dpfl_audit.attacks.inversion.words import columns_by_words
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.data.columns import Column, columns_of, facts_of
+from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
 from torch.nn import functional as F
@@ -20,11 +20,11 @@ from torch.nn import functional as F
 WIDTHS = (9, 16, 7, 15, 6, 5, 2, 40)  # of Adult's columns of words
 
 
-def census(rows: int, seed: int) -> tuple[tuple[Column, ...], torch.Tensor, list[float], list[float]]:
+def census(rows: int, seed: int) -> tuple[tuple[TableColumn, ...], torch.Tensor, list[float], list[float]]:
     """A table of Adult's shape, its words as uneven as there: columns, rows (n, features), mean and std."""
     rng = np.random.default_rng(seed)
-    columns = [Column(f"number {k}") for k in range(6)]
-    columns += [Column(f"word {k}", tuple(str(w) for w in range(width - 1))) for k, width in enumerate(WIDTHS)]
+    columns = [TableColumn(f"number {k}") for k in range(6)]
+    columns += [TableColumn(f"word {k}", tuple(str(w) for w in range(width - 1))) for k, width in enumerate(WIDTHS)]
     parts = [rng.normal(size=(500 + rows, 1)) for _ in range(6)]
     for width in WIDTHS:
         share = 0.6 ** np.arange(width)
@@ -33,7 +33,7 @@ def census(rows: int, seed: int) -> tuple[tuple[Column, ...], torch.Tensor, list
     held = every[:500]
     std = held.std(0)
     mean, std = held.mean(0).tolist(), torch.where(std > 1e-8, std, 1.0).tolist()
-    return columns_of(facts_of(columns), every.shape[1], mean, std), every[500:], mean, std
+    return table_columns(facts_of(columns), every.shape[1], mean, std), every[500:], mean, std
 
 
 def sent(rows: int, steps: int, seed: int, width: int = 100, noise: float = 0.0):

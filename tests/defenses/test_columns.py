@@ -10,7 +10,7 @@ import pytest
 import torch
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
-from dpfl_audit.defenses.data.columns import Column, columns_of, facts_of, fitted_column
+from dpfl_audit.defenses.data.columns import TableColumn, facts_of, fitted_column, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale, words_of
 
 CELLS = pd.Series(["red", "blue", None, "green", "blue"], name="colour")
@@ -18,7 +18,7 @@ CELLS = pd.Series(["red", "blue", None, "green", "blue"], name="colour")
 
 def test_a_column_of_words_by_the_rows_it_is_fitted_on():
     column = fitted_column(CELLS, np.array([0, 1, 2]))
-    assert column == Column("colour", ("?", "blue", "red"))
+    assert column == TableColumn("colour", ("?", "blue", "red"))
     features = np.stack(column.features(CELLS), 1)
     assert features.tolist() == [[0, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
     assert [column.cell(row) for row in features] == ["red", "blue", "?", "another word", "blue"]
@@ -35,12 +35,12 @@ def test_a_column_of_numbers_by_hand():
 
 
 def test_what_a_description_says_of_columns_survives_json():
-    columns = [Column("age", (), 30.0, 10.0, -1.0, 6.0), Column("colour", ("blue", "red"))]
-    told = columns_of(json.loads(json.dumps(facts_of(columns))), 4, [0.0] * 4, [1.0] * 4)
+    columns = [TableColumn("age", (), 30.0, 10.0, -1.0, 6.0), TableColumn("colour", ("blue", "red"))]
+    told = table_columns(json.loads(json.dumps(facts_of(columns))), 4, [0.0] * 4, [1.0] * 4)
     assert told[0].name == "age" and (told[0].least, told[0].most) == (-4, 6)  # four deviations at least
-    assert told[1] == columns[1] and columns_of(facts_of(told), 4) == told
+    assert told[1] == columns[1] and table_columns(facts_of(told), 4) == told
     with pytest.raises(ValueError, match="columns have 4 features, and its records 5"):
-        columns_of(facts_of(columns), 5)
+        table_columns(facts_of(columns), 5)
 
 
 def test_a_csv_tells_its_columns(tmp_path):
@@ -49,7 +49,7 @@ def test_a_csv_tells_its_columns(tmp_path):
     table = pd.DataFrame({"age": rng.integers(18, 80, 60), "job": jobs, "y": answers})
     table.to_csv(tmp_path / "x.csv", index=False)
     data = load("csv", root=str(tmp_path / "x.csv"), target="y")
-    columns = columns_of(data.description, data.input_shape[0], data.mean, data.std)
+    columns = table_columns(data.description, data.input_shape[0], data.mean, data.std)
     assert [column.name for column in columns] == ["age", "job"] and columns[1].words == ("a", "b")
     rows = data.inputs[:5]
     shown = {(columns[0].cell(row[:1]), columns[1].cell(row[1:])) for row in rows.tolist()}
@@ -57,7 +57,11 @@ def test_a_csv_tells_its_columns(tmp_path):
 
 
 def test_rows_as_images_ask_the_network_the_same():
-    columns = (Column("age", least=-4.0, most=6.0, spread=1.0), Column("job", ("a", "b")), Column("pay", most=9.0))
+    columns = (
+        TableColumn("age", least=-4.0, most=6.0, spread=1.0),
+        TableColumn("job", ("a", "b")),
+        TableColumn("pay", most=9.0),
+    )
     scale, rows = UnitScale.of(columns), torch.randn(7, 5).clamp(0, 1)
     images = scale.images(rows)
     assert images.shape == (7, 5, 1, 1) and images.min() >= 0 and images.max() <= 1
