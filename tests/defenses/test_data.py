@@ -663,7 +663,7 @@ def test_a_table_is_encoded_by_the_fitted_rows_alone_by_hand():
         }
     )
     table.loc[1:2, "note"] = None
-    rows = tabular._encoded(table, np.array([1, 2])).tolist()
+    rows = tabular._encoded(table, np.array([1, 2]))[0].tolist()
     assert rows == [[3, 0, 0, 1], [-1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
 
 
@@ -713,7 +713,7 @@ def test_lending_club_components_are_scikit_learns(shared_data):
         False
     )
     auxiliary = tabular.Deal.of(train, 0, (2, 3)).auxiliary
-    rows = tabular._encoded(table.drop(columns="not.fully.paid"), auxiliary)
+    rows, _ = tabular._encoded(table.drop(columns="not.fully.paid"), auxiliary)
     oracle = PCA(10, svd_solver="full").fit(rows[auxiliary]).transform(rows[train])
     assert torch.equal(data.targets, torch.tensor(rates[train]))
     assert np.allclose(np.abs(data.inputs.numpy()), np.abs(oracle), atol=1e-4)
