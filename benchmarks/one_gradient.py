@@ -16,11 +16,12 @@ def batch_of(inputs: Tensor, targets: Tensor, count: int, seed: int) -> tuple[Te
     return rows, inputs[rows], targets[rows]
 
 
-def gradient_of(module: nn.Module, images: Tensor, labels: Tensor, noise: float, seed: int) -> Target:
-    """The mean gradient, with noise of known size whose norm is so many times the gradient's."""
+def gradient_of(module: nn.Module, images: Tensor, labels: Tensor, noise: float, seed: int, round: int = 0) -> Target:
+    """The mean gradient, with noise of known size whose norm is so many times the gradient's, another every round."""
     weights = Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
     found = torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))
     gradient = torch.cat([g.flatten() for g in found])
     std = noise * float(gradient.norm()) / len(gradient) ** 0.5
-    sent = gradient + std * torch.randn(len(gradient), generator=generator(seed, "benchmark noise"))
-    return Target("benchmark", weights, sent, labels, len(images), noise_std=std)
+    of_round = (round,) if round else ()
+    sent = gradient + std * torch.randn(len(gradient), generator=generator(seed, "benchmark noise", *of_round))
+    return Target(f"benchmark{round or ''}", weights, sent, labels, len(images), noise_std=std)

@@ -81,8 +81,8 @@ class Inversion:
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
       an order drawn once; see `simulating.reordered`.
-    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of single messages with
-      noise of known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
+    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
+      known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
       auxiliary records' spectrum, for which nothing is trained.
     prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
@@ -295,7 +295,7 @@ class Inversion:
         return self.iterations * self.restarts
 
     def _with_known_noise(self, aims: Sequence[Aim], facts: PublicFacts) -> list[Aim]:
-        noisy = [aim for aim in aims if all(t.noise_std > 0 and not t.others for t in aim.targets)]
+        noisy = [aim for aim in aims if all(target.noise_known for target in aim.targets)]
         if not noisy:
             why = "is not known" if facts.noise_std is None else "is 0"
             raise ValueError(
@@ -465,7 +465,8 @@ class Inversion:
             )
         if prior is not None:
             assumed.append(f"images are like those of a denoiser {prior.said}")
-            assumed.append("the random control is what this prior makes of a message of noise alone")
+            nothing = "messages" if aim.target.others else "a message"
+            assumed.append(f"the random control is what this prior makes of {nothing} of noise alone")
         if aim.target.noise_std > 0 and (
             self.learned
             or self.tv == "noise-aware"
@@ -492,9 +493,11 @@ class Inversion:
         if view.anonymous and len(aim.messages) > 1:
             assumed.append("messages joined by what they resemble, which no address confirms")
         if aim.target.others:
+            noisy = any(one.noise_std > 0 for one in aim.target.messages)
             assumed.append(
                 f"{len(aim.target.messages)} messages of one sender, of the same records in one order, each at its own"
                 f" round's weights, by how little noise and drift each has (of more than {MOST} the least noisy)"
+                + (f"; {aim.target.noise_share:.0%} of the energy of their mean by that is noise" if noisy else "")
             )
         elif aim.manner == "all-rounds":
             assumed.append("every message of the sender of records of its own, and read by itself")

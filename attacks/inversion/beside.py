@@ -49,15 +49,16 @@ class FixedPrior(Beside):
 
 @dataclass(frozen=True)
 class SpectrumPrior(Beside):
-    """The inversion with the auxiliary records' spectrum for a prior, on messages that are noise for at least half."""
+    """The inversion with the auxiliary records' spectrum for a prior, on what is noise for at least half."""
 
     prior: str = field(default="spectrum", init=False)
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
-        """Those of `Inversion` that are single messages with so much noise of known size; none where there is none, or
-        where the attacker has too few records of the same kind. Raises ValueError as that one does.
+        """Those of `Inversion` that have so much noise of known size, all messages of the same images together where
+        they are read together (`Target.noise_share`); none where there is none, or where the attacker has too few
+        records of the same kind. Raises ValueError as that one does.
         """
         return super().parts(view, knowledge) if len(knowledge.auxiliary_inputs) >= RECORDS else []
 
     def _with_known_noise(self, aims: Sequence[Aim], facts: PublicFacts) -> list[Aim]:
-        return [aim for aim in aims if all(t.noise_share >= STRONG and not t.others for t in aim.targets)]
+        return [aim for aim in aims if all(t.noise_share >= STRONG and t.noise_known for t in aim.targets)]

@@ -4,7 +4,8 @@ What is sought is the mean of images whose gradient, averaged over what is uncer
 x + ε, ε normal with the covariance that noise of standard deviation `level` leaves of an image. Averaging is what makes
 the difference. A ReLU's mask jumps with the image, and a single guess with some thousand wrong masks is stuck: its
 likelihood is far below the truth's and nothing near it is better (on the demo's network the images averaged over get 1
-to 2 dB more). Copies stand in for the average, in pairs x ± ε, so that the pixels' own ε cancels.
+to 2 dB more). Copies stand in for the average, in pairs x ± ε, so that the pixels' own ε cancels. Of several messages
+of the same images the noises are independent, so that log-likelihoods add up, and so does what is told of a pixel.
 
 The prior's gradient is that of the denoiser's Wiener filter, exact, plus the network's part as a score at half the
 level, (D(x + τn) − W(x + τn))/τ² (Mardani et al. 2023, arXiv:2305.04391). The images move in the transform's
@@ -26,6 +27,7 @@ from ...defenses.layout import Layout
 from ...defenses.randomness import generator
 from .denoiser import LEAST, MOST, Denoiser
 from .evaluate import evaluator, placed
+from .joint import joint
 from .optimise import EPS, into_box
 from .target import Target
 
@@ -56,7 +58,7 @@ def solve_with_prior(
 
     Args:
         network: in evaluation mode, on the device. layout: of its parameters.
-        target: what was sent, with its noise's standard deviation. labels: (n,) int64.
+        target: what was sent, each message with its noise's standard deviation. labels: (n,) int64.
         denoiser: on the device. settings: iterations, the first step size `lr` in standard deviations of the prior.
         seed, what: name all that is drawn. tick: called after every iteration.
     """
@@ -71,14 +73,25 @@ def solve_with_prior(
     def images_of(z: Tensor) -> Tensor:
         return denoiser.back(denoiser.mean + spread * z)
 
-    level = SPREAD * _level(network, layout, ready, labels.to(device), images_of(drawn(n)), draw)
+    level = SPREAD * _level(network, layout, ready.messages, labels.to(device), images_of(drawn(n)), draw)
     of_copies = (denoiser.variance * level**2 / (denoiser.variance + level**2)).sqrt()
     scored_at = torch.full((n,), min(max(SCORED_AT * level, LEAST), MOST), device=device)
     copied = labels.to(device).repeat(2 * PAIRS)
-    many = replace(ready, labels=copied, count=2 * PAIRS * n)
-    objective = evaluator(network, layout, [many], copied[None], 1, settings.objective, shape)
-    # The objective is ‖g − g*‖²/‖g*‖², so this makes it the negative log-likelihood.
-    likelihood = ready.gradient.square().sum().item() / (2 * target.noise_std**2)
+    # A message's objective is ‖g − g*‖²/‖g*‖², so this makes it the negative log-likelihood.
+    first, *others = (
+        replace(
+            one,
+            labels=copied,
+            count=2 * PAIRS * n,
+            trust=one.gradient.square().sum().item() / (2 * one.noise_std**2),
+        )
+        for one in ready.messages
+    )
+    likelihood = joint(
+        [replace(first, others=tuple(others))],
+        1,
+        lambda own: evaluator(network, layout, own, copied[None], 1, settings.objective, shape),
+    )
 
     z = 0.1 * drawn(n)
     mean, square = torch.zeros_like(z), torch.zeros_like(z)
@@ -86,8 +99,8 @@ def solve_with_prior(
         images = images_of(z)
         inside = into_box(images.clone())
         off = denoiser.back(of_copies * drawn(PAIRS * n)).view(PAIRS, n, *shape)
-        _, slope = objective((inside + torch.cat([off, -off])).flatten(0, 1)[None])
-        slope = likelihood * slope.view(2 * PAIRS, n, *shape).sum(0) + (images - inside) / OUTSIDE**2
+        _, slope = likelihood((inside + torch.cat([off, -off])).flatten(0, 1)[None])
+        slope = slope.view(2 * PAIRS, n, *shape).sum(0) + (images - inside) / OUTSIDE**2
         tau = scored_at.view(-1, 1, 1, 1)
         if denoiser.widths:
             slope -= denoiser.beyond(images + tau * drawn(n), scored_at) / tau**2
@@ -106,20 +119,34 @@ def solve_with_prior(
 
 
 def noise_alone(target: Target, seed: int) -> Target:
-    """The target with a message of pure noise, as large, of the components that were sent: what a prior makes of it saw
-    nothing.
+    """The target with messages of pure noise, each as large, of the components that were sent: what a prior makes of
+    them saw nothing.
     """
     noise = torch.randn(len(target.gradient), generator=generator(seed, "noise alone", target.key))
     noise = noise.to(target.gradient)
     if target.sparse is not None:
         noise = noise * target.sparse.sent
-    return replace(target, gradient=noise * (target.gradient.norm() / noise.norm()))
+    others = tuple(noise_alone(one, seed) for one in target.others)
+    return replace(target, gradient=noise * (target.gradient.norm() / noise.norm()), others=others)
 
 
 def _level(
+    network: nn.Module,
+    layout: Layout,
+    messages: Sequence[Target],
+    labels: Tensor,
+    images: Tensor,
+    draw: torch.Generator,
+) -> float:
+    """The standard deviation of pixels that have the same information I as all messages of an average one, 1/√I."""
+    information = sum(_information(network, layout, one, labels, images, draw) for one in messages)
+    return 1 / math.sqrt(information) if information > 0 else MOST
+
+
+def _information(
     network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, draw: torch.Generator
 ) -> float:
-    """The standard deviation of pixels that have the same information as the message has of an average pixel, 1/√I.
+    """What one message has of an average pixel.
 
     I = tr(JᵀJ)/(pixels·σ²) with J = ∂(what is sent of the clipped gradient)/∂images at `images`, the masks and the
     clip's factors as they are, by a random direction v of parameters: E‖Jᵀv‖² = tr(JᵀJ) (Hutchinson 1989).
@@ -134,8 +161,7 @@ def _level(
             direction = [v * sent for v, sent in zip(direction, layout.split(target.sparse.sent).values())]
         factors = _factors(layout, target, [g.detach() for g in gradient])
         (along,) = torch.autograd.grad(gradient, x, grad_outputs=[f * v for f, v in zip(factors, direction)])
-    information = along.square().mean().item() / target.noise_std**2
-    return 1 / math.sqrt(information) if information > 0 else MOST
+    return along.square().mean().item() / target.noise_std**2
 
 
 def _factors(layout: Layout, target: Target, gradient: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..base import Knowledge, View
 from ..linking import tracks_of
+from .joint import FLOOR
 from .sums import summed
 from .target import Aim, Target, one_round
 
@@ -87,7 +88,9 @@ def _together(aims: Sequence[Aim], view: View) -> Aim:
 
 
 def _joined(targets: Sequence[Target]) -> Target:
-    """One target of the same images; in the order of their labels, which every message has sorted."""
+    """One target of the same images; in the order of their labels, which every message has sorted. Messages count by
+    their noise, and in the end by how much each is misread, too (`joint.weighed`).
+    """
     labels = next((target.labels for target in targets if target.labels is not None), None)
-    first, *others = (replace(target, labels=labels) for target in targets)
+    first, *others = (replace(target, labels=labels, trust=1 / (target.noise_share + FLOOR)) for target in targets)
     return replace(first, others=tuple(others))

@@ -95,6 +95,11 @@ class Target:
         return self.noise_std if self.noise_sent is None else self.noise_sent
 
     @property
+    def noise_known(self) -> bool:
+        """Whether every message has noise of known size."""
+        return all(one.noise_std > 0 for one in self.messages)
+
+    @property
     def noise_share(self) -> float:
         """The share of ‖gradient‖² that is noise, d·noise_std²/‖gradient‖², in [0, 1]; of several messages that of
         their mean by `trust`, where what they say of the images adds up and the noises do not.

@@ -97,15 +97,17 @@ def test_the_spectrum_begins_as_often_as_the_others_and_searches_by_itself() -> 
 
 
 def test_the_spectrum_is_tried_on_what_is_mostly_noise_where_records_tell_it(tmp_path: Path) -> None:
-    """Noise of half a message's energy is the edge: d·noise_std²/‖message‖²."""
+    """Noise of half a message's energy is the edge: d·noise_std²/‖message‖²; of several that are read together, of half
+    their mean's, where it has less.
+    """
     config = parse_config(
-        {**RAW, "scheme": {"name": "local-gaussian", "clip": 0.4, "noise_multiplier": 0.01}}, tmp_path
+        {**RAW, "scheme": {"name": "local-gaussian", "clip": 0.4, "noise_multiplier": 0.01, "rounds": 4}}, tmp_path
     )
     setup = open_setup(train(build(config, tmp_path), tmp_path / "setup"))
     view, known = setup.view(Observer.parse("server")), setup.knowledge()
     attack = next(a for a in make_inversions({}, False, "cpu") if isinstance(a, SpectrumPrior))
     parts = attack.parts(view, known)
-    assert parts and all(t.noise_share > 0.9 and not t.others for part in parts for t in part.content.targets)
+    assert parts and all(t.noise_share > 0.9 for part in parts for t in part.content.targets)
     few = replace(known, auxiliary_inputs=known.auxiliary_inputs[:99])
     assert attack.parts(view, few) == []
     plain = Inversion(objective="euclidean", tv="noise-aware", iterations=1)
@@ -116,9 +118,15 @@ def test_the_spectrum_is_tried_on_what_is_mostly_noise_where_records_tell_it(tmp
     assert std is not None
     for factor, runs in ((0.75, True), (0.65, False), (0.0, False)):  # energies of .56, .42 and none
         told = replace(view, facts=replace(view.facts, noise_std=std * factor))
-        assert bool(attack.parts(told, known)) == runs
+        assert {part.content.manner for part in attack.parts(told, known)} == ({"one-round"} if runs else set())
     assert attack.parts(replace(view, facts=replace(view.facts, noise_std=None)), known) == []
-    assert replace(attack, manners=("all-rounds",)).parts(view, known) == []  # no sender has several messages
-    said = attack.run_part(parts[0], view, known, 0).assumed
-    assert any("a Wiener filter, by the spectrum of" in words for words in said)
+    alone, together = parts[0], next(part for part in parts if part.content.target.others)
+    few_steps = replace(attack, iterations=2)
+    for part, nothing in ((alone, "a message of noise"), (together, "messages of noise")):
+        said = few_steps.run_part(part, view, known, 0).assumed
+        assert any("a Wiener filter, by the spectrum of" in words for words in said)
+        assert any(f"what this prior makes of {nothing} alone" in words for words in said)
+    share = together.content.target.noise_share
+    assert share == pytest.approx(1 / (1 + 4 * (1 / alone.content.target.noise_share - 1)), abs=0.02)
+    assert any(f"{share:.0%} of the energy of their mean by that is noise" in words for words in said)
     assert ablation(attack, [view], known) == Ablation({}, {})

@@ -252,6 +252,42 @@ def test_what_the_prior_makes_of_noise_alone_is_its_start(digits, denoiser) -> N
     assert not torch.equal(one.images, elsewhere.images)
 
 
+def test_rounds_of_the_same_images_add_up(digits) -> None:
+    """Four messages at the same weights say what their mean says, whose noise is half as large: log-likelihoods add up,
+    and so does information. A message with four times the noise counts a sixteenth, so it takes little away.
+    """
+    denoiser = filter_of(digits.auxiliary_inputs).denoiser
+    module, images, labels = network(1), digits.inputs[16:24], digits.targets[16:24]
+    targets = [replace(target_of(module, images, labels, 8.0, 50 + k), key=f"m{k}") for k in range(4)]
+    mean = replace(
+        targets[0],
+        gradient=torch.stack([target.gradient for target in targets]).mean(0),
+        noise_std=targets[0].noise_std / 2,
+    )
+    worse = replace(target_of(module, images, labels, 32.0, 60), key="worse")
+    together = replace(targets[0], others=tuple(targets[1:]))
+    five = replace(together, others=(*together.others, worse))
+    one, averaged, four, with_worse = (
+        solve(module, [target], SHAPE, SETTINGS, 0, denoisers=[denoiser])[0].images
+        for target in (targets[0], mean, together, five)
+    )
+    alike = psnr(four, averaged)
+    assert psnr(four, images) == pytest.approx(psnr(averaged, images), abs=0.3) and alike > psnr(four, images) + 5
+    assert psnr(four, images) > psnr(one, images) + 1
+    assert psnr(with_worse, images) > psnr(four, images) - 0.3
+
+
+def test_what_is_made_of_noise_alone_saw_none_of_the_rounds(digits) -> None:
+    module = network(0)
+    first, second = (target_of(module, digits.inputs[:3], digits.targets[:3], 1.0, k) for k in range(2))
+    nothing = noise_alone(replace(first, others=(replace(second, key="u"),)), 7)
+    a, b = (one.gradient for one in nothing.messages)
+    for noise, sent in ((a, first), (b, second)):
+        assert noise.norm().item() == pytest.approx(sent.gradient.norm().item(), rel=1e-5)
+        assert max(abs(torch.dot(noise, t.gradient)) / noise.norm() ** 2 for t in (first, second)) < 0.05
+    assert abs(torch.dot(a, b)) / (a.norm() * b.norm()) < 0.05
+
+
 def view_of(module: nn.Module, target: Target, noise_std: float | None) -> View:
     layout = Layout.of(module)
     messages = (
@@ -341,7 +377,8 @@ def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
 )
 def test_the_level_of_uncertainty_is_by_what_the_clip_leaves(digits, order: int, per_layer: bool, known: bool) -> None:
     """Against the whole Jacobian of a small network's gradient, times what the clip makes of each tensor; half of the
-    components were sent. In the mean over draws, as each is one of an estimate without bias of 1/level².
+    components were sent. In the mean over draws, as each is one of an estimate without bias of 1/level². Of a second
+    message, another round's, it adds up.
     """
     module = models.build("mlp", input_shape=SHAPE, classes=10, mean=(0.3,), std=(0.37,), seed=0, widths=[4]).eval()
     layout, images, labels = Layout.of(module), digits.inputs[:2], digits.targets[:2]
@@ -375,5 +412,7 @@ def test_the_level_of_uncertainty_is_by_what_the_clip_leaves(digits, order: int,
         sparse=Sparse(sent, 1.0),
     )
     draw = torch.Generator().manual_seed(0)
-    found = [learned_prior._level(module, layout, target, labels, images, draw) for _ in range(100)]
-    assert 1e-12 * sum(level**-2 for level in found) / 100 == pytest.approx(float(expected), rel=0.15)
+    worse = replace(target, noise_std=2e-6)  # says a quarter as much
+    for messages, more in (([target], 1), ([target, worse], 1.25)):
+        found = [learned_prior._level(module, layout, messages, labels, images, draw) for _ in range(100)]
+        assert 1e-12 * sum(level**-2 for level in found) / 100 == pytest.approx(more * float(expected), rel=0.15)

@@ -12,7 +12,7 @@ from dpfl_audit.attacks.inversion.evaluate import evaluator, tv_weight
 from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.joint import misread, weighed
 from dpfl_audit.attacks.inversion.objective import OBJECTIVES, Name
-from dpfl_audit.attacks.inversion.rounds import MOST, all_rounds, every_round
+from dpfl_audit.attacks.inversion.rounds import MOST, _joined, all_rounds, every_round
 from dpfl_audit.attacks.inversion.simulated import can_simulate
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.sparse import components_sent
@@ -335,3 +335,13 @@ def test_a_scheme_that_is_known_to_send_the_largest(data) -> None:
     clipped = Target("m", flat(module), kept, None, 2, clip_norm=1.0, sparse=found)
     assert clipped.sparse_by("cosine") is None and clipped.sparse_by("euclidean") is None
     assert replace(clipped, clip_norm=None).sparse_by("euclidean") is found
+
+
+def test_the_noise_of_all_rounds_is_that_of_what_counts_in_them(data) -> None:
+    """Messages count by 1/ν before labels are known, too: beside a clear one, noisy ones take nothing away."""
+    _, noisy, _ = noisy_rounds(data, 3, 4, 0.98)
+    _, (clear,), _ = noisy_rounds(data, 3, 1, 0.01)
+    joined = _joined(noisy)
+    assert joined.noise_share == pytest.approx(0.98 / 4 / (0.02 + 0.98 / 4), abs=0.02)
+    assert _joined([*noisy, replace(clear, key="clear")]).noise_share < 0.02 and joined.noise_known
+    assert not replace(joined, others=(*joined.others, replace(clear, noise_std=0.0))).noise_known
