@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SEARCHES = 2  # from orders drawn by lot
 EVALUATIONS = 500  # of the objective, in one of them at most
-ORDERS = 4  # of the best met, images are sought in each for a quarter of the iterations, and then in the nearest one
+ORDERS = 12  # of the best met, images are sought in each for a quarter of the iterations, and then in the nearest one
 ORDER_FOUND = (
     "which images were in a batch together found by what BatchNorm makes of it on a first guess, read as one batch;"
     " local training simulated in that order"

@@ -184,20 +184,20 @@ def test_where_it_is_sought() -> None:
 
 def test_what_is_nearer_is_kept_and_said() -> None:
     module = network()
-    view, _ = seen(module)
+    view, _ = seen(module, epochs=1)
     target, run = target_of(view), as_run(module, "train")
     start = torch.full((N, *SHAPE), 0.5) + 0.1 * (pictures() - 0.5)
     guess = Solution(start, start, LABELS, float("inf"))
     found = in_found_order(run, view.layout, target, guess, replace(ON, softened=1, iterations=8), 0, lambda: None)
     again = in_found_order(run, view.layout, target, found, replace(ON, softened=0, iterations=1), 0, lambda: None)
     assert again.loss <= found.loss * 1.001 < 1
-    attack = replace(ON, along=0.5, simulated=2)
+    attack = replace(ON, along=0.5, simulated=2, iterations=2)
     (part,) = attack.parts(view, KNOWN)
     said = attack.run_part(part, view, KNOWN, 0).assumed
     assert any("which images were in a batch together found" in words for words in said)
     assert any("for that of the simulated steps after it" in words for words in said)
     assert not any("read at 0.5 of the way" in words for words in said)
-    assert part.work > replace(ON, batch_order=False).parts(view, KNOWN)[0].work
+    assert part.work > replace(attack, batch_order=False).parts(view, KNOWN)[0].work
 
 
 def test_targets_of_one_step_and_of_several_go_each_its_way() -> None:
