@@ -13,6 +13,7 @@ from ...defenses.complaint import one_of
 from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen, View
 from ..cost import CALL, forward_operations
+from .batch_order import ORDER_FOUND, as_begun, in_orders, orders_tried, seeks_order
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, one_step, readable
 from .features import one_gradient
@@ -81,6 +82,9 @@ class Inversion:
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
       an order drawn once; see `simulating.reordered`.
+    batch_order: of several local steps of whole epochs on a network whose BatchNorm normalises by batches, which images
+      were in a batch together is sought, and images whose training in that order is simulated; see `batch_order.py`.
+      `along`, `simulated` and `reorder` then do nothing.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
       known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
@@ -113,6 +117,7 @@ class Inversion:
     softened: int = 0
     simulated: int = 0
     reorder: bool = False
+    batch_order: bool = False
     learned: bool = False
     prior_network: bool = True
     prior_weights: str = ""
@@ -181,6 +186,7 @@ class Inversion:
                 "halving",
                 "consensus",
                 "simulated",
+                "batch_order",
             )
             if getattr(self, name)
         ]
@@ -274,7 +280,7 @@ class Inversion:
                 f"{aim.manner}:{aim.key}",
                 once * (place == 0)
                 + sum(
-                    (tries * self._readings(target) + PEELED * (opened and self._quiet(target)))
+                    (tries * self._readings(view, target) + PEELED * (opened and self._quiet(target)))
                     * (CALL + target.count * image)
                     + self._training(view, target, image)
                     for target in aim.targets
@@ -308,9 +314,10 @@ class Inversion:
         """Whether layers are peeled off a message, as far as public facts tell."""
         return one_gradient(target) and not target.others and target.noise_share <= QUIET
 
-    def _readings(self, target: Target) -> int:
+    def _readings(self, view: View, target: Target) -> int:
         """How many gradients an iteration takes."""
-        return len(target.messages) * (2 if read_twice(target, self) else 1)
+        begun = as_begun(as_run(view.module, self.mode), target, self)
+        return len(target.messages) * (2 if read_twice(target, begun) else 1)
 
     def _training(self, view: View, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
@@ -319,15 +326,21 @@ class Inversion:
             if one_step(target):
                 return operations_at_once(neurons, inputs + 1, target.count)
             return operations(neurons, inputs + 1, target.recipe.sizes, ROUNDS) + self._simulation(target, image)
+        if target.recipe is not None and seeks_order(as_run(view.module, self.mode), target, self):
+            many = orders_tried(target.recipe, target.count) / PASSES + in_orders(self)
+            return int(many * self._one_training(target, image))
         return self._simulation(target, image)
 
     def _simulation(self, target: Target, image: int) -> int:
         if not (self.simulated and target.recipe is not None and can_simulate(target)):
             return 0
-        sizes, many = target.recipe.sizes, self.simulated
-        if read_twice(target, self):
-            many += 2 * tried(self.simulated)
-        return many * (len(sizes) * (CALL + PASSES * len(target.gradient)) + sum(sizes) * image)
+        many = self.simulated + (2 * tried(self.simulated) if read_twice(target, self) else 0)
+        return many * self._one_training(target, image)
+
+    def _one_training(self, target: Target, image: int) -> int:
+        assert target.recipe is not None
+        sizes = target.recipe.sizes
+        return len(sizes) * (CALL + PASSES * len(target.gradient)) + sum(sizes) * image
 
     def groups(self, parts: Sequence[Part], view: View) -> list[list[Part]]:
         """Parts at equal weights and of equal count go together; see `batches`."""
@@ -420,8 +433,11 @@ class Inversion:
         assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step, aim.target.stretched > 1)]
         assumed += besides_assumed(view.facts, recipe)
         assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
+        ordered = seeks_order(as_run(view.module, self.mode), aim.target, self)
+        if ordered:
+            assumed.append(ORDER_FOUND)
         if aim.target.statistics is not None:
-            assumed += aim.target.statistics.assumed(self)
+            assumed += aim.target.statistics.assumed(self, ordered)
         assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:
             assumed.append(
@@ -429,7 +445,7 @@ class Inversion:
             )
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
-        if (self.along or solution.place is not None) and aim.target.on_the_way:
+        if (self.along or solution.place is not None) and aim.target.on_the_way and not ordered:
             at = f"{self.along:g}" if solution.place is None else f"{solution.place:.2g}"
             assumed.append(
                 f"the gradient read at {at} of the way that training moved the weights"
@@ -449,7 +465,7 @@ class Inversion:
                 f"the update taken to have been {solution.longer:.2g} times as long before its clip, as training on a"
                 " first guess of its images makes it"
             )
-        if self.simulated:
+        if self.simulated and not ordered:
             assumed.append(
                 "local training simulated, batches in "
                 + ("a new order at every iteration" if self.reorder else "an order of the attack's own")

@@ -7,7 +7,8 @@ which only what no order changes is asked: that every epoch's images have the sa
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,10 +24,21 @@ from .local_steps import LocalSteps
 from .objective import Matching
 from .optimise import Objective
 from .sparse import beyond_sent
+from .statistics import LayerMoments, Listened, ToldBySteps
 from .target import Target
 
 if TYPE_CHECKING:
     from .attack import Inversion
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """images (b, *shape), the weights before, the gradient and what BatchNorm layers got of them (`Listened`)."""
+
+    images: Tensor
+    weights: list[Tensor]
+    gradient: tuple[Tensor, ...]
+    moments: LayerMoments
 
 
 class Simulated:
@@ -38,7 +50,7 @@ class Simulated:
     Args:
         module: the network, in evaluation mode. layout: of its parameters.
         target: with a recipe of whole epochs. labels: (E, n) of every epoch's images, in the order of its batches.
-        matching: how updates are compared.
+        matching: how updates are compared. told: of the batches' statistics, which the objective asks for besides.
 
     Raises:
         ValueError: the target has no recipe, or not one of E whole epochs of n images.
@@ -51,6 +63,7 @@ class Simulated:
         target: Target,
         labels: Tensor,
         matching: Matching,
+        told: ToldBySteps | None = None,
     ) -> None:
         recipe = target.recipe
         if recipe is None or recipe.epochs != len(labels) or sum(recipe.sizes) != labels.numel():
@@ -59,7 +72,7 @@ class Simulated:
                 f" each; labels have shape {tuple(labels.shape)}"
             )
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
-        self.recipe, self.matching = recipe, matching
+        self.recipe, self.matching, self.told = recipe, matching, told
         self.observed = layout.split(target.gradient)
         self.scale, self.sparse = -1 / recipe.scale, target.sparse_by(matching.name)
         chain = open_chain(module)
@@ -71,20 +84,47 @@ class Simulated:
         """The objective (1,) and its gradient with respect to `images` (1, E·n, *shape)."""
         return self._unrolled(images) if self.ghost is None else self.ghost(images)
 
+    def value(self, images: Tensor) -> float:
+        """The objective alone, of images (E·n, *shape); on any network."""
+        walk, steps = self._trained(images, graph=False)
+        return self._matched(walk, steps)[0].item()
+
     def _unrolled(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """On any network."""
+        walk, steps = self._trained(images[0], graph=True)
+        value, cotangent, slopes = self._matched(walk, steps)
+        backward, parts = walk.backward(), []
+        for step, slope in zip(steps[::-1], slopes[::-1]):
+            of_gradient, cotangent = backward(cotangent)
+            along = [*self.layout.split(of_gradient).values(), *slope]
+            made = [*step.gradient, *(part for both in step.moments.values() for part in both)]
+            of_x, *of_weights = torch.autograd.grad(
+                made, (step.images, *step.weights), grad_outputs=along, materialize_grads=True
+            )
+            cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
+            parts.append(of_x)
+        return value[None], torch.cat(parts[::-1])[None]
+
+    def _trained(self, images: Tensor, graph: bool) -> tuple[LocalSteps, list[_Step]]:
+        """The client's steps on images (E·n, *shape); graph: whether they are differentiated again."""
         walk = LocalSteps(self.recipe, self.layout, self.target.weights)
-        steps: list[tuple[Tensor, list[Tensor], tuple[Tensor, ...]]] = []
+        names = () if self.told is None else tuple(self.told.told)
+        steps: list[_Step] = []
         first, y = 0, self.labels.flatten()
         for size in self.recipe.sizes:
-            x = images[0, first : first + size].detach().requires_grad_()
+            x = images[first : first + size].detach().requires_grad_(graph)
             at = {name: w.detach().requires_grad_() for name, w in self.layout.split(walk.weights).items()}
-            with torch.enable_grad():
+            with torch.enable_grad(), Listened(self.module, names) as listened:
                 loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
-                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=True)
-            steps.append((x, list(at.values()), gradient))
+                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=graph)
+            moments = {name: listened.moments[name] for name in names}
+            steps.append(_Step(x, list(at.values()), gradient, moments))
             walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
+        return walk, steps
+
+    def _matched(self, walk: LocalSteps, steps: Sequence[_Step]) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
+        """The objective (), and its derivatives by the weights after all steps (d,) and by each step's moments."""
         update = (walk.weights - self.target.weights) * self.scale
         free = None
         if self.sparse is not None:
@@ -94,14 +134,10 @@ class Simulated:
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
         if free is not None:
             cotangent = cotangent * free
-        backward, parts = walk.backward(), []
-        for x, at_step, gradient in reversed(steps):
-            of_gradient, cotangent = backward(cotangent)
-            along = list(self.layout.split(of_gradient).values())
-            of_x, *of_weights = torch.autograd.grad(gradient, (x, *at_step), grad_outputs=along, materialize_grads=True)
-            cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
-            parts.append(of_x)
-        return value[None], torch.cat(parts[::-1])[None]
+        if self.told is None:
+            return value, cotangent, [[] for _ in steps]
+        far, slopes = self.told.matched([step.moments for step in steps])
+        return value + far, cotangent, slopes
 
 
 def disorder(images: Tensor) -> tuple[Tensor, Tensor]:

@@ -105,6 +105,12 @@ def softly_matched(
         return joint(
             targets, repeat, lambda own: softly_matched(network, layout, own, labels, repeat, objective, softly)
         )
+    own = run_softly(network, softly)
+    return DoubleBackward(own, layout, targets, labels, repeat, Matching.of(objective, targets, repeat))
+
+
+def run_softly(network: nn.Module, softly: Softly) -> nn.Module:
+    """A copy of a network that runs under a mode."""
     own = copy.deepcopy(network)
     inner = own.forward
 
@@ -113,7 +119,7 @@ def softly_matched(
             return inner(images)
 
     own.forward = forward  # type: ignore[method-assign]
-    return DoubleBackward(own, layout, targets, labels, repeat, Matching.of(objective, targets, repeat))
+    return own
 
 
 def annealed(

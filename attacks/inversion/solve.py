@@ -14,6 +14,7 @@ from ...defenses.chain import open_chain
 from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ..base import Progress
+from .batch_order import as_begun, in_found_order, in_orders, seeks_order
 from .batches import batches, numbers_per_image
 from .by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
 from .consensus import with_consensus
@@ -78,6 +79,12 @@ def solve(
         if len(targets) > 1:
             return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
         module = as_broadcast(module, targets[0].statistics)
+    network = as_run(module, settings.mode)
+    sought = [i for i, target in enumerate(targets) if seeks_order(network, target, settings)]
+    if sought and len(sought) < len(targets):
+        return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
+    if sought:
+        return _solve_in_order(module, targets, input_shape, settings, seed, progress)
     cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
@@ -119,6 +126,31 @@ def _part(progress: Progress | None, begin: float, end: float) -> Progress | Non
         progress(int(1000 * (begin + (end - begin) * done / max(1, total))), 1000, words)
 
     return of_part
+
+
+def _solve_in_order(
+    module: nn.Module,
+    targets: Sequence[Target],
+    input_shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    progress: Progress | None,
+) -> list[Solution]:
+    """Targets of each of which `seeks_order` holds: read as one batch, and then in the order that is found."""
+    network = as_run(module, settings.mode).to(settings.device)
+    layout, begun = Layout.of(network), as_begun(network, targets[0], settings)
+    guesses = _solve(module, targets, input_shape, begun, seed, _part(progress, 0.0, 0.4))
+    done, total = 0, in_orders(settings) * len(targets)
+    simulating = _part(progress, 0.4, 1.0)
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        if simulating is not None:
+            simulating(min(done, total), total)
+
+    each = zip(targets, guesses)
+    return [in_found_order(network, layout, target, guess, settings, seed, tick) for target, guess in each]
 
 
 def read_twice(target: Target, settings: Inversion) -> bool:
