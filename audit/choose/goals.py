@@ -38,9 +38,9 @@ class Kept:
 class Goals:
     """Limits; None: no such limit.
 
-    accuracy_at_least: of the final model. reidentified_at_most: the share of images that any inversion's pictures are
-    matched to. leakage_at_most: the share of records that any attack singles out, beyond its control. epsilon_at_most:
-    proven, for what [audit] asks.
+    accuracy_at_least: of the final model. reidentified_at_most: the share of images, or rows of a table, that any
+    inversion picks out. leakage_at_most: the share of records that any attack singles out, beyond its control.
+    epsilon_at_most: proven, for what [audit] asks.
     best: of the settings that keep them, the one with the highest accuracy, or the one that leaks least.
     """
 
@@ -106,7 +106,7 @@ class Goals:
         widest = max(own, key=lambda each: each.high)
         shown = proof or widest.high <= most
         excess = max(0.0, leak.share - most) / max(most, 0.01)
-        said = _beside(leak.share, (leak.low, leak.high)) + f" of {leak.n} images"
+        said = _beside(leak.share, (leak.low, leak.high)) + f" of {leak.n} records"
         if widest.high > leak.high:  # of fewer images, say: it decides
             said += f", and at most {percent(widest.high)} {widest.what}"
         return [Kept(goal, leak.share, said, leak.share <= most, shown, "proof" if proof else "attack", excess)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ...defenses.models import loss_of
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
@@ -158,12 +159,19 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
 
 
 def _check_pictures(case: StudyCase) -> None:
-    """Raises BadInput where no attack can single out a picture, before anything is trained."""
-    if any(len(parts.data.input_shape) != 3 for parts in case.parts.values()):
-        raise BadInput("--reidentified-at-most: this config's records are no pictures; use --leakage-at-most")
+    """Raises BadInput where no attack can single out an image or a row, before anything is trained."""
+    for data in (parts.data for parts in case.parts.values()):
+        if len(data.input_shape) not in (1, 3):
+            raise BadInput(
+                "--reidentified-at-most: this config's records are neither images nor rows; use --leakage-at-most"
+            )
+        if (loss := loss_of(case.config.model.name, data.classes)) != "cross_entropy":
+            raise BadInput(
+                f"--reidentified-at-most: nothing is rebuilt from gradients of the loss {loss!r}; use --leakage-at-most"
+            )
     if (observer := case.config.audit.observer).sees_merged_only:
         raise BadInput(
-            "--reidentified-at-most: pictures are rebuilt from single clients' messages, of which the observer"
+            "--reidentified-at-most: records are rebuilt from single clients' messages, of which the observer"
             f" {str(observer)!r} sees none; use --leakage-at-most"
         )
 

@@ -243,7 +243,10 @@ def test_a_study_of_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any], se
     ("changes", "sentence"),
     [
         ({"audit": {"observer": "model"}}, "the observer 'model' sees none"),
-        ({"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}}, "records are no pictures"),
+        (
+            {"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}, "model": {"name": "svm"}},
+            "rebuilt from gradients of the loss 'hinge'",
+        ),
     ],
 )
 def test_a_limit_on_pictures_is_refused_where_no_picture_can_be_rebuilt(
