@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
+from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen, View
 from ..cost import CALL, forward_operations
@@ -35,6 +36,7 @@ from .solve import read_twice, solve
 from .step_factors import operations
 from .table import all_as_images, as_images
 from .target import Aim, Target, assumptions
+from .words import WORK
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
 
@@ -275,6 +277,7 @@ class Inversion:
         opened = bool(self.features) and not self.learned and peels(as_run(view.module, self.mode), view.input_shape)
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
+        worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
@@ -283,6 +286,7 @@ class Inversion:
                     (tries * self._readings(view, target) + PEELED * (opened and self._quiet(target)))
                     * (CALL + target.count * image)
                     + self._training(view, target, image)
+                    + WORK * worded
                     for target in aim.targets
                 ),
                 aim,

@@ -26,10 +26,11 @@ Words = Sequence[tuple[int, int]]  # of each column of words the first feature a
 
 NEAR = 0.02  # a row's distance from the span, in standard deviations of a feature
 CHANCE = 1e-3  # choices that fit by chance, at most, for any to be believed
-MOST, AT_ONCE = 10**9, 2**24  # choices tried in all, and together
+MOST, AT_ONCE = 2 * 10**8, 2**24  # choices tried in all, and together
 FITTING = 2 * 10**5  # choices that fit, at most
 DRAWS, ROWS = 64, 2 * 10**5  # of numbers that words leave open, for each choice; rows in all
 ABSENT = 1e-4  # of a feature's deviation, by which the rows of a batch differ in a word that none has
+WORK = 10**11  # operations of it all, about, where much fits
 LIKELY = 512  # rows that are followed to a column
 TOLD = 1e-4  # weight of the error that the weights tell beside the neurons that are off
 

@@ -23,9 +23,7 @@ from .printing import json_document, shown_progress, workers_at
     help="What may change: values (scheme.clip=0.1,1,10) or a range (scheme.noise_std=1e-4..1e-1); may be repeated.",
 )
 @click.option("--accuracy-at-least", type=float, help="Of the final model on test records, such as .7.")
-@click.option(
-    "--reidentified-at-most", type=float, help="Images, or rows of a table, that an inversion picks out."
-)
+@click.option("--reidentified-at-most", type=float, help="Images, or rows of a table, that an inversion picks out.")
 @click.option("--leakage-at-most", type=float, help="Records that any attack singles out, beyond chance. Default: .1.")
 @click.option("--epsilon-at-most", type=float, help="Proven, for [audit]'s observer, unit, adjacency and δ.")
 @click.option("--best", type=OneOf(BESTS), default=BESTS[0], show_default=True, help="Among these.")
