@@ -9,7 +9,7 @@ BatchNorm, is trained on 200 of them; then a client sends the gradient of photog
 without noise. `nothing`: the attack reads no statistics; `running`: those of the model before the step; `batch`: those
 of the batch itself, as the model after the step tells them. With `--local-epochs` the client takes several local steps
 on the photographs instead, and sends its update: `batch` is then the mean over its batches; `ordered` is told the same
-and seeks the batches' order (`batch_order`), `ordered-nothing` seeks it without statistics. PSNR in dB and
+and seeks the batches' order (`ordered`), `ordered-nothing` seeks it without statistics. PSNR in dB and
 re-identification, means over seeds, each a network and a batch of its own; gains within each seed, 95 % by Student's t
 over seeds. The control is the best of grey, the means and the attack's start.
 """
@@ -128,7 +128,7 @@ def measure(
     others[rows] = False
     for name, column in columns.items():
         begin = time.process_time()
-        own, asked = told[ORDERED.get(name, name)], replace(settings, batch_order=name in ORDERED)
+        own, asked = told[ORDERED.get(name, name)], replace(settings, ordered=name in ORDERED)
         (found,) = solve(module, [replace(target, statistics=own)], SHAPE, asked, seed)
         column.seconds.append(time.process_time() - begin)
         scores = scored(

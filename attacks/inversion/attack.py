@@ -84,7 +84,7 @@ class Inversion:
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
       an order drawn once; see `simulating.reordered`.
-    batch_order: of several local steps of whole epochs on a network whose BatchNorm normalises by batches, which images
+    ordered: of several local steps of whole epochs on a network whose BatchNorm normalises by batches, which images
       were in a batch together is sought, and images whose training in that order is simulated; see `batch_order.py`.
       `along`, `simulated` and `reorder` then do nothing.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
@@ -119,7 +119,7 @@ class Inversion:
     softened: int = 0
     simulated: int = 0
     reorder: bool = False
-    batch_order: bool = False
+    ordered: bool = False
     learned: bool = False
     prior_network: bool = True
     prior_weights: str = ""
@@ -188,7 +188,7 @@ class Inversion:
                 "halving",
                 "consensus",
                 "simulated",
-                "batch_order",
+                "ordered",
             )
             if getattr(self, name)
         ]

@@ -47,7 +47,7 @@ def seeks_order(network: nn.Module, target: Target, settings: Inversion) -> bool
     """Whether the order of a target's batches is sought, in a network `as_run`: where it normalises by batches."""
     by_batch = any(not layer.track_running_stats for layer in batchnorms(network).values())
     possible = settings.optimiser != "lbfgs" and not settings.learned and can_simulate(target)
-    return settings.batch_order and by_batch and possible
+    return settings.ordered and by_batch and possible
 
 
 def as_begun(network: nn.Module, target: Target, settings: Inversion) -> Inversion:

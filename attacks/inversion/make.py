@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
     "features": FEATURES,
     "batch_statistics": STATISTICS,
     "softened": TIMES,
-    "batch_order": True,
+    "ordered": True,
 }
 
 OF_ALL = ("labels", "records", "mode", "manners", "device", "restarts")  # of what is attacked, where and how often

@@ -25,7 +25,6 @@ from .optimise import Descent, Objective, adam, with_prior
 from .simulated import Simulated, orders, update_of, with_disorder
 from .solution import Solution
 from .span import InputSpan, with_span
-from .statistics import ToldBySteps
 from .target import Target
 
 if TYPE_CHECKING:
@@ -152,7 +151,6 @@ def _losses(
     tv = targets[0].weights.new_tensor([tv_weight(target, settings) for target in targets])
     own = {id(target): InputSpan.of(network, layout, target) if settings.span else None for target in targets}
     spans = [own[id(target)] for target in targets]
-    told = [ToldBySteps.of(network, target, settings) for target in targets]
     groups = grouped_steps(network, layout, targets, settings.objective, shape)
 
     def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
@@ -164,8 +162,8 @@ def _losses(
             pieces = [(len(y), partial(group, labels=y)) for group, y in each]
         else:
             pieces = [
-                (1, Simulated(network, layout, target, y, Matching.of(settings.objective, [target]), of))
-                for target, y, of in zip(targets, own, told)
+                (1, Simulated(network, layout, target, y, Matching.of(settings.objective, [target])))
+                for target, y in zip(targets, own)
             ]
         made = with_disorder(_beside(pieces), order.shape[1], invariance)
         return with_span(with_prior(made, tv), spans, settings.span)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 SHAPE, N, SIZE = (1, 6, 6), 6, 3
-ON = Inversion(batch_statistics=1.0, batch_order=True, iterations=8, tv=0.0)
+ON = Inversion(batch_statistics=1.0, ordered=True, iterations=8, tv=0.0)
 OPTIMISERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 LABELS = torch.tensor([0, 0, 1, 1, 2, 2])
 
@@ -174,12 +174,12 @@ def test_where_it_is_sought() -> None:
     assert target.recipe is not None
     one = replace(target, recipe=replace(target.recipe, sizes=(N,), epochs=1))
     assert not seeks_order(run, one, ON)
-    assert not seeks_order(run, target, replace(ON, batch_order=False))
+    assert not seeks_order(run, target, replace(ON, ordered=False))
     assert not seeks_order(run, target, replace(ON, optimiser="lbfgs"))
     full = replace(ON, along=0.5, simulated=6, reorder=True)
     assert as_begun(run, target, full) == ON and as_begun(run, one, full) is full
-    with pytest.raises(ValueError, match="batch_order does nothing beside a learned prior"):
-        Inversion(objective="euclidean", learned=True, batch_order=True)
+    with pytest.raises(ValueError, match="ordered does nothing beside a learned prior"):
+        Inversion(objective="euclidean", learned=True, ordered=True)
 
 
 def test_what_is_nearer_is_kept_and_said() -> None:
@@ -197,7 +197,7 @@ def test_what_is_nearer_is_kept_and_said() -> None:
     assert any("which images were in a batch together found" in words for words in said)
     assert any("for that of the simulated steps after it" in words for words in said)
     assert not any("read at 0.5 of the way" in words for words in said)
-    assert part.work > replace(attack, batch_order=False).parts(view, KNOWN)[0].work
+    assert part.work > replace(attack, ordered=False).parts(view, KNOWN)[0].work
 
 
 def test_targets_of_one_step_and_of_several_go_each_its_way() -> None:

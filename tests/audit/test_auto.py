@@ -52,7 +52,7 @@ def test_auto_is_the_preset_it_names_and_says_why(setup: Path, tmp_path: Path, c
         "inversion.exact=true",
         f"inversion.features={FEATURES}",
         f"inversion.batch_statistics={STATISTICS}",
-        "inversion.batch_order=true",
+        "inversion.ordered=true",
         f"inversion.softened={TIMES}",
     )
     other = run(setup, tmp_path / "named", RunOptions(attacks=("inversion",), overrides=named, device="cpu"))
