@@ -23,6 +23,7 @@ from .exact import Reading, made_exact, read_first_layer
 from .features import SolvedFeatures, with_features
 from .halving import halved
 from .joint import weighed
+from .kernels import exact_kernels
 from .labels.infer import Inferred, infer_together
 from .learned_prior import noise_alone, solve_with_prior
 from .length import cut_short, lengthened
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 APART = 40  # iterations take about as long as one tick of the steps taken apart
 
 
+@exact_kernels()
 def solve(
     module: nn.Module,
     targets: Sequence[Target],
