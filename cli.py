@@ -379,7 +379,13 @@ def check(setup: Path, strict: bool, as_json: bool, quiet: bool, debug: bool) ->
     " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on these.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--device", type=OneOf(DEVICES), default=DEVICES[0], show_default=True)
+@click.option(
+    "--device",
+    type=OneOf(DEVICES),
+    default=DEVICES[0],
+    show_default=True,
+    help="Where inversions compute; all else does on the CPU. auto: on CUDA where there is one.",
+)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @gates_too
 @junit_too
