@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import safe_open
 from torch import Tensor
 
@@ -243,6 +244,8 @@ def _attempted(unit: list[_Given], progress: Progress | None, *, seed: int) -> l
             brought.append(group.run(seed, tick))
         except ValueError as error:
             brought.append(error)
+        except torch.OutOfMemoryError:
+            raise BadInput("--device cuda: the GPU has too little memory for this attack; use --device cpu") from None
     return brought
 
 
@@ -341,7 +344,10 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
         return Results.read(output) if held == digest and scoring == SCORING else None
     if mark.exists():
         if not force and read_text(mark) != digest:
-            raise BadInput(f"{output} holds another unfinished run; finish it, or use --force to replace it")
+            raise BadInput(
+                f"{output} holds another unfinished run (of another setup, setting, seed, device or version); finish it"
+                " as it was begun, or use --force to replace it"
+            )
     elif output.exists() and not empty(output):
         raise BadInput(f"{output} is not empty and holds no results; choose another folder for -o")
     return None

@@ -29,9 +29,9 @@ def conjugate_gradients(
         if not size > end:
             break
         moved = matrix(along)
-        step = size / torch.dot(along, moved)
-        x.add_(along, alpha=step.item())
-        left.sub_(moved, alpha=step.item())
+        step = (size / torch.dot(along, moved)).item()
+        x.add_(along, alpha=step)
+        left.sub_(moved, alpha=step)
         drawn = left if likely is None else likely(left)
         before, size = size, torch.dot(left, drawn)
         along.mul_(size / before).add_(drawn)

@@ -23,13 +23,14 @@ def with_consensus(objective: Objective, labels: Tensor, repeat: int, weight: fl
     """
     if weight == 0 or repeat < 2:
         return objective
+    labels = labels.cpu()  # which images may be matched is no number of theirs, and a GPU is not asked for it
 
     def total(images: Tensor) -> tuple[Tensor, Tensor]:
         value, gradient = objective(images)
         for t, own in enumerate(labels):
             here = slice(t * repeat, (t + 1) * repeat)
             restarts = images[here]
-            places = torch.stack([matched(restarts[0], other, own) for other in restarts])
+            places = torch.stack([matched(restarts[0], other, own) for other in restarts]).to(images.device)
             off = torch.stack([other[place] for other, place in zip(restarts, places)])
             off = off - off.mean(0)
             value[here] += weight * off.square().flatten(1).mean(1)
@@ -43,14 +44,12 @@ def with_consensus(objective: Objective, labels: Tensor, repeat: int, weight: fl
 def matched(first: Tensor, other: Tensor, labels: Tensor) -> Tensor:
     """For every image of `first` the place in `other` of the one it is matched with, within labels: (n,) int64.
 
-    first, other: (n, *shape). labels: (n,), of both.
+    first, other: (n, *shape). labels: (n,), of both, on the CPU, as the answer is.
     """
-    places = torch.arange(len(labels), device=labels.device)
+    places = torch.arange(len(labels))
     for label in labels.unique():
         alike = (labels == label).nonzero()[:, 0]
         if len(alike) > 1:
             distance = torch.cdist(first[alike].flatten(1), other[alike].flatten(1)).square()
-            places[alike] = alike[
-                torch.from_numpy(linear_sum_assignment(np.asarray(distance.cpu()))[1]).to(alike.device)
-            ]
+            places[alike] = alike[torch.from_numpy(linear_sum_assignment(np.asarray(distance.cpu()))[1])]
     return places

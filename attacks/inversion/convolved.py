@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ...defenses.layout import Layout
 from ...defenses.models import Normalise
+from .batches import at_a_time
 from .curves import Activation, activation_of
 from .grouped import Grouped, GroupShape, groups_pay
 from .objective import Matching, Products
@@ -79,7 +80,7 @@ class Convolved:
         grouped = groups_pay(shapes, where, repeat * len(targets) * n)
         windows = [Windows(*convolution) for convolution in convolutions]
         numbers = max(s.numbers for s in shapes) if grouped else sum(w.numbers for w in windows)
-        self.chunk = max(1, (_GROUPED if grouped else _CHUNK) // (n * numbers))
+        self.chunk = max(1, (_GROUPED if grouped else at_a_time(_CHUNK, where)) // (n * numbers))
         self.parts: list[Windowed | Grouped | LinearRows] = []
         squares = []
         for k, stage in enumerate(stages):

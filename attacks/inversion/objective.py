@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -81,7 +82,7 @@ class Matching:
         """The objective of some candidates."""
         return replace(self, clip_norm=self.clip_norm[some])
 
-    @property
+    @cached_property
     def needs_absolute(self) -> bool:
         """Whether ‖g_k‖₁ is needed, which no ghost product gives."""
         return (

@@ -102,10 +102,12 @@ class Descent:
             self.alive &= value.isfinite() & gradient.flatten(1).sum(1).isfinite()
             better = self.alive & (value < self.lowest)
             self.lowest = torch.where(better, value, self.lowest)
-            self.best[better] = self.images[better]
-            if iteration == iterations or not self.alive.any():
+            self.best = torch.where(better.view(-1, 1, 1, 1, 1), self.images, self.best)
+            if iteration == iterations:
                 break
-            if not self.alive.all():
+            if not self.alive.all():  # all that a GPU is waited for in an iteration
+                if not self.alive.any():
+                    break
                 gradient[~self.alive] = 0
             if signed:
                 gradient.sign_()
@@ -155,17 +157,17 @@ def lbfgs(objective: Objective, start: Tensor, iterations: int, tick: Tick | Non
 
 
 def _lbfgs_one(objective: Objective, start: Tensor, iterations: int, tick: Tick | None) -> tuple[Tensor, Tensor]:
-    best, lowest = into_box(start.clone()), start.new_full((1,), float("inf"))
+    best, lowest = into_box(start.clone()), start.new_full((1,), float("inf"), device="cpu")
 
     def evaluate(flat: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, lowest
         images = torch.from_numpy(flat.copy()).to(start).view_as(start)
-        value, gradient = objective(images)
+        value, gradient = (part.cpu() for part in objective(images))  # where scipy is
         if not (value.isfinite().all() and gradient.isfinite().all()):
             raise _NotFinite
         if value < lowest:
             best, lowest = images, value.clone()
-        return value.item(), gradient.flatten().double().cpu().numpy()
+        return value.item(), gradient.flatten().double().numpy()
 
     flat = best.flatten().double().cpu().numpy()
     options = {"maxiter": iterations, "maxfun": 20 * iterations, "ftol": 0.0, "gtol": 0.0, "maxcor": 100}
@@ -179,4 +181,4 @@ def _lbfgs_one(objective: Objective, start: Tensor, iterations: int, tick: Tick 
             options=options,
             callback=None if tick is None else lambda _: tick(),
         )
-    return best, lowest
+    return best, lowest.to(start.device)

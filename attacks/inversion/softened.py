@@ -66,7 +66,8 @@ class Softly(TorchFunctionMode):
 
     def _soft(self, z: Tensor) -> Tensor:
         self.met += 1
-        temperature = self.softness * float(z.detach().std(correction=0)) + 1e-12
+        # of float64, and where z is: a GPU is not waited for
+        temperature = self.softness * z.detach().std(correction=0).double() + 1e-12
         return F.softplus(z / temperature) * temperature
 
 

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from ...defenses.layout import Layout
 from ...defenses.models import FrozenBatchNorm
 from ...defenses.randomness import generator
+from .batches import at_a_time
 from .objective import Matching, Products
 from .per_candidate import ConvolutionPart, LinearPart, Scale, SharedLayer
 from .target import Target
@@ -60,7 +61,7 @@ class Unfolded:
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
-        size = max(1, _CHUNK // (images.shape[1] * self.numbers))
+        size = max(1, at_a_time(_CHUNK, images) // (images.shape[1] * self.numbers))
         if size >= len(images):
             return self._some(images, 0)
         parts = [self._some(images[first : first + size], first) for first in range(0, len(images), size)]

@@ -50,7 +50,13 @@ if TYPE_CHECKING:
     " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on these.",
 )
 @click.option("--seed", type=SEEDS, default=0, show_default=True)
-@click.option("--device", type=OneOf(DEVICES), default=DEVICES[0], show_default=True)
+@click.option(
+    "--device",
+    type=OneOf(DEVICES),
+    default=DEVICES[0],
+    show_default=True,
+    help="Where inversions compute; all else does on the CPU. auto: on CUDA where there is one.",
+)
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @gates_too
 @click.option(

@@ -30,8 +30,10 @@ def variants_of(name: str, half: PublicHalf) -> tuple[ChosenAttack, ...]:
             settings, said = dict(picked.settings), {"preset": picked.settings["preset"], "picked": picked.why}
         for attack in kind.make(settings, options.quick, _device(options.device)):
             values = asdict(cast(Any, attack)).items()
-            plain: dict[str, Any] = {
-                k: list(v) if isinstance(v, tuple) else v for k, v in values if k not in ("name", "device")
+            plain: dict[str, Any] = {  # a GPU rounds otherwise, so that its results are others than the CPU's
+                k: list(v) if isinstance(v, tuple) else v
+                for k, v in values
+                if k != "name" and (k, v) != ("device", "cpu")
             }
             if weights := plain.get("prior_weights"):
                 said["prior_weights_sha256"] = _digest_of_weights(Path(weights).expanduser())
