@@ -67,7 +67,7 @@ class Softly(TorchFunctionMode):
     def _soft(self, z: Tensor) -> Tensor:
         self.met += 1
         # of float64, and where z is: a GPU is not waited for
-        temperature = self.softness * z.detach().std(correction=0).double() + 1e-12
+        temperature = z.detach().std(correction=0).double().mul_(self.softness).add_(1e-12)
         return F.softplus(z / temperature) * temperature
 
 
