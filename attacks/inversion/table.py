@@ -20,7 +20,7 @@ def as_images(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:
     """
     if len(view.input_shape) == 3:
         return view, knowledge
-    if len(view.input_shape) != 1:
+    if view.input_shape != (sum(column.width for column in view.columns),):
         raise ValueError(
             "gradient inversion reconstructs images (channels, height, width) and rows of a table; the setup's inputs"
             f" have shape {view.input_shape}"

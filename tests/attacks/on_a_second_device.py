@@ -26,10 +26,9 @@ from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.sparse import Sparse
 from dpfl_audit.attacks.inversion.statistics import Statistics, batchnorms
 from dpfl_audit.attacks.inversion.target import Target
-from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
-from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.run import RunOptions, run, variants
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -271,7 +270,7 @@ def test_the_same_is_found_the_results_say_where_and_another_device_is_another_r
 ) -> None:
     here = run(setup, tmp_path / "cpu", OPTIONS)
     with monkeypatch.context() as patched:
-        patched.setattr(runner, "_device", lambda _: device)
+        patched.setattr(variants, "_device", lambda _: device)
         there = run(setup, tmp_path / "there", OPTIONS)
     for one, other in zip(here.attacks, there.attacks, strict=True):
         assert (one.attack, one.n) == (other.attack, other.n)
