@@ -9,9 +9,8 @@ from torch import Tensor
 
 TOLERANCE = 0.319  # standard deviations that a number may be off, as in their code (`create_tolerance_map`)
 
-CellKind = tuple[
-    int, float
-]  # how many features a column is: 1 for a number, more for words; a number's standard deviation
+# How many features a column is, 1 for a number and more for words; and a number's standard deviation.
+CellKind = tuple[int, float]
 
 
 def cells_right(originals: Tensor, rebuilt: Tensor, cells: Sequence[CellKind]) -> Tensor:

@@ -35,11 +35,12 @@ def back_beyond_doubt(originals: Tensor, rebuilt: Tensor, controls: Tensor, othe
     False
     """
     best = controls
-    if originals.shape[2:] != (1, 1):  # a row of a table is one pixel, which its own colour would be
+    if originals.shape[2:] == (1, 1):  # rows of a table, of one pixel: a picture of its own colour is the row itself
+        if others is None or len(others) < OF_ROWS * len(originals):
+            return torch.zeros(len(originals), dtype=torch.bool)
+    else:
         best = torch.maximum(best, psnr(originals, originals.mean(dim=(2, 3), keepdim=True).expand_as(originals)))
     if others is not None and len(others):
         nearest = torch.cdist(rebuilt.flatten(1), others.flatten(1)).argmin(dim=1)
         best = torch.maximum(best, psnr(rebuilt, others[nearest]))
-    if originals.shape[2:] == (1, 1) and (others is None or len(others) < OF_ROWS * len(originals)):
-        return torch.zeros(len(originals), dtype=torch.bool)
     return psnr(rebuilt, originals).clamp(max=PSNR_CAP) >= best + BEYOND_DOUBT

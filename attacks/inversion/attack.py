@@ -8,6 +8,8 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
+from torch import nn
+
 from ...defenses.chain import open_chain
 from ...defenses.complaint import one_of
 from ...defenses.data.unit_scale import words_of
@@ -268,13 +270,14 @@ class Inversion:
                     f" holds {len(knowledge.auxiliary_inputs)}; set [capture] auxiliary, or prior_weights"
                 )
         image, tries = PASSES * forward_operations(view.module, view.input_shape), self._tries()
-        if self.softened and self.optimiser != "lbfgs" and softens(as_run(view.module, self.mode), view.input_shape):
+        network = as_run(view.module, self.mode)
+        if self.softened and self.optimiser != "lbfgs" and softens(network, view.input_shape):
             tries = self.softened * self.iterations * self.restarts
         if self.features and open_chain(view.module) is None and is_smooth(view.module):
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
             tries, image = self.iterations * (self.restarts + 1), 2 * (PAIRS + self.prior_network) * image
-        opened = bool(self.features) and not self.learned and peels(as_run(view.module, self.mode), view.input_shape)
+        opened = bool(self.features) and not self.learned and peels(network, view.input_shape)
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
@@ -283,9 +286,9 @@ class Inversion:
                 f"{aim.manner}:{aim.key}",
                 once * (place == 0)
                 + sum(
-                    (tries * self._readings(view, target) + PEELED * (opened and self._quiet(target)))
+                    (tries * self._readings(network, target) + PEELED * (opened and self._quiet(target)))
                     * (CALL + target.count * image)
-                    + self._training(view, target, image)
+                    + self._training(network, target, image)
                     + WORK * worded
                     for target in aim.targets
                 ),
@@ -318,19 +321,19 @@ class Inversion:
         """Whether layers are peeled off a message, as far as public facts tell."""
         return one_gradient(target) and not target.others and target.noise_share <= QUIET
 
-    def _readings(self, view: View, target: Target) -> int:
+    def _readings(self, network: nn.Module, target: Target) -> int:
         """How many gradients an iteration takes."""
-        begun = as_begun(as_run(view.module, self.mode), target, self)
+        begun = as_begun(network, target, self)
         return len(target.messages) * (2 if read_twice(target, begun) else 1)
 
-    def _training(self, view: View, target: Target, image: int) -> int:
+    def _training(self, network: nn.Module, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
-        if self.exact and target.recipe is not None and readable(view.module, target):
-            neurons, inputs = Layout.of(view.module).shapes[0]
+        if self.exact and target.recipe is not None and readable(network, target):
+            neurons, inputs = Layout.of(network).shapes[0]
             if one_step(target):
                 return operations_at_once(neurons, inputs + 1, target.count)
             return operations(neurons, inputs + 1, target.recipe.sizes, ROUNDS) + self._simulation(target, image)
-        if target.recipe is not None and seeks_order(as_run(view.module, self.mode), target, self):
+        if target.recipe is not None and seeks_order(network, target, self):
             many = orders_tried(target.recipe, target.count) / PASSES + in_orders(self)
             return int(many * self._one_training(target, image))
         return self._simulation(target, image)
@@ -434,7 +437,10 @@ class Inversion:
     ) -> tuple[str, ...]:
         recipe, labels_by = aim.target.recipe, solution.labels_by
         steps = 0 if recipe is None else len(recipe.sizes)
-        assumed = ["the number of images", *assumptions(view.facts, steps, solution.by_step, aim.target.stretched > 1)]
+        assumed = [f"the number of {'rows' if view.columns else 'images'}"]
+        if view.columns:
+            assumed.append("what the table's columns are: words by their features, and where numbers lie")
+        assumed += [*assumptions(view.facts, steps, solution.by_step, aim.target.stretched > 1)]
         assumed += besides_assumed(view.facts, recipe)
         assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
         ordered = seeks_order(as_run(view.module, self.mode), aim.target, self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import torch
@@ -81,7 +82,7 @@ def solve(
         if len(targets) > 1:
             return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
         module = as_broadcast(module, targets[0].statistics)
-    network = as_run(module, settings.mode)
+    network = as_run(module, settings.mode) if settings.ordered else module
     sought = [i for i, target in enumerate(targets) if seeks_order(network, target, settings)]
     if sought and len(sought) < len(targets):
         return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
@@ -130,6 +131,17 @@ def _part(progress: Progress | None, begin: float, end: float) -> Progress | Non
     return of_part
 
 
+def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
+    """Called once an iteration, of so many."""
+    done = count(1)
+
+    def tick() -> None:
+        if progress is not None:
+            progress(min(next(done), total), total)
+
+    return tick
+
+
 def _solve_in_order(
     module: nn.Module,
     targets: Sequence[Target],
@@ -142,15 +154,7 @@ def _solve_in_order(
     network = as_run(module, settings.mode).to(settings.device)
     layout, begun = Layout.of(network), as_begun(network, targets[0], settings)
     guesses = _solve(module, targets, input_shape, begun, seed, _part(progress, 0.0, 0.4))
-    done, total = 0, in_orders(settings) * len(targets)
-    simulating = _part(progress, 0.4, 1.0)
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if simulating is not None:
-            simulating(min(done, total), total)
-
+    tick = _counted(_part(progress, 0.4, 1.0), in_orders(settings) * len(targets))
     each = zip(targets, guesses)
     return [in_found_order(network, layout, target, guess, settings, seed, tick) for target, guess in each]
 
@@ -195,14 +199,7 @@ def _solve_twice(
     if not both:
         return found
     own, trial = [targets[i] for i in both], replace(settings, simulated=tried(settings.simulated))
-    done, total, simulating = 0, (2 * trial.simulated + settings.simulated) * len(own), _part(progress, 0.8, 1.0)
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if simulating is not None:
-            simulating(min(done, total), total)
-
+    tick = _counted(_part(progress, 0.8, 1.0), (2 * trial.simulated + settings.simulated) * len(own))
     begun = [replace(found[i], longer=second[i].longer) for i in both] + [second[i] for i in both]
     tries = simulate(network, layout, [*own, *own], begun, trial, seed, tick)
     kept = [

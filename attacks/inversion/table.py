@@ -34,9 +34,10 @@ def all_as_images(views: Sequence[View], knowledge: Sequence[Knowledge]) -> tupl
     """`as_images` of each; what several share before, a network or auxiliary rows, they share after."""
     seen: dict[int, View] = {}
     rows: dict[int, Tensor] = {}
-    given = []
     for view, own in zip(views, knowledge):
-        pictured, known = as_images(view, own)
-        seen.setdefault(id(view), pictured)
-        given.append(replace(own, auxiliary_inputs=rows.setdefault(id(own.auxiliary_inputs), known.auxiliary_inputs)))
+        if id(view) not in seen or id(own.auxiliary_inputs) not in rows:
+            pictured, known = as_images(view, own)
+            seen.setdefault(id(view), pictured)
+            rows.setdefault(id(own.auxiliary_inputs), known.auxiliary_inputs)
+    given = [replace(own, auxiliary_inputs=rows[id(own.auxiliary_inputs)]) for own in knowledge]
     return [seen[id(view)] for view in views], given

@@ -71,14 +71,17 @@ def test_rows_by_their_words_are_exact_where_zeros_alone_find_none(steps):
     assert torch.equal(target.labels[error.argmin(1)], target.labels)
 
 
-def test_noise_gives_no_rows():
-    """Of a message of noise alone nothing is made up."""
+def test_a_span_of_no_rows_gives_none():
+    """Of a first layer's update of the right rank, of noise alone, nothing is made up."""
     network, target, _, words = sent(12, 1, seed=1, width=40)
-    noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(3)).to(target.gradient)
-    layer = FirstLayer.of(network, Target("t", target.weights, noise, target.labels, 12))
-    if layer is not None:
-        columns = columns_by_words(layer, layer.blind_columns(0), words, target.labels, 0)
-        assert layer.without_guess(columns, target.labels, (106, 1, 1)) is None
+    rng = torch.Generator().manual_seed(3)
+    noise = torch.randn(40, 12, generator=rng) @ torch.randn(12, 107, generator=rng)
+    made = target.gradient.clone()
+    made[: 40 * 106], made[40 * 106 : 40 * 107] = noise[:, :-1].flatten(), noise[:, -1]
+    layer = FirstLayer.of(network, Target("t", target.weights, made, target.labels, 12))
+    assert layer is not None and layer.rank == 12
+    columns = columns_by_words(layer, layer.blind_columns(0), words, target.labels, 0)
+    assert layer.without_guess(columns, target.labels, (106, 1, 1)) is None
 
 
 def test_shares_add_up_to_one_and_have_the_slope_of_autograd():
