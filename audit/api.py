@@ -166,6 +166,7 @@ def choose(
     baseline: bool | None = None,
     overrides: Sequence[str] = (),
     noise_key: str | Path | None = None,
+    device: DeviceName = "auto",
     allow_model: str | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -186,6 +187,7 @@ def choose(
             without clip and noise, to compare accuracy with; None: on auxiliary records.
         overrides: "table.key=value", as after `--set`.
         noise_key: "published", or a file of 64 hex digits. None: a fresh one, kept in `folder`/auditor/noise-key.
+        device: where inversions compute: auto, cpu or cuda.
         allow_model: a model to import, "package.module:function"; it must repeat the config's name.
         force: replace a different study in `folder`.
         quiet: no progress on stderr.
@@ -196,6 +198,7 @@ def choose(
     _check_choice("best", best, BESTS)
     _check_choice("search", search, SEARCHES)
     _check_choice("rows", rows or "auxiliary", ROWS)
+    _check_choice("device", device, DEVICES)
     if not isinstance(config, str | Path | Mapping):
         raise BadInput(f"config is a {type(config).__name__}; expected a TOML file's path, or a mapping of its tables")
     goals = Goals(accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most, best)
@@ -215,6 +218,7 @@ def choose(
         overrides=_texts("overrides", overrides),
         key=given_key(None if noise_key is None else str(noise_key)),
         allow_model=allow_model,
+        device=device,
     )
     place, _ = _place(folder)
     source = dict(config) if isinstance(config, Mapping) else Path(config)

@@ -22,6 +22,7 @@ finally:
 PAGES = [str(page.relative_to(ROOT)) for page in commands.pages()]
 # What no test types, and why.
 NOT_RUN = {
+    ("docs/howto/inversion.md", "minutes, and needs CUDA"),
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),

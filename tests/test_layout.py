@@ -59,7 +59,7 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors extras lock options progress cluster",
+    "files errors devices extras lock options progress cluster",
     "setup",
     "record",
     "results",
@@ -105,6 +105,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "catalogue",
         "files",
         "errors",
+        "devices",
         "extras",
         "lock",
         "options",

@@ -125,7 +125,7 @@ def _attacked(
 
 
 def _options(case: StudyCase) -> RunOptions:
-    return RunOptions(seed=case.config.seed + 1, pixels_only=True, allow_model=case.allow_model)
+    return RunOptions(seed=case.config.seed + 1, pixels_only=True, device=case.device, allow_model=case.allow_model)
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:

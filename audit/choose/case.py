@@ -40,7 +40,7 @@ class StudyCase:
     looked at. seeds: how often a recommended one is trained again. minutes: for the attacks on all of these together.
     baseline: also train it without clip and noise, to compare accuracy with.
     no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own.
-    key: of the study; every training of it has one of its own.
+    key: of the study; every training of it has one of its own. device: where inversions compute, "cpu" or "cuda".
     """
 
     raw: Mapping[str, Any]
@@ -55,6 +55,7 @@ class StudyCase:
     baseline: bool
     key: str
     allow_model: str | None = None
+    device: str = "cpu"
     source: str = ""
     overrides: tuple[str, ...] = ()
     no_auxiliary: str = ""
@@ -120,6 +121,7 @@ class StudyCase:
             "minutes": self.minutes,
             "baseline": self.baseline,
             "versions": versions(),
+            **({} if self.device == "cpu" else {"device": self.device}),  # a GPU rounds otherwise
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 

@@ -14,6 +14,7 @@ import torch
 from ...defenses.models import loss_of
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
+from ..devices import device_named
 from ..errors import BadInput
 from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
@@ -49,6 +50,7 @@ class StudyOptions:
     search: auto (a grid to begin with, then Optuna's TPE) or random. seeds: how often a recommended setting is trained
     again. minutes: for the attacks on all of these, counted from shapes. baseline: also train it without clip and
     noise; None: on auxiliary records, as it reveals whatever it is trained on. key: of all noise, None for a fresh one.
+    device: where inversions compute, one of `options.DEVICES`.
     """
 
     vary: tuple[str, ...]
@@ -62,6 +64,7 @@ class StudyOptions:
     overrides: tuple[str, ...] = ()
     key: str | None = None
     allow_model: str | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +142,7 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
         baseline=options.baseline if options.baseline is not None else options.rows != "training",
         key=key,
         allow_model=options.allow_model,
+        device=device_named(options.device),
         source=source,
         overrides=options.overrides,
     )

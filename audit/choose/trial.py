@@ -295,7 +295,12 @@ def _attack(
     if not numbers:
         return {}
     options = RunOptions(
-        canaries=False, quick=True, pixels_only=True, seed=case.config.seed, allow_model=case.allow_model
+        canaries=False,
+        quick=True,
+        pixels_only=True,
+        seed=case.config.seed,
+        device=case.device,
+        allow_model=case.allow_model,
     )
     setups = [trial_folder(study, n) / "setup" for n in numbers]
     plans = [plan_attacks(setup, options, SCREEN_MINUTES) for setup in setups]

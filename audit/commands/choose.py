@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..options import BESTS, ROWS, SEARCHES, Best
-from .options import OneOf, common, on_ray
+from .options import OneOf, common, on_device, on_ray
 from .printing import json_document, shown_progress, workers_at
 
 
@@ -64,6 +64,7 @@ from .printing import json_document, shown_progress, workers_at
     help="Import this model of yours, from here or installed, by repeating the config's [model] name.",
 )
 @click.option("--force", is_flag=True, help="Replace a different study in the output folder.")
+@on_device
 @on_ray
 @common
 def command(

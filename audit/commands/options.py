@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ..options import DEVICES
+
 SEEDS = click.IntRange(0, 2**63 - 1)
 
 
@@ -40,6 +42,14 @@ on_ray = click.option(
     metavar="auto|ADDRESS",
     help="Let a Ray cluster do the work: HOST:PORT of one that this machine is a node of; auto for the one in"
     " RAY_ADDRESS, else all cores of this machine. The bytes are the same.",
+)
+
+on_device = click.option(
+    "--device",
+    type=OneOf(DEVICES),
+    default=DEVICES[0],
+    show_default=True,
+    help="Where inversions compute; all else does on the CPU. auto: on CUDA where there is one.",
 )
 
 

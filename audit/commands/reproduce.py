@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .options import SEEDS, common, on_ray
+from .options import SEEDS, common, on_device, on_ray
 from .printing import json_document, shown_progress, workers_at
 
 
@@ -28,6 +28,7 @@ from .printing import json_document, shown_progress, workers_at
     help="A folder to keep the table and finished cells in; the same command goes on.",
 )
 @click.option("--seed", type=SEEDS, default=0, show_default=True)
+@on_device
 @on_ray
 @common
 def command(name: str, ray: str | None, as_json: bool, quiet: bool, **given: Any) -> None:

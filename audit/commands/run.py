@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import DEVICES
 from .gated import Gated
-from .options import SEEDS, OneOf, common, gates_too, on_ray
+from .options import SEEDS, common, gates_too, on_device, on_ray
 from .printing import json_document, shown_progress, workers_at
 
 if TYPE_CHECKING:
@@ -50,13 +49,7 @@ if TYPE_CHECKING:
     " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on these.",
 )
 @click.option("--seed", type=SEEDS, default=0, show_default=True)
-@click.option(
-    "--device",
-    type=OneOf(DEVICES),
-    default=DEVICES[0],
-    show_default=True,
-    help="Where inversions compute; all else does on the CPU. auto: on CUDA where there is one.",
-)
+@on_device
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
 @gates_too
 @click.option(

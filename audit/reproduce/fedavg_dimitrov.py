@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,14 +13,11 @@ from ...attacks.inversion.attack import Inversion
 from ...attacks.inversion.presets import PRESETS
 from ...defenses.progress import Progress
 from ...metrics.leakage import score_images
-from ..choose.trial import train_whole
-from ..evidence import ChosenAttack, Errand, collect_together, plan
+from ..evidence import ChosenAttack
 from ..scoring.questions import rows_of
 from ..setup.auditor import Auditor
-from ..setup.capture import Training
-from ..setup.folder import open_setup
 from .federations import experiments_of, stand_in, training_name
-from .reconstructed import PSNR, UNJUDGED, stage
+from .reconstructed import PSNR, UNJUDGED, attacked, where_computed
 from .table import Request
 from .trends import Trend, TrialFigures
 from .trial_table import Measure, TableCell, TrialPlan, TrialTable, without_root
@@ -77,22 +73,17 @@ def dimitrov_plan(request: Request) -> TrialPlan:
         "capture": {"clients": [0]},
         "claim": "none",
     }
-    made = {name: _short(attack) if request.quick else attack for name, attack in ATTACKS.items()}
+    made = {
+        name: replace(_short(attack) if request.quick else attack, device=request.device)
+        for name, attack in ATTACKS.items()
+    }
     variants = [ChosenAttack("inversion", attack, {"objective": name}) for name, attack in made.items()]
 
     def work(
         cells: Sequence[TableCell], seed: int, folder: Path, progress: Progress | None
     ) -> Mapping[str, Mapping[str, float]]:
         experiments = experiments_of(base, cells, seed)
-        places = {name: folder / hashlib.sha256(name.encode()).hexdigest()[:12] for name in experiments}
-        trainings = [Training(each, places[name] / "setup") for name, each in experiments.items()]
-        train_whole(trainings, stage(progress, 0.0, 0.05))
-        setups = [open_setup(place / "setup") for place in places.values()]
-        errands = [
-            Errand(plan([setup.view(setup.config.audit.observer)], variants, setup.knowledge()), place)
-            for setup, place in zip(setups, places.values())
-        ]
-        brought = collect_together(errands, seed, stage(progress, 0.05, 1.0))
+        setups, brought = attacked(experiments, variants, seed, folder, progress, trained=0.05)
         figures: dict[str, dict[str, dict[str, float]]] = {}
         for name, setup, collected in zip(experiments, setups, brought):
             auditor, auxiliary = Auditor.open(setup), experiments[name].data.auxiliary_inputs[:1000]
@@ -109,7 +100,8 @@ def dimitrov_plan(request: Request) -> TrialPlan:
         f"One client, {images} images, batches of {BATCH}, E epochs of SGD at {LR}, untrained CNN; labels known, the"
         f" order of batches not. {iterations} iterations, and {simulated}."
     )
-    return TrialPlan(setting, data.shown, content, work, (FEWER,) if request.quick else ())
+    notes = (*((FEWER,) if request.quick else ()), *where_computed(request))
+    return TrialPlan(setting, data.shown, content, work, notes)
 
 
 def _short(attack: Inversion) -> Inversion:

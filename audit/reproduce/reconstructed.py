@@ -20,13 +20,15 @@ from ...defenses.progress import Progress
 from ...metrics import classifiers, perceptual
 from ...metrics.leakage import score_images
 from ..choose.trial import train_whole
+from ..devices import model_of
 from ..errors import bad_input
-from ..evidence import ChosenAttack, Errand, collect_together, plan
+from ..evidence import ChosenAttack, Collected, Errand, collect_together, plan
 from ..files import cache_folder
 from ..scoring.kept_classifiers import kept_reference
 from ..scoring.questions import rows_of
 from ..setup.auditor import Auditor
 from ..setup.capture import Training
+from ..setup.experiment import Experiment
 from ..setup.folder import Setup, open_setup
 from .federations import StandIn, Tables, experiments_of, stand_in, training_name
 from .table import Request
@@ -119,22 +121,14 @@ def inversion_plan(
         lpips = found if isinstance(found, perceptual.NotMeasured) else perceptual.load(*found)
     variants = [
         ChosenAttack("inversion", made, {"objective": made.objective})  # type: ignore[attr-defined]
-        for made in make_inversions(attack, False, "cpu")
+        for made in make_inversions(attack, False, request.device)
     ]
 
     def work(
         cells: Sequence[TableCell], seed: int, folder: Path, progress: Progress | None
     ) -> Mapping[str, Mapping[str, float]]:
         experiments = experiments_of(base, cells, seed)
-        places = {name: folder / hashlib.sha256(name.encode()).hexdigest()[:12] for name in experiments}
-        trainings = [Training(made, places[name] / "setup") for name, made in experiments.items()]
-        train_whole(trainings, stage(progress, 0.0, 0.2))
-        setups = [open_setup(place / "setup") for place in places.values()]
-        errands = [
-            Errand(plan([setup.view(setup.config.audit.observer)], variants, setup.knowledge()), place)
-            for setup, place in zip(setups, places.values())
-        ]
-        brought = collect_together(errands, seed, stage(progress, 0.2, 1.0))
+        setups, brought = attacked(experiments, variants, seed, folder, progress)
         judges = {id(made.data): _reference(made.data) if judged else UNJUDGED for made in experiments.values()}
         figures = {}
         for (name, made), setup, collected in zip(experiments.items(), setups, brought):
@@ -147,9 +141,46 @@ def inversion_plan(
             figures[name] = {kind: _means(entries) for kind, entries in by_kind.items()}
         return {cell.name: figures[training_name(cell)].get(cell.reads, {}) for cell in cells}
 
-    content = [without_root(base), data.files, attack, str(getattr(lpips, "net", None))]
+    content = [without_root(base), data.files, attack, str(getattr(lpips, "net", None)), *other_device(request)]
     lacking = (f"LPIPS was not measured: {lpips.reason}.",) if isinstance(lpips, perceptual.NotMeasured) else ()
-    return TrialPlan(setting, data.shown, content, work, lacking)
+    return TrialPlan(setting, data.shown, content, work, (*lacking, *where_computed(request)))
+
+
+def attacked(
+    experiments: Mapping[str, Experiment],
+    variants: Sequence[ChosenAttack],
+    seed: int,
+    folder: Path,
+    progress: Progress | None,
+    trained: float = 0.2,
+) -> tuple[list[Setup], list[Collected]]:
+    """Trained together and attacked together, as far as that was not done in `folder` before a kill.
+
+    Args:
+        experiments: by name. variants: of the attack. seed: of its starts. folder: where setups are.
+        progress: called with the work done and its amount, of which training is the share `trained`.
+    """
+    places = {name: folder / hashlib.sha256(name.encode()).hexdigest()[:12] for name in experiments}
+    train_whole(
+        [Training(made, places[name] / "setup") for name, made in experiments.items()], stage(progress, 0.0, trained)
+    )
+    setups = [open_setup(place / "setup") for place in places.values()]
+    errands = [
+        Errand(plan([setup.view(setup.config.audit.observer)], variants, setup.knowledge()), place)
+        for setup, place in zip(setups, places.values())
+    ]
+    return setups, collect_together(errands, seed, stage(progress, trained, 1.0))
+
+
+def other_device(request: Request) -> tuple[str, ...]:
+    """What a plan's content says of it: a GPU rounds otherwise, so that its figures are others than the CPU's."""
+    return () if request.device == "cpu" else (request.device,)
+
+
+def where_computed(request: Request) -> tuple[str, ...]:
+    """A note, where that was not the CPU."""
+    model = model_of(request.device)
+    return (f"Inversions were computed on {request.device} ({model}).",) if model else ()
 
 
 def reads(objective: str = "cosine", manner: str = "one-round") -> str:

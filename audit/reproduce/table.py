@@ -22,7 +22,7 @@ class Request:
 
     data_root: folder of data sets, None for bundled ones. data: a data set's name, None for the table's own choice.
     trials: None for the table's own number. output: where finished cells are kept, None for nowhere.
-    workers: who makes the cells.
+    workers: who makes the cells. device: where inversions compute, "cpu" or "cuda".
     """
 
     data_root: Path | None = None
@@ -33,6 +33,7 @@ class Request:
     output: Path | None = None
     progress: Progress | None = None
     workers: Workers = HERE
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)

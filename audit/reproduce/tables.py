@@ -11,6 +11,7 @@ from typing import Any
 from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
+from ..devices import device_named
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from ..lock import writing
@@ -143,6 +144,7 @@ def reproduce(
     output: Path | None = None,
     progress: Progress | None = None,
     workers: Workers = HERE,
+    device: str = "cpu",
 ) -> Reproduction:
     """The table `name` of `TABLES`.
 
@@ -157,6 +159,7 @@ def reproduce(
             goes on where it was killed and ends with the same bytes; more trials of the same table add to those
             there.
         progress: called with the work done and its amount. workers: who makes the cells.
+        device: where inversions compute, one of `options.DEVICES`; all else does on the CPU.
 
     Raises:
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
@@ -165,8 +168,9 @@ def reproduce(
         raise BadInput(f"there is no table {name!r}{instead(name, TABLES)}")
     if trials is not None and trials < 1:
         raise BadInput(f"--trials {trials}: at least one is needed")
+    request = Request(data_root, data, quick, trials, seed, output, progress, workers, device_named(device))
     with bad_input(name), nullcontext() if output is None else writing(output):
-        filled = TABLES[name].run(Request(data_root, data, quick, trials, seed, output, progress, workers))
+        filled = TABLES[name].run(request)
         title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
         rows = [{**row, "quick": quick} for row in filled.rows]
         shown, trends = (text(title, filled), markdown(title, filled)), [asdict(answer) for answer in filled.trends]

@@ -6,10 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-
 from ...attacks import ATTACKS, AUTO
 from ...defenses.nearest import instead
+from ..devices import device_named
 from ..errors import BadInput, bad_input
 from ..evidence import ChosenAttack
 from ..files import digest_of_file
@@ -28,7 +27,7 @@ def variants_of(name: str, half: PublicHalf) -> tuple[ChosenAttack, ...]:
         if kind.pick is not None and settings.get("preset") == AUTO:
             picked = kind.pick(settings, half.ground.views, half.ground.knowledge)
             settings, said = dict(picked.settings), {"preset": picked.settings["preset"], "picked": picked.why}
-        for attack in kind.make(settings, options.quick, _device(options.device)):
+        for attack in kind.make(settings, options.quick, device_named(options.device)):
             values = asdict(cast(Any, attack)).items()
             plain: dict[str, Any] = {  # a GPU rounds otherwise, so that its results are others than the CPU's
                 k: list(v) if isinstance(v, tuple) else v
@@ -46,9 +45,3 @@ def _digest_of_weights(path: Path) -> str:
         return digest_of_file(path)
     except OSError as error:
         raise ValueError(f"prior_weights: {path} cannot be read ({error.strerror})") from None
-
-
-def _device(name: str) -> str:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise BadInput("--device cuda: no CUDA device is available here; use --device cpu")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"

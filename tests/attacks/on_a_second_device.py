@@ -28,6 +28,10 @@ from dpfl_audit.attacks.inversion.statistics import Statistics, batchnorms
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.reproduce.federations import StandIn
+from dpfl_audit.audit.reproduce.reconstructed import inversion_plan, reads
+from dpfl_audit.audit.reproduce.table import Request
+from dpfl_audit.audit.reproduce.trial_table import TableCell
 from dpfl_audit.audit.run import RunOptions, run, variants
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -265,12 +269,26 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(build(parse_config(RAW), folder), folder / "setup")
 
 
+def test_a_published_table_s_inversions_are_computed_there(tmp_path: Path, device: str) -> None:
+    data, made, cells = StandIn("digits", RAW["data"], "digits"), {}, [TableCell("a", {}, {}, reads=reads())]
+    base = {name: table for name, table in RAW.items() if name not in ("seed", "attack")}
+    for where in ("cpu", device):
+        plan = inversion_plan(Request(device=where), base, RAW["attack"]["inversion"], "", data, judged=False)
+        made[where] = plan, plan.work(cells, 3, tmp_path / where, None)["a"]["psnr"]
+    assert made[device][1] == pytest.approx(made["cpu"][1], abs=0.5)
+    assert [*made["cpu"][0].content, device] == made[device][0].content  # kept cells are not mixed
+    named = f"{torch.cuda.get_device_name()}" if device == "cuda" else ""
+    assert (named in str(made[device][0].notes)) and len(made[device][0].notes) == len(made["cpu"][0].notes) + bool(
+        named
+    )
+
+
 def test_the_same_is_found_the_results_say_where_and_another_device_is_another_run(
     setup: Path, tmp_path: Path, device: str, monkeypatch
 ) -> None:
     here = run(setup, tmp_path / "cpu", OPTIONS)
     with monkeypatch.context() as patched:
-        patched.setattr(variants, "_device", lambda _: device)
+        patched.setattr(variants, "device_named", lambda _: device)
         there = run(setup, tmp_path / "there", OPTIONS)
     for one, other in zip(here.attacks, there.attacks, strict=True):
         assert (one.attack, one.n) == (other.attack, other.n)

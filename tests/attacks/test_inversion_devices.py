@@ -15,8 +15,9 @@ from dpfl_audit.attacks.inversion.softened import Softly
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.audit import evidence
+from dpfl_audit.audit.devices import device_named
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.run import variants
+from dpfl_audit.audit.reproduce.tables import reproduce
 from dpfl_audit.defenses import models
 from second_device import compiler
 from torch import nn
@@ -83,9 +84,11 @@ def test_labels_and_drift_are_read_where_the_messages_are(spied: str, labels: st
 
 def test_a_gpu_that_is_not_there_is_one_sentence(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert variants._device("auto") == variants._device("cpu") == "cpu"
+    assert device_named("auto") == device_named("cpu") == "cpu"
     with pytest.raises(BadInput, match="--device cuda: no CUDA device is available here; use --device cpu"):
-        variants._device("cuda")
+        device_named("cuda")
+    with pytest.raises(BadInput, match="no CUDA device is available here"):
+        reproduce("thesis-4.3", quick=True, device="cuda")
 
 
 def test_a_gpu_that_is_too_small_is_one_sentence() -> None:

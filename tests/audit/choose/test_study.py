@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from dpfl_audit.audit import run as runner
+from dpfl_audit.audit.choose import again
 from dpfl_audit.audit.choose import study as studies
 from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
@@ -47,6 +49,21 @@ VARY = ("scheme.noise_multiplier=1e-2..10", "scheme.clip=0.3,1")
 OPTIONS = StudyOptions(
     VARY, Goals(leakage_at_most=0.9), trials=12, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
 )
+
+
+def test_a_gpu_computes_another_study_and_one_that_is_not_there_is_refused(monkeypatch) -> None:
+    there = replace(OPTIONS, device="cuda")
+    with pytest.raises(BadInput, match="--device cuda: no CUDA device is available here; use --device cpu"):
+        studies.opened_case(RAW, there, PUBLISHED, Path())
+    here = studies.opened_case(RAW, OPTIONS, PUBLISHED, Path())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    moved = studies.opened_case(RAW, there, PUBLISHED, Path())
+    assert again._options(moved).device == "cuda" and again._options(here).device == "cpu"
+    assert (
+        moved.digest
+        != here.digest
+        == studies.opened_case(RAW, replace(OPTIONS, device="cpu"), PUBLISHED, Path()).digest
+    )
 
 
 def content(folder: Path) -> dict[str, bytes]:
