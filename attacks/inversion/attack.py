@@ -30,6 +30,7 @@ from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
+from .row_search import operations as row_operations
 from .simulated import can_simulate
 from .simulating import tried
 from .softened import softens
@@ -281,6 +282,7 @@ class Inversion:
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
+        searched = WORK + row_operations(Layout.of(view.module).dim, prod(view.input_shape))
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
@@ -289,7 +291,7 @@ class Inversion:
                     (tries * self._readings(network, target) + PEELED * (opened and self._quiet(target)))
                     * (CALL + target.count * image)
                     + self._training(network, target, image)
-                    + WORK * worded
+                    + searched * worded
                     for target in aim.targets
                 ),
                 aim,

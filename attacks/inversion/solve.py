@@ -32,6 +32,7 @@ from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .peel import PEELED, TICKS, peeled, peels
 from .polish import STAGES, carried_on, is_smooth
+from .row_search import rows_by_search
 from .simulated import can_simulate
 from .simulating import nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
@@ -255,6 +256,10 @@ def _solve(
         sure = read_at_once(network, layout, targets[i], before, labels[i], input_shape, settings, seed, ahead)
         if sure is not None:
             solutions[i] = sure
+    if settings.exact and words_of(network):
+        for i in (i for i in range(len(targets)) if i not in solutions):
+            rows = rows_by_search(network, layout, targets[i], labels[i], input_shape, settings, seed)
+            solutions |= {} if rows is None else {i: rows}
     left = [i for i in range(len(targets)) if i not in solutions]
     guided = bool(settings.features) and denoisers is None
     features = {
