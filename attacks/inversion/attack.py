@@ -30,7 +30,7 @@ from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
-from .row_search import operations as row_operations
+from .row_search import search_operations
 from .simulated import can_simulate
 from .simulating import tried
 from .softened import softens
@@ -282,7 +282,7 @@ class Inversion:
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
-        searched = WORK + row_operations(Layout.of(view.module).dim, prod(view.input_shape))
+        searched = WORK + search_operations(Layout.of(view.module).dim, prod(view.input_shape))
         return [
             Part(
                 f"{aim.manner}:{aim.key}",

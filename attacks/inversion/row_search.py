@@ -1,18 +1,21 @@
 """Rows of a table, each sought by itself, where a second layer's spans tell whether it is one of the batch.
 
-A row is a word of every column and some numbers. From rows drawn by the columns' own frequencies one cell after the
-other is put to what brings the row nearer to the spans (`second_layer.py`), at a temperature that falls, and numbers
-are solved for. Rows that are in the gradient are taken out of it, which leaves a smaller batch.
+A row is a word of every column and some numbers, which may lie beyond [0, 1] until it is known. From rows drawn by the
+columns' own frequencies one cell after the other is put to what brings the row nearer to the spans (`second_layer.py`),
+at a temperature that falls, and numbers are solved for. Rows that are in the gradient are taken out of it, which leaves
+a smaller batch; what is not found that way, as rows that are alike behind a layer, is solved for as a batch of its own.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ...defenses.chain import open_chain
 from ...defenses.data.unit_scale import words_of
@@ -33,6 +36,7 @@ ROUNDS, IDLE = 12, 3  # searches at most; in vain one after the other
 FEWEST, MOST = 16, 2 * 10**11  # rows at once and operations of a search, at least and at most
 HOT, COLD, COOLED = 0.03, 0.001, 0.8  # temperatures, in shares of what is outside; when it is 0, in shares of sweeps
 DRAWS = 5  # numbers drawn anew, and as many near by
+EVEN, BEYOND = 0.3, 0.25  # of numbers drawn, how many are spread evenly; beyond [0, 1]
 WIDE, NARROW = 0.5, 0.005  # how near, in standard deviations, at first and in the end
 INSIDE = 1e-3  # of a row's input and error outside of the spans, at most
 SAME, APART = 0.1, 0.3  # how far a row's share is from its own, and from another's
@@ -41,25 +45,56 @@ LIKE = 1000  # rows that whiten
 FIXED = 8  # pulls of numbers in the end
 
 
-def operations(parameters: int, features: int) -> int:
+def search_operations(parameters: int, features: int) -> int:
     """About how many operations the searches take, of a network of so many parameters and rows of so many features."""
     return ROUNDS // 3 * min(MOST, STARTS * SWEEPS * features * 6 * parameters)
 
 
-def rows_by_search(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    labels: Tensor,
-    shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-) -> Solution | None:
-    """All rows of a table; None unless all are found, and the message itself says so.
+@dataclass(frozen=True, eq=False)
+class FoundRows:
+    """Rows of a batch that are found: images (m, f) float64, labels (m,), size: each one's share of the gradient."""
+
+    images: Tensor
+    labels: Tensor
+    size: float
+
+    def rest(self, module: nn.Module, layout: Layout, target: Target, labels: Tensor) -> Target:
+        """The batch without them, as a target of its own.
+
+        Args:
+            module: the network; layout: of its parameters. target: the batch. labels: (n,) of it.
+        """
+        many = target.count - len(self.images)
+        weights = {name: value.double() for name, value in layout.split(target.weights.cpu()).items()}
+        own = copy.deepcopy(module).cpu().double()
+        own.load_state_dict(weights, strict=False)
+        mean = F.cross_entropy(own(self.images[:, :, None, None]), self.labels)
+        slopes = dict(zip(weights, torch.autograd.grad(mean, [own.get_parameter(name) for name in weights])))
+        left = target.gradient.cpu().double() / self.size - len(self.images) * layout.join(slopes)
+        counts = torch.bincount(labels) - torch.bincount(self.labels, minlength=int(labels.max()) + 1)
+        return Target(
+            f"{target.key} without {len(self.images)}",
+            target.weights,
+            (left / many).to(target.gradient),
+            torch.repeat_interleave(torch.arange(len(counts)), counts),
+            many,
+            noise_std=target.noise_std / (self.size * many),
+        )
+
+    def beside(self, others: Tensor, kinds: Tensor, labels: Tensor) -> Tensor:
+        """All images (n, f, 1, 1) in the order of `labels`, with others (n − m, f, 1, 1) of labels `kinds`."""
+        every = torch.cat([self.images.float()[:, :, None, None], others])
+        placed = torch.empty_like(every)
+        placed[labels.sort(stable=True)[1]] = every[torch.cat([self.labels, kinds]).sort(stable=True)[1]]
+        return placed
+
+
+def rows_by_search(network: nn.Module, layout: Layout, target: Target, labels: Tensor, seed: int) -> FoundRows | None:
+    """The rows of a table that are found; None where there are none.
 
     Args:
         network: in evaluation mode, of a table (`UnitScale.module`). layout: of its parameters. target: what was sent.
-        labels: (n,) int64. shape: of a row's image. settings: the attack's. seed: of draws.
+        labels: (n,) int64. seed: of draws.
     """
     words, draw = words_of(network), generator(seed, "rows", target.key)
     if not words:
@@ -67,15 +102,37 @@ def rows_by_search(
     home = copy.deepcopy(network).float().cpu()
     search = RowSearch.of(home, layout, target, words)
     layer = None if search is None else SecondLayer.of(home, target, labels, search.drawn(LIKE, draw))
-    found = None if search is None or layer is None else search.all_rows(layer, labels, draw)
+    return None if search is None or layer is None else search.found(layer, labels, draw)
+
+
+def with_rows(
+    network: nn.Module,
+    layout: Layout,
+    target: Target,
+    labels: Tensor,
+    shape: tuple[int, ...],
+    settings: Inversion,
+    seed: int,
+    solve: Callable[[Target], Solution],
+) -> Solution | None:
+    """A solution of rows that are found, and of what solving makes of a batch of the others; None where none is found.
+
+    Args:
+        network, layout, target, labels, seed: as of `rows_by_search`. shape: of a row's image. settings: the attack's.
+        solve: what makes a solution of a target.
+    """
+    found = rows_by_search(network, layout, target, labels, seed)
     if found is None:
         return None
-    images = found[:, :, None, None].float()
-    if not explained(network, layout, target, labels, images, settings):
-        return None
+    others, kinds = torch.zeros(0, *shape), labels[:0]
+    if len(found.images) < target.count:
+        rest = solve(found.rest(network, layout, target, labels))
+        others, kinds = rest.images, rest.labels
+    images = found.beside(others, kinds, labels)
+    sure = explained(network, layout, target, labels, images, settings)
     loss = loss_at(network, layout, target, labels, images, settings)
     start = start_images(seed, target.key, 0, target.count, shape)
-    return Solution(images, start, labels, loss, determined=True)
+    return Solution(images.clamp(0, 1), start, labels, loss, determined=sure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,31 +175,23 @@ class RowSearch:
             rows[:, k] = self._numbers(k, (many,), draw)
         return rows
 
-    def all_rows(self, layer: SecondLayer, labels: Tensor, draw: torch.Generator) -> Tensor | None:
-        """All rows (n, f) of a batch, in the order of `labels`; None unless all are found."""
-        found, kinds, idle = [], [], 0
+    def found(self, layer: SecondLayer, labels: Tensor, draw: torch.Generator) -> FoundRows | None:
+        """Rows of a batch of `labels` (n,), as many as are found; None where there are none."""
         missing = {int(kind): int((labels == kind).sum()) for kind in labels.unique()}
-        size = None
+        images, kinds, size, idle = [], [], None, 0
         for _ in range(ROUNDS):
             rows = self._sought(layer, draw)
             size = size or _size(layer, rows, labels)
-            if size is None:
-                break
-            new = _accepted(layer, rows, missing, size)
+            new = [] if size is None else _accepted(layer, rows, missing, size)
             idle = 0 if new else idle + 1
-            if idle == IDLE:
-                break
             if new:
-                images, of = torch.stack([row for row, _ in new]), torch.tensor([kind for _, kind in new])
-                found.append(images)
-                kinds.append(of)
-                if len(new) == layer.count:
-                    every, order = torch.cat(found), torch.cat(kinds).sort(stable=True)[1]
-                    placed = torch.empty_like(every)
-                    placed[labels.sort(stable=True)[1]] = every[order]
-                    return placed
-                layer = layer.without(images, of, size)
-        return None
+                images.append(torch.stack([row for row, _ in new]))
+                kinds.append(torch.tensor([kind for _, kind in new]))
+            if idle == IDLE or len(new) == layer.count:
+                break
+            if new and size is not None:
+                layer = layer.without(images[-1], kinds[-1], size)
+        return FoundRows(torch.cat(images), torch.cat(kinds), size) if images and size is not None else None
 
     def _sought(self, layer: SecondLayer, draw: torch.Generator) -> Tensor:
         """Rows (m, f) in float64 that are inside of the spans, the nearest first."""
@@ -179,7 +228,7 @@ class RowSearch:
             tried = rows[:, None].repeat(1, 2 * DRAWS + 1, 1)
             tried[:, :DRAWS, k] = self._numbers(k, (many, DRAWS), draw)
             moved = near * self.std[k] * torch.randn(many, DRAWS, generator=draw)
-            tried[:, DRAWS:-1, k] = (tried[:, DRAWS:-1, k] + moved).clamp(0, 1)
+            tried[:, DRAWS:-1, k] += moved
         far = layer.outside(tried.flatten(0, 1)).view(many, -1)
         drawn = far + heat * torch.empty_like(far).exponential_(generator=draw).log() if heat else far
         chosen, each = drawn.argmin(1), torch.arange(many)  # by Gumbel's trick ∝ exp(−far / heat)
@@ -194,7 +243,10 @@ class RowSearch:
         return torch.where((now < far)[:, None], tried, rows), torch.minimum(now, far)
 
     def _numbers(self, feature: int, size: tuple[int, ...], draw: torch.Generator) -> Tensor:
-        return (self.mean[feature] + self.std[feature] * torch.randn(*size, generator=draw)).clamp(0, 1)
+        """Most are normal, and some spread evenly over all that the column's own rows had and a little more."""
+        normal = self.mean[feature] + self.std[feature] * torch.randn(*size, generator=draw)
+        even = torch.rand(*size, generator=draw) * (1 + 2 * BEYOND) - BEYOND
+        return torch.where(torch.rand(*size, generator=draw) < EVEN, even, normal)
 
 
 def _size(layer: SecondLayer, rows: Tensor, labels: Tensor) -> float | None:

@@ -20,6 +20,7 @@ from .features import one_gradient
 from .target import Target
 
 CLEAR = 0.5  # the first direction that is none over the last that is one, at most
+ALIKE = 8  # of so many images one, at most, tells the layer nothing new, as its errors are another's
 DAMPING = 0.1  # of the mean of a second moment's eigenvalues, beside each
 TINY = 1e-12
 
@@ -31,7 +32,7 @@ class SecondLayer:
 
     chain, weights: the network, on the CPU in float32. forth (i + 1, i + 1), back (o, o): what whitens inputs and
     errors. gradient: (o, i + 1), whitened. left (o, o), values, right (i + 1, i + 1): its singular directions.
-    count: how many of them are images that are not known yet.
+    count: how many of them are of images that are not known yet.
     kinds: labels that an image may have; of two classes one, as the other's error is its opposite but for size.
     """
 
@@ -72,8 +73,10 @@ class SecondLayer:
         inputs, errors = plain.seen(like)
         forth, back = _whitening(inputs.double()), _whitening(errors.flatten(0, 1).double())
         found = replace(plain, forth=forth, back=back, gradient=back @ gradient @ forth).decomposed()
-        clear = found.values[target.count] < CLEAR * found.values[target.count - 1]
-        return found if clear else None
+        for count in range(target.count, target.count - target.count // ALIKE - 1, -1):
+            if found.values[count] < CLEAR * found.values[count - 1]:
+                return replace(found, count=count)
+        return None
 
     def decomposed(self) -> SecondLayer:
         """With the singular directions of its gradient."""
@@ -114,7 +117,7 @@ class SecondLayer:
 
     def pulled(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Images (m, f) with the features `numbers` (k,) where the inputs are nearest to their span, as far as the
-        first layer's slopes stay as they are; in [0, 1].
+        first layer's slopes stay as they are.
         """
         first = self.chain.layers[0]
         weight, bias = (self.weights[str(name)].to(images) for name in (first.weight, first.bias))
@@ -129,7 +132,7 @@ class SecondLayer:
         ).to(images)
         step = torch.linalg.solve(square, moved.mT @ far[:, :, None])[:, :, 0]
         images = images.clone()
-        images[:, numbers] = (images[:, numbers] - step * std).clamp(0, 1)
+        images[:, numbers] = images[:, numbers] - step * std
         return images
 
     def shares(self, images: Tensor, labels: Tensor) -> Tensor:

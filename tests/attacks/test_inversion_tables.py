@@ -13,6 +13,7 @@ from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.row_search import rows_by_search
 from dpfl_audit.attacks.inversion.second_layer import SecondLayer
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.attacks.inversion.with_words import as_shares, with_words
 from dpfl_audit.attacks.inversion.words import columns_by_words
@@ -134,8 +135,8 @@ def test_rows_are_found_one_by_one_where_the_first_layer_cannot_tell_them_apart(
     """28 rows of 40 neurons; of three classes the errors of each have a direction of their own."""
     network, target, images, _ = sent(28, 1, seed=4, width=40, classes=classes)
     assert target.labels.unique().numel() == classes
-    found = rows_by_search(network, Layout.of(network), target, target.labels, (106, 1, 1), Inversion(), 0)
-    assert found is not None and found.determined
+    (found,) = solve(network, [target], (106, 1, 1), Inversion(exact=True, iterations=1), 0)
+    assert found.determined
     error = (found.images[:, None] - images[None]).abs().flatten(2).amax(2)
     assert error.amin(1).max() < 5e-3 and error.argmin(1).unique().numel() == 28
     assert torch.equal(found.labels, target.labels[error.argmin(1)])
@@ -147,7 +148,7 @@ def test_no_row_is_made_up_where_noise_or_too_many_rows_hide_the_span():
     noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(3))
     noisy = replace(target, gradient=target.gradient + target.gradient.norm() / len(noise) ** 0.5 * noise)
     assert second(network, noisy, images) is None and second(network, replace(target, gradient=noise), images) is None
-    assert rows_by_search(network, Layout.of(network), noisy, target.labels, (106, 1, 1), Inversion(), 0) is None
+    assert rows_by_search(network, Layout.of(network), noisy, target.labels, 0) is None
     network, target, images, _ = sent(40, 1, seed=1, width=40)
     assert second(network, target, images) is None
     network, target, images, _ = sent(12, 3, seed=1, width=40)  # several steps
