@@ -42,7 +42,7 @@ INSIDE = 1e-3  # of a row's input and error outside of the spans, at most
 SAME, APART = 0.1, 0.3  # how far a row's share is from its own, and from another's
 RARE = 0.02  # least frequency that words are drawn by
 LIKE = 1000  # rows that whiten
-FIXED = 8  # pulls of numbers in the end
+FIXED = 8  # times that numbers are pulled in the end
 
 
 def search_operations(parameters: int, features: int) -> int:
@@ -102,7 +102,8 @@ def rows_by_search(network: nn.Module, layout: Layout, target: Target, labels: T
     home = copy.deepcopy(network).float().cpu()
     search = RowSearch.of(home, layout, target, words)
     layer = None if search is None else SecondLayer.of(home, target, labels, search.drawn(LIKE, draw))
-    return None if search is None or layer is None else search.found(layer, labels, draw)
+    size = 1 / target.count if target.scale_known and target.clip_norm is None else None
+    return None if search is None or layer is None else search.found(layer, labels, size, draw)
 
 
 def with_rows(
@@ -129,8 +130,8 @@ def with_rows(
         rest = solve(found.rest(network, layout, target, labels))
         others, kinds = rest.images, rest.labels
     images = found.beside(others, kinds, labels)
-    sure = explained(network, layout, target, labels, images, settings)
     loss = loss_at(network, layout, target, labels, images, settings)
+    sure = explained(network, layout, target, labels, images, settings)
     start = start_images(seed, target.key, 0, target.count, shape)
     return Solution(images.clamp(0, 1), start, labels, loss, determined=sure)
 
@@ -175,10 +176,12 @@ class RowSearch:
             rows[:, k] = self._numbers(k, (many,), draw)
         return rows
 
-    def found(self, layer: SecondLayer, labels: Tensor, draw: torch.Generator) -> FoundRows | None:
-        """Rows of a batch of `labels` (n,), as many as are found; None where there are none."""
+    def found(self, layer: SecondLayer, labels: Tensor, size: float | None, draw: torch.Generator) -> FoundRows | None:
+        """Rows of a batch of `labels` (n,), as many as are found; None where there are none. size: a row's share of the
+        gradient, None where it is not known.
+        """
         missing = {int(kind): int((labels == kind).sum()) for kind in labels.unique()}
-        images, kinds, size, idle = [], [], None, 0
+        images, kinds, idle = [], [], 0
         for _ in range(ROUNDS):
             rows = self._sought(layer, draw)
             size = size or _size(layer, rows, labels)
