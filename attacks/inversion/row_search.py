@@ -116,14 +116,15 @@ def with_rows(
     seed: int,
     solve: Callable[[Target], Solution],
 ) -> Solution | None:
-    """A solution of rows that are found, and of what solving makes of a batch of the others; None where none is found.
+    """A solution of rows that are found, and of what solving makes of a batch of the others; None where fewer than half
+    are found.
 
     Args:
         network, layout, target, labels, seed: as of `rows_by_search`. shape: of a row's image. settings: the attack's.
         solve: what makes a solution of a target.
     """
     found = rows_by_search(network, layout, target, labels, seed)
-    if found is None:
+    if found is None or 2 * len(found.images) < target.count:  # so few may be there by chance
         return None
     others, kinds = torch.zeros(0, *shape), labels[:0]
     if len(found.images) < target.count:
