@@ -153,8 +153,9 @@ class SecondLayer:
         return self.back @ self.left[:, self.count :]
 
     def _white(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        inputs, errors = replace(self, kinds=labels).seen(images.double())
-        return inputs @ self.forth, errors[torch.arange(len(labels)), torch.arange(len(labels))] @ self.back
+        kinds, which = labels.unique(return_inverse=True)
+        inputs, errors = replace(self, kinds=kinds).seen(images.double())
+        return inputs @ self.forth, errors[which, torch.arange(len(labels))] @ self.back
 
     def _standard(self, images: Tensor) -> Tensor:
         return (images - self.chain.mean.flatten().to(images)) / self.chain.std.flatten().to(images)
