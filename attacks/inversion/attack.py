@@ -30,6 +30,7 @@ from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round
+from .row_search import search_operations
 from .simulated import can_simulate
 from .simulating import tried
 from .softened import softens
@@ -64,7 +65,8 @@ class Inversion:
     consensus: weight of how far a restart is from the mean of all, see `consensus.with_consensus`.
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
-      is optimised, or the rest out of what optimising finds.
+      is optimised, or the rest out of what optimising finds. Rows of a table are sought one by one, too, where the
+      second layer tells them (`row_search.with_rows`).
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on
@@ -281,6 +283,7 @@ class Inversion:
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
+        searched = WORK + search_operations(Layout.of(view.module).dim, prod(view.input_shape))
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
@@ -289,7 +292,7 @@ class Inversion:
                     (tries * self._readings(network, target) + PEELED * (opened and self._quiet(target)))
                     * (CALL + target.count * image)
                     + self._training(network, target, image)
-                    + WORK * worded
+                    + searched * worded
                     for target in aim.targets
                 ),
                 aim,

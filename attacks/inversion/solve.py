@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .peel import PEELED, TICKS, peeled, peels
 from .polish import STAGES, carried_on, is_smooth
+from .row_search import with_rows
 from .simulated import can_simulate
 from .simulating import nearest_update, simulate, tried
 from .softened import Softly, annealed, softens, softly_matched
@@ -255,6 +257,13 @@ def _solve(
         sure = read_at_once(network, layout, targets[i], before, labels[i], input_shape, settings, seed, ahead)
         if sure is not None:
             solutions[i] = sure
+    by_rows: dict[int, Solution] = {}
+    if settings.exact and words_of(network) and denoisers is None:
+        for i in (i for i in range(len(targets)) if i not in solutions):
+            rest = partial(_solve_rest, module, input_shape, replace(settings, labels="known"), seed)
+            rows = with_rows(network, layout, targets[i], labels[i], input_shape, settings, seed, rest)
+            if rows is not None:
+                (solutions if rows.determined else by_rows)[i] = rows
     left = [i for i in range(len(targets)) if i not in solutions]
     guided = bool(settings.features) and denoisers is None
     features = {
@@ -332,6 +341,9 @@ def _solve(
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         solutions[i] = kept
+    for i, rows in by_rows.items():
+        if rows.loss < solutions[i].loss:
+            solutions[i] = rows
     onward = [i for i in guesses if _goes_on(targets[i], solutions[i], settings)]
     if onward:
         begun = [solutions[i] for i in onward]
@@ -340,6 +352,12 @@ def _solve(
     if progress is not None:
         progress(total, total)
     return [replace(solutions[i], labels_by=inferred[i].said) for i in range(len(targets))]
+
+
+def _solve_rest(
+    module: nn.Module, input_shape: tuple[int, ...], settings: Inversion, seed: int, target: Target
+) -> Solution:
+    return _solve(module, [target], input_shape, settings, seed)[0]
 
 
 def _goes_on(target: Target, found: Solution, settings: Inversion) -> bool:

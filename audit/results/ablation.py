@@ -56,12 +56,16 @@ class WorthRow:
 
 @dataclass(frozen=True)
 class WorthTable:
-    """Attacks of one observer, manner and objective that differ in their knowledge alone; the whole one first."""
+    """Attacks of one observer, manner and objective that differ in their knowledge alone; the whole one first.
+
+    thing: what is rebuilt, "image" or "row".
+    """
 
     observer: str
     manner: str
     objective: str
     rows: tuple[WorthRow, ...]
+    thing: str = "image"
 
     @property
     def name(self) -> str:
@@ -97,6 +101,7 @@ def worth(results: Results) -> tuple[WorthTable, ...]:
                 first.manner or "",
                 str(first.settings.get("objective", "")),
                 tuple(_row(what, entries, line_up) for what, entries in by_what.items()),
+                first.thing,
             )
         )
     return tuple(sorted(tables, key=lambda table: _strength(table.rows[0]), reverse=True))
@@ -213,7 +218,7 @@ def worth_lines(results: Results) -> list[str]:
         grid = [["", *worth_cells(table.rows[0])], *([row.name, *worth_cells(row).values()] for row in table.rows)]
         widths = [max(len(line[k]) for line in grid) for k in range(len(grid[0]))]
         lines.append(
-            f"What each piece of knowledge is worth ({table.name}, {words.times(table.rows[0].images, 'image')}):"
+            f"What each piece of knowledge is worth ({table.name}, {words.times(table.rows[0].images, table.thing)}):"
         )
         lines += ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in grid]
         if len(tables) > 1:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dpfl_audit.attacks.inversion import row_search
+from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.row_search import rows_by_search, with_rows
+from dpfl_audit.attacks.inversion.second_layer import SecondLayer
+from dpfl_audit.attacks.inversion.solution import Solution
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.attacks.inversion.with_words import as_shares, with_words
 from dpfl_audit.attacks.inversion.words import columns_by_words
@@ -36,12 +43,14 @@ def census(rows: int, seed: int) -> tuple[tuple[TableColumn, ...], torch.Tensor,
     return table_columns(facts_of(columns), every.shape[1], mean, std), every[500:], mean, std
 
 
-def sent(rows: int, steps: int, seed: int, width: int = 100, noise: float = 0.0):
+def sent(rows: int, steps: int, seed: int, width: int = 100, noise: float = 0.0, classes: int = 2, twin: float = 0.0):
     """The network of images, the target of an update, the true images (n, features, 1, 1) and words."""
     columns, table, mean, std = census(rows, seed)
-    labels = (table[:, 0] > 0).long()
+    if twin:
+        table[1], table[1, 1] = table[0], table[0, 1] + twin
+    labels = (table[:, 0] > 0).long() if classes == 2 else (table[:, 0].abs() * 2).long().clamp_max(classes - 1)
     module = models.build(
-        "mlp", input_shape=(table.shape[1],), classes=2, mean=mean, std=std, seed=seed, widths=[width, width]
+        "mlp", input_shape=(table.shape[1],), classes=classes, mean=mean, std=std, seed=seed, widths=[width, width]
     )
     layout, scale = Layout.of(module), UnitScale.of(columns)
     before = layout.join({name: p.detach().clone() for name, p in module.named_parameters()})
@@ -101,6 +110,82 @@ def test_shares_add_up_to_one_and_have_the_slope_of_autograd():
     assert torch.allclose(value, by_hand)
     assert torch.allclose(slope, torch.autograd.grad(by_hand.sum(), asked)[0], atol=1e-5)
     assert with_words(objective, ()) is objective
+
+
+def second(network, target, images):
+    """`SecondLayer`, whitened by other rows of the same table."""
+    others = UnitScale.of(census(300, 77)[0]).images(census(300, 77)[1]).flatten(1)
+    return SecondLayer.of(network, target, target.labels, others)
+
+
+def test_a_second_layer_tells_of_every_row_whether_it_is_there():
+    network, target, images, _ = sent(40, 1, seed=2)
+    layer, rows = second(network, target, images), images.flatten(1).double()
+    assert layer.count == 40
+    assert layer.outside(rows).max() < 1e-4 and layer.outside(rows.flip(0).roll(1, 1)).min() > 1e-2
+    shares = layer.shares(rows, target.labels) / 40
+    assert torch.allclose(shares, torch.eye(40, dtype=torch.float64), atol=0.02)
+    assert (layer.shares(rows, 1 - target.labels).diagonal() < 0).all()  # the other label's error is the opposite
+    less = layer.without(rows[:30], target.labels[:30], 1 / 40)
+    assert less.count == 10 and less.outside(rows[30:]).max() < 1e-3 < 1e-2 < less.outside(rows[:30]).min()
+    moved = rows.clone()
+    moved[:, :6] += 1e-3
+    assert (layer.pulled(moved, torch.arange(6)) - rows).abs().max() < 1e-4
+
+
+def by_rows(network, target, images):
+    """`with_rows`; what it makes of a batch that is left are gray rows."""
+
+    def gray(rest):
+        left.append(rest)
+        return Solution(torch.full((rest.count, 106, 1, 1), 0.5), torch.zeros(0), rest.labels, 0.0)
+
+    left, layout = [], Layout.of(network)
+    found = with_rows(network, layout, target, target.labels, (106, 1, 1), Inversion(), 0, gray)
+    error = (found.images[:, None] - images[None]).abs().flatten(2).amax(2)
+    return found, left, error
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_rows_are_found_one_by_one(classes, monkeypatch):
+    """30 rows of 48 neurons; of three classes the errors of each have a direction of their own."""
+    network, target, images, _ = sent(30, 1, seed=4, width=48, classes=classes)
+    assert target.labels.unique().numel() == classes
+    monkeypatch.setattr(row_search, "STARTS", 100)
+    if classes == 3:  # a clip that nobody tells the scale behind
+        target = replace(target, gradient=0.1 * target.gradient, scale_known=False)
+    found, left, error = by_rows(network, target, images)
+    assert found.determined and not left
+    assert error.amin(1).max() < 5e-3 and error.argmin(1).unique().numel() == 30
+    assert torch.equal(found.labels, target.labels[error.argmin(1)])
+
+
+def test_rows_that_a_layer_cannot_tell_apart_are_left_as_a_batch_of_their_own(monkeypatch):
+    """Two rows that differ little have one error, and the layer sees their mean."""
+    network, target, images, _ = sent(16, 1, seed=5, width=48, twin=1e-3)
+    monkeypatch.setattr(row_search, "STARTS", 100)
+    found, left, error = by_rows(network, target, images)
+    (rest,) = left
+    assert rest.count == 2 and not found.determined
+    assert (error.amin(0) < 5e-3).sum() == 14 and (error.amin(0)[:2] > 0.1).all()
+    layout = Layout.of(network)
+    network.load_state_dict(layout.split(target.weights), strict=False)  # before the step
+    F.cross_entropy(network(images[:2]), target.labels[:2]).backward()
+    mean = layout.join({name: p.grad for name, p in network.named_parameters()})
+    assert (rest.gradient - mean).norm() < 1e-3 * mean.norm()
+
+
+def test_no_row_is_made_up_where_noise_or_too_many_rows_hide_the_span():
+    network, target, images, _ = sent(12, 1, seed=1, width=40)
+    assert second(network, target, images) is not None
+    noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(3))
+    noisy = replace(target, gradient=target.gradient + target.gradient.norm() / len(noise) ** 0.5 * noise)
+    assert second(network, noisy, images) is None and second(network, replace(target, gradient=noise), images) is None
+    assert rows_by_search(network, Layout.of(network), noisy, target.labels, 0) is None
+    network, target, images, _ = sent(40, 1, seed=1, width=40)
+    assert second(network, target, images) is None
+    network, target, images, _ = sent(12, 3, seed=1, width=40)  # several steps
+    assert second(network, target, images) is None
 
 
 def config(folder, **scheme):

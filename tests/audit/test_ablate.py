@@ -138,6 +138,9 @@ def test_one_message_has_its_own_intervals() -> None:
     better = less.having(pairs=tuple({**pair, "psnr": 21.0} for pair in pairs))
     (sentence,) = stronger_without(_with([whole], [better]))
     assert "got more without labels" in sentence
+    of_table = [entry.having(metrics=Metrics.of({**numbers, "cells_right": 0.5})) for entry in (whole, less)]
+    assert worth_lines(rows)[0].endswith("4 images):")
+    assert worth_lines(_with(of_table[:1], of_table[1:]))[0].endswith("4 rows):")
     other = whole.having(observer="uplink")  # an attack of somebody else is no other half
     assert worth(_with([other], [less])) == ()
 
