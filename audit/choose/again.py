@@ -25,7 +25,7 @@ from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import StudyCase
 from .goals import Kept
 from .outcome import MOST_MESSAGES, Performance, outcome_of
-from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
+from .trial import ALL_MESSAGES, SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
 
 FILE = "again.json"
 
@@ -77,7 +77,7 @@ def attack_again(
     seeds = tuple(case.fresh_seed(i) for i in range(case.seeds))
     trainings = [
         Training(
-            case.to_train(trial.point, seed, MOST_MESSAGES), folder / "setup", case.key_of("again", trial.number, i)
+            case.to_train(trial.point, seed, ALL_MESSAGES), folder / "setup", case.key_of("again", trial.number, i)
         )
         for i, (seed, folder) in enumerate(zip(seeds, folders))
     ]
@@ -129,10 +129,11 @@ def _options(case: StudyCase) -> RunOptions:
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
-    """As many attacks as this seed's share of the minutes holds. An inversion may take as long as the search's would
-    with all its iterations and messages, which are six times as many; a canary audits one of the seeds.
+    """As many attacks as this seed's share of the minutes holds. An inversion reads the `MOST_MESSAGES` rounds with the
+    least noise, and may take as long as the search's would with all its iterations and as many messages, which are six
+    times as many; a canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
     longest = max(share, 3 * MOST_MESSAGES * SCREEN_MINUTES)
     options = replace(_options(case), canaries=with_canary)
-    return plan_attacks(setup, options, share, inversion_minutes=longest, searched=searched)
+    return plan_attacks(setup, options, share, inversion_minutes=longest, rounds=MOST_MESSAGES, searched=searched)

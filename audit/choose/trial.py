@@ -25,7 +25,7 @@ from ..results.format import Number
 from ..results.words import number, percent
 from ..run import RunOptions
 from ..setup.auditor import check_setup
-from ..setup.capture import Training, train_together
+from ..setup.capture import Training, check_space, train_together
 from ..setup.reading import plain_json, present, read_text
 from .attacks import not_tried, plan_attacks
 from .case import StudyCase
@@ -35,6 +35,7 @@ from .space import Setting
 BATCH = 8  # points that are trained and attacked as one
 SCREEN_MINUTES = 1.0  # of attacks a setting, counted from shapes
 FIRST_MESSAGES = 1  # rounds whose messages a screening attacks
+ALL_MESSAGES = None  # the rounds that the config keeps: of two, a re-attack would not see what adds up over many
 FILE = "trial.json"
 
 
@@ -203,7 +204,7 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
         return trial.model_copy(update={"why": f"the same as trial {like}"})
     try:
         epsilon = case.proven(one.point)
-        case.to_train(one.point, case.config.seed, FIRST_MESSAGES)
+        check_space(case.to_train(one.point, case.config.seed, ALL_MESSAGES))
     except BadInput as error:
         return trial.model_copy(update={"why": f"no such setting: {error}"})
     limit = case.goals.epsilon_at_most
