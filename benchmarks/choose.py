@@ -34,7 +34,7 @@ from dpfl_audit.audit.choose.outcome import MOST_MESSAGES, Performance, outcome_
 from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
 from dpfl_audit.audit.choose.study import Study, StudyOptions, carry_out_study, looked_at, opened_case
-from dpfl_audit.audit.choose.trial import BATCH, FIRST_MESSAGES, SCREEN_MINUTES, clear
+from dpfl_audit.audit.choose.trial import BATCH, SCREEN_MINUTES, SCREEN_ROUNDS, clear
 from dpfl_audit.audit.results.words import percent
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.setup.capture import Training, train_together
@@ -85,11 +85,12 @@ def measured(case: StudyCase, points: Sequence[Setting], fresh: int, attacks: tu
         folders = [work / str(n) for n in range(len(names))]
         train_together(
             [
-                Training(case.to_train(point, seed, MOST_MESSAGES), folder / "setup", f"{n:064x}")
+                Training(case.to_train(point, seed), folder / "setup", f"{n:064x}")
                 for n, ((point, seed), folder) in enumerate(zip(names, folders))
             ]
         )
-        options = RunOptions(attacks=attacks, seed=7, pixels_only=True)
+        few = (f"inversion.rounds={MOST_MESSAGES}",) if "inversion" in attacks else ()
+        options = RunOptions(attacks=attacks, overrides=few, seed=7, pixels_only=True)
         jobs = [runner.opened(folder / "setup", options) for folder in folders]
         results = runner.carry_out_together(jobs, [folder / "results" for folder in folders])
         outcomes += [outcome_of(results[i : i + fresh]) for i in range(0, len(results), fresh)]
@@ -184,22 +185,23 @@ def speed(bench: Bench) -> tuple[float, float]:
     )
     together = time.perf_counter() - begin
     seed = case.config.seed
-    run = RunOptions(minutes=SCREEN_MINUTES, canaries=False, quick=True, pixels_only=True, seed=seed)
+    few = f"inversion.rounds={SCREEN_ROUNDS}"
+    run = RunOptions(minutes=SCREEN_MINUTES, canaries=False, quick=True, pixels_only=True, seed=seed, overrides=(few,))
     here = commands = 0.0
     for trial in trials:
         setup, results, config = folder / "setup", folder / "results", folder / "config.toml"
         begin = time.perf_counter()
         own = replace(case, parts={})  # a command of its own reads its data itself
-        train_together([Training(own.to_train(trial.point, seed, FIRST_MESSAGES), setup, KEY)])
+        train_together([Training(own.to_train(trial.point, seed), setup, KEY)])
         runner.run(setup, results, run)
         here += time.perf_counter() - begin
         shutil.rmtree(setup)
         shutil.rmtree(results)
-        tables = own.to_train(trial.point, seed, FIRST_MESSAGES).config.model_dump(mode="json", exclude_none=True)
+        tables = own.to_train(trial.point, seed).config.model_dump(mode="json", exclude_none=True)
         config.write_text(tomlkit.dumps(tables))
         begin = time.perf_counter()
         audit("train", config, "-o", setup, "--noise-key", key)
-        audit("run", setup, "-o", results, "--quick", "--minutes", SCREEN_MINUTES, "--seed", seed)
+        audit("run", setup, "-o", results, "--quick", "--minutes", SCREEN_MINUTES, "--seed", seed, "--set", few)
         commands += time.perf_counter() - begin
         shutil.rmtree(setup)
         shutil.rmtree(results)

@@ -29,7 +29,7 @@ from .objective import OBJECTIVES, Name
 from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
-from .rounds import MOST, all_rounds, every_round
+from .rounds import MOST, all_rounds, every_round, least_noisy_rounds
 from .row_search import search_operations
 from .simulated import can_simulate
 from .simulating import tried
@@ -101,6 +101,7 @@ class Inversion:
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
       images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
+    rounds: messages of so many rounds alone are attacked, those with the least noise; 0 for all.
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
 
@@ -130,6 +131,7 @@ class Inversion:
     records: int = 0
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
+    rounds: int = 0
     device: str = "cpu"
     name: str = field(default="inversion", init=False)
 
@@ -147,8 +149,9 @@ class Inversion:
                 raise ValueError(one_of("manners", manner, MANNERS))
         if len(set(self.manners)) != len(self.manners) or not self.manners:
             raise ValueError(f"manners is {list(self.manners)}: name at least one, and each once")
-        if self.records < 0:
-            raise ValueError(f"records is {self.records}, it must be at least 0")
+        for name in ("records", "rounds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, it must be at least 0")
         if not (1 <= self.iterations <= AT_MOST and 1 <= self.restarts <= AT_MOST):
             raise ValueError(
                 f"iterations is {self.iterations} and restarts {self.restarts}, both must be from 1 to {AT_MOST:,}"
@@ -246,6 +249,10 @@ class Inversion:
         view, knowledge = as_images(view, knowledge)
         if view.anonymous and self.records:
             view = replace(view, messages=tuple(self._counted(m, view, knowledge) for m in view.messages))
+        if self.rounds:
+            single = every_round(view, knowledge)
+            told = [aim for aim in single if aim.labelled or self.labels == "inferred"]
+            view = least_noisy_rounds(view, told or single, self.rounds)
         aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
         if not aims:
             secret = view.anonymous and not self.records

@@ -32,7 +32,15 @@ DEFAULTS: dict[str, Any] = {
     "ordered": True,
 }
 
-OF_ALL = ("labels", "records", "mode", "manners", "device", "restarts")  # of what is attacked, where and how often
+OF_ALL = (
+    "labels",
+    "records",
+    "mode",
+    "manners",
+    "rounds",
+    "device",
+    "restarts",
+)  # of what is attacked, where and how often
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:

@@ -20,6 +20,25 @@ def every_round(view: View, knowledge: Knowledge) -> list[Aim]:
     return one_round(view, knowledge) or summed(view, knowledge)
 
 
+def least_noisy_rounds(view: View, aims: Sequence[Aim], most: int) -> View:
+    """The view without the uploads and sums of all rounds but `most` of them: those with the least noise.
+
+    Args:
+        view: what the observer saw. aims: of its rounds, each by itself. most: of them, from 1 on.
+    """
+    shares: dict[int, float] = {}
+    for aim in aims:
+        round = aim.messages[0].round
+        shares[round] = min(aim.target.noise_share, shares.get(round, 1.0))
+    rounds = sorted(shares)
+    kept = {rounds[place] for place in least_noisy([shares[round] for round in rounds], most)}
+    return replace(
+        view,
+        messages=tuple(m for m in view.messages if m.broadcast or m.round in kept),
+        sums={round: of for round, of in view.sums.items() if round in kept},
+    )
+
+
 def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
     """All messages of one sender address together; of anonymous senders, those that are alike enough to be taken for
     one's (`linking.tracks_of`), and that have the same labels where these are known.

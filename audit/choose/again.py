@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
 from .. import run as runner
+from ..errors import BadInput
 from ..files import write_json
 from ..results.format import Results
 from ..run import RunOptions
@@ -76,9 +77,7 @@ def attack_again(
     folders = [again_folder(study, trial.number, i) for i in range(case.seeds)]
     seeds = tuple(case.fresh_seed(i) for i in range(case.seeds))
     trainings = [
-        Training(
-            case.to_train(trial.point, seed, MOST_MESSAGES), folder / "setup", case.key_of("again", trial.number, i)
-        )
+        Training(case.to_train(trial.point, seed), folder / "setup", case.key_of("again", trial.number, i))
         for i, (seed, folder) in enumerate(zip(seeds, folders))
     ]
     plain = [
@@ -111,16 +110,26 @@ def _attacked(
     case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None, workers: Workers
 ) -> list[tuple[Results, tuple[str, ...]]] | None:
     """Of every seed what came of it, and what was not tried; None where one of the trainings diverged. searched: what
-    the search attacked it with.
+    the search attacked it with. A training of which nothing can be attacked, as no audited client was drawn, is left
+    out. Raises BadInput where that is so of all.
     """
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
         return None
-    attacked = []
+    attacked, refused = [], None
     for i, folder in enumerate(folders):
-        plan = _plan(case, folder / "setup", searched, with_canary=i == 0)
+        try:
+            plan = _plan(case, folder / "setup", searched, with_canary=i == 0)
+        except BadInput as why:
+            refused = why
+            continue
         job = runner.opened(folder / "setup", plan.options(_options(case)))
         brought = runner.carry_out(job, folder / "results", force=True, progress=progress, workers=workers)
         attacked.append((brought, not_tried(brought, plan)))
+    if refused is not None and not attacked:
+        raise refused
+    if refused is not None:
+        lost = f"{len(folders) - len(attacked)} of {len(folders)} trainings ({refused})"
+        attacked[0] = (attacked[0][0], (*attacked[0][1], lost))
     return attacked
 
 
@@ -129,10 +138,11 @@ def _options(case: StudyCase) -> RunOptions:
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
-    """As many attacks as this seed's share of the minutes holds. An inversion may take as long as the search's would
-    with all its iterations and messages, which are six times as many; a canary audits one of the seeds.
+    """As many attacks as this seed's share of the minutes holds. An inversion reads the `MOST_MESSAGES` rounds with the
+    least noise, and may take as long as the search's would with all its iterations and as many messages, which are six
+    times as many; a canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
     longest = max(share, 3 * MOST_MESSAGES * SCREEN_MINUTES)
     options = replace(_options(case), canaries=with_canary)
-    return plan_attacks(setup, options, share, inversion_minutes=longest, searched=searched)
+    return plan_attacks(setup, options, share, inversion_minutes=longest, rounds=MOST_MESSAGES, searched=searched)

@@ -39,6 +39,7 @@ def plan_attacks(
     minutes: float,
     *,
     inversion_minutes: float | None = None,
+    rounds: int = 0,
     searched: frozenset[str] = frozenset(),
 ) -> AttackPlan:
     """The attacks on a setup: an inversion, a membership attack, those of `searched`, and as many others as fit, the
@@ -48,12 +49,16 @@ def plan_attacks(
         setup: a folder. options: of the run, without its attacks. minutes: for all, counted from shapes.
         inversion_minutes: what an inversion may take of its own; None for half of them, or all where nothing else
             applies.
-        searched: attacks that must run.
+        rounds: how many an inversion looks at, those with the least noise; 0 for all. searched: attacks that must run.
 
     Raises:
         BadInput: no attack applies.
     """
+    few = (f"{INVERSION}.rounds={rounds}",) if rounds else ()
     job = runner.opened(setup, replace(options, minutes=1e6))
+    assert job.choice is not None
+    if few and any(ran.attack == INVERSION for ran in job.choice.ran):
+        job = runner.opened(setup, replace(options, minutes=1e6, overrides=few))
     assert job.choice is not None
     costs = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
     inversion = costs.pop(INVERSION, None)
@@ -74,7 +79,7 @@ def plan_attacks(
     if inversion:
         settings = next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
         overrides, short = _lasting(settings, inversion, limit, max(0.0, minutes - spent), 3 if options.quick else 1)
-        late += short
+        overrides, late = (*few, *overrides), [*late, *short]
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
     return AttackPlan(tuple(names), overrides, (*refused, *late))
 

@@ -133,34 +133,29 @@ class StudyCase:
         """The owner's own training. Raises BadInput."""
         return self._built(self.config_of(point))
 
-    def to_train(self, point: Setting, seed: int, messages: int | None) -> Experiment:
+    def to_train(self, point: Setting, seed: int) -> Experiment:
         """The training that is attacked in its place, on the study's rows.
 
         Args:
             point: of the space. seed: in place of the config's.
-            messages: keep those of the first so many rounds; None for as many as the config.
 
         Raises:
             BadInput: the point is none of the scheme's.
         """
         config = self.config_of(point, [f"seed={seed}"])
-        kept = config.capture.rounds
-        if messages is None or config.audit.observer.name == "model":  # the final model is of the last round
-            rounds = kept
-        else:
-            rounds = messages if kept == "all" else min(int(kept), messages)
         own = self.config_of(point)
         kept_apart = own.seed if own.data.split_seed is None else own.data.split_seed  # who is auxiliary stays so
         data = config.data.model_copy(update={"train_on": self.rows, "split_seed": kept_apart})
-        capture = config.capture.model_copy(update={"rounds": rounds})
-        return self._built(config.model_copy(update={"data": data, "capture": capture}))
+        return self._built(config.model_copy(update={"data": data}))
 
     def without_noise(self, point: Setting, seed: int) -> Experiment | None:
         """The same training without clip and noise, to compare accuracy with; None where there is no such one."""
-        config = self.to_train(point, seed, 1).config
+        config = self.to_train(point, seed).config
         scheme = {name: config.scheme[name] for name in ("rounds", "share") if name in config.scheme}
         try:
-            plain = self._built(config.model_copy(update={"scheme": {"name": "fedavg", **scheme}, "claim": None}))
+            capture = config.capture.model_copy(update={"rounds": 1})  # nobody attacks it
+            changes: dict[str, Any] = {"scheme": {"name": "fedavg", **scheme}, "claim": None, "capture": capture}
+            plain = self._built(config.model_copy(update=changes))
         except BadInput:
             return None
         return plain

@@ -84,8 +84,9 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     goals = case.goals.words
 
     def missed(trial: Trial, kept: Kept) -> bool:
-        """Of what was measured: a setting that was dropped for one goal says nothing of the others."""
-        return kept.value is not None and not (kept.shown if trial.number in again else kept.kept)
+        """Where it was to be measured: a setting that was dropped for one goal says nothing of the others."""
+        tested = kept.value is not None or trial.state == "measured"
+        return tested and not (kept.shown if trial.number in again else kept.kept)
 
     misses = [[missed(t, k) for k in judged(t)] for t in trials]
     alone = [sum(miss[i] and sum(miss) == 1 for miss in misses) for i in range(len(goals))]

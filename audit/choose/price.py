@@ -26,8 +26,7 @@ from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from .again import Again
 from .case import StudyCase
-from .outcome import MOST_MESSAGES
-from .trial import FIRST_MESSAGES, Trial
+from .trial import Trial
 
 NO_SECRET = ", whose noise is no secret as its key is published,"
 NOTHING = "Nothing was trained, so the search cost nobody anything."
@@ -72,13 +71,10 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
                 " own are assumed to be of the same kind.",
             ),
         )
-    experiments = [
-        with_key(case.to_train(t.point, case.config.seed, FIRST_MESSAGES), case.key_of("trial", t.number))
-        for t in trained
-    ]
+    experiments = [with_key(case.to_train(t.point, case.config.seed), case.key_of("trial", t.number)) for t in trained]
     points = {t.number: t.point for t in trials}
     experiments += [
-        with_key(case.to_train(points[again.trial], seed, MOST_MESSAGES), case.key_of("again", again.trial, i))
+        with_key(case.to_train(points[again.trial], seed), case.key_of("again", again.trial, i))
         for again in tried
         for i, seed in enumerate(again.seeds)
     ]
@@ -140,7 +136,7 @@ def _worst_curve(case: StudyCase) -> np.ndarray:
     asked, worst = case.config.audit, np.zeros_like(ORDERS)
     for point in case.space.points():
         try:
-            experiment = case.to_train(point, case.config.seed, MOST_MESSAGES)
+            experiment = case.to_train(point, case.config.seed)
         except BadInput:
             continue  # never trained, by whom it is drawn whatsoever
         limit = case.goals.epsilon_at_most

@@ -149,12 +149,12 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
     first = _first_setting(case)
     if options.rows is None:
         try:
-            case.to_train(first, case.config_of(first).seed, 1)
+            case.to_train(first, case.config_of(first).seed)
         except BadInput as why:
             case = replace(
                 case, rows="training", baseline=bool(options.baseline), parts={}, no_auxiliary=str(why).rstrip(".")
             )
-    case.to_train(first, case.config_of(first).seed, 1)
+    case.to_train(first, case.config_of(first).seed)
     if goals.accuracy_at_least is not None and not case.classifies:
         raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
     if goals.reidentified_at_most is not None:

@@ -25,16 +25,16 @@ from ..results.format import Number
 from ..results.words import number, percent
 from ..run import RunOptions
 from ..setup.auditor import check_setup
-from ..setup.capture import Training, train_together
+from ..setup.capture import Training, check_space, train_together
 from ..setup.reading import plain_json, present, read_text
-from .attacks import not_tried, plan_attacks
+from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import StudyCase
 from .outcome import Performance, outcome_of
 from .space import Setting
 
 BATCH = 8  # points that are trained and attacked as one
 SCREEN_MINUTES = 1.0  # of attacks a setting, counted from shapes
-FIRST_MESSAGES = 1  # rounds whose messages a screening attacks
+SCREEN_ROUNDS = 1  # whose messages an inversion of a screening reads: those with the least noise
 FILE = "trial.json"
 
 
@@ -203,7 +203,7 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
         return trial.model_copy(update={"why": f"the same as trial {like}"})
     try:
         epsilon = case.proven(one.point)
-        case.to_train(one.point, case.config.seed, FIRST_MESSAGES)
+        check_space(case.to_train(one.point, case.config.seed))
     except BadInput as error:
         return trial.model_copy(update={"why": f"no such setting: {error}"})
     limit = case.goals.epsilon_at_most
@@ -216,7 +216,7 @@ def _train(case: StudyCase, study: Path, asked: Sequence[Asked], progress: Progr
     train_whole(
         [
             Training(
-                case.to_train(one.point, seed, FIRST_MESSAGES),
+                case.to_train(one.point, seed),
                 trial_folder(study, one.number) / "setup",
                 case.key_of("trial", one.number),
             )
@@ -291,9 +291,9 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
 def _attack(
     case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None, workers: Workers
 ) -> dict[int, dict[str, Any]]:
-    """By trial: what was measured, by which attacks, and what was not tried."""
-    if not numbers:
-        return {}
+    """By trial: what was measured, by which attacks, and what was not tried; of one of which nothing can be attacked,
+    as no audited client was drawn, why. Raises BadInput where that is so of all.
+    """
     options = RunOptions(
         canaries=False,
         quick=True,
@@ -302,12 +302,24 @@ def _attack(
         device=case.device,
         allow_model=case.allow_model,
     )
-    setups = [trial_folder(study, n) / "setup" for n in numbers]
-    plans = [plan_attacks(setup, options, SCREEN_MINUTES) for setup in setups]
-    jobs = [runner.opened(setup, plan.options(options)) for setup, plan in zip(setups, plans)]
-    outputs = [trial_folder(study, n) / "results" for n in numbers]
-    results = runner.carry_out_together(jobs, outputs, force=True, progress=progress, workers=workers)
-    return {
-        n: {"outcome": outcome_of([r]), "attacks": plan.names, "not_tried": not_tried(r, plan)}
-        for n, r, plan in zip(numbers, results, plans)
+    setups = {n: trial_folder(study, n) / "setup" for n in numbers}
+    plans: dict[int, AttackPlan] = {}
+    refused: dict[int, BadInput] = {}
+    for n, setup in setups.items():
+        try:
+            plans[n] = plan_attacks(setup, options, SCREEN_MINUTES, rounds=SCREEN_ROUNDS)
+        except BadInput as why:
+            refused[n] = why
+    if refused and not plans:
+        raise next(iter(refused.values()))
+    found: dict[int, dict[str, Any]] = {
+        n: {"state": "dropped", "why": f"not attacked: {why}", "outcome": trained_outcome(setups[n])}
+        for n, why in refused.items()
     }
+    if plans:
+        jobs = [runner.opened(setups[n], plan.options(options)) for n, plan in plans.items()]
+        outputs = [trial_folder(study, n) / "results" for n in plans]
+        results = runner.carry_out_together(jobs, outputs, force=True, progress=progress, workers=workers)
+        for (n, plan), r in zip(plans.items(), results):
+            found[n] = {"outcome": outcome_of([r]), "attacks": plan.names, "not_tried": not_tried(r, plan)}
+    return found

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from ..setup.format import LAST_MODEL
+from ..setup.promise import promise
 from . import words
 from .ablation import stronger_without
 from .format import AuditedSetup, Epsilon, Results
@@ -47,10 +48,17 @@ def implied(results: Results) -> list[str]:
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):
         sentences.append(words.NO_SECRET)
+    asked = [row for row in results.epsilon if row.asked]
+    sentences += [said for row in asked for said in promise(row.delta or 0.0, _counted(setup, row))]
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
     sentences += stronger_without(results)
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
+
+
+def _counted(setup: AuditedSetup, row: Epsilon) -> int:
+    """Of how many clients a row is, 0 where it is of records, or nobody knows."""
+    return (setup.clients or 0) if row.unit == "client" else 0
 
 
 def declared_said(setup: AuditedSetup) -> list[str]:

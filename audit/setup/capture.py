@@ -130,7 +130,7 @@ def train_together(
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
     for training in trainings:
-        _check_space(training.experiment)
+        check_space(training.experiment)
     with ExitStack() as locks:
         for training in trainings:
             locks.enter_context(writing(training.folder))
@@ -251,7 +251,8 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _check_space(experiment: Experiment) -> None:
+def check_space(experiment: Experiment) -> None:
+    """Raises BadInput where a capture would take more than the config allows."""
     plan, limit = planned_bytes(experiment), experiment.config.capture.max_gib
     if plan["bytes"] > limit * 2**30:
         raise BadInput(

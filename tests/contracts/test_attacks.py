@@ -138,7 +138,7 @@ def same(one: Evidence, other: Evidence) -> bool:
 
 def one_sentence(error: pytest.ExceptionInfo[ValueError]) -> str:
     text = str(error.value)
-    assert 0 < len(text) <= 300 and "\n" not in text and not re.search(r"\.\s+[A-Z]|\.$", text), text
+    assert 0 < len(text) <= 320 and "\n" not in text and not re.search(r"\.\s+[A-Z]|\.$", text), text
     return text
 
 

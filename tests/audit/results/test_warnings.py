@@ -56,6 +56,16 @@ def test_fields_imply_sentences_and_a_report_says_each_once(changes, sentences, 
     assert [s for s in notices(written) if s not in unscored(read)] == ["A warning of its own.", *sentences]
 
 
+def test_a_delta_that_allows_to_publish_somebody_is_said_first_of_all(results) -> None:
+    """δ = .01 over 200 clients stood in the fine print alone, below "no attack can be right more than 54 %"."""
+    row = {"observer": "server", "unit": "client", "adjacency": "zero_out", "proven": 0.26, "asked": True}
+    said = implied(results(setup={"clients": 200}, epsilon=[{**row, "delta": 0.01}]))
+    assert any("no less than one over the number of clients, 200" in sentence for sentence in said)
+    assert not any(
+        "number of clients" in s for s in implied(results(setup={"clients": 200}, epsilon=[{**row, "delta": 1e-5}]))
+    )
+
+
 def test_results_of_older_versions_are_still_read_and_keep_their_own_words(results):
     read = results(quick=True, warnings=["This was a --quick run."])
     assert notices(read)[0] == "This was a --quick run." and implied(read)[0] in notices(read)
