@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
@@ -33,7 +34,11 @@ from dpfl_audit.defenses.layout import Layout
 from one_gradient import gradient_of
 
 SHAPE, CLASSES, IMAGES, CANDIDATES = (3, 32, 32), 10, 8, 4
-NETWORKS = {"MLP 3×1024": ("mlp", {"widths": [1024] * 3}), "LeNet": ("lenet", {}), "CNN6": ("cnn6", {})}
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "MLP 3×1024": ("mlp", {"widths": [1024] * 3}),
+    "LeNet": ("lenet", {}),
+    "CNN6": ("cnn6", {}),
+}
 
 
 class Watch:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from dpfl_audit.audit import run as runner
-from dpfl_audit.audit.choose import again
+from dpfl_audit.audit.choose import again as attacking
 from dpfl_audit.audit.choose import study as studies
 from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
@@ -59,7 +59,7 @@ def test_a_gpu_computes_another_study_and_one_that_is_not_there_is_refused(monke
     here = studies.opened_case(RAW, OPTIONS, PUBLISHED, Path())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     moved = studies.opened_case(RAW, there, PUBLISHED, Path())
-    assert again._options(moved).device == "cuda" and again._options(here).device == "cpu"
+    assert attacking._options(moved).device == "cuda" and attacking._options(here).device == "cpu"
     assert (
         moved.digest
         != here.digest
