@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..setup.format import LAST_MODEL, Declaration
+from .independence import independent
 from .mechanism import Declared
 from .noise_tests import (
     LeftOver,
@@ -13,7 +14,6 @@ from .noise_tests import (
     drawn_as_said,
     drawn_too_evenly,
     drawn_too_often,
-    independent,
     noise_law,
     norm_bound,
     records_as_said,

@@ -32,6 +32,7 @@ from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
+from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, mechanism_of_plain
 from .noise_tests import (
     HEAVY,
@@ -39,6 +40,7 @@ from .noise_tests import (
     Alike,
     LeftOver,
     Projection,
+    Repeat,
     SentTensor,
     TensorPart,
     Weighed,
@@ -147,6 +149,7 @@ def write_round(
                     "parts": [vars(part) for part in residual.parts],
                     "alike": [vars(pair) for pair in residual.alike],
                     "beside": residual.beside,
+                    "repeat": None if residual.repeat is None else vars(residual.repeat),
                 }
                 for residual in measured.residuals
             ],
@@ -219,7 +222,9 @@ def _left_over(row: np.ndarray, facts: Any, session: str) -> LeftOver:
         return LeftOver(row, name, exact, session, *law)
     parts = tuple(TensorPart(**part) for part in facts["parts"])
     alike = tuple(Alike(**pair) for pair in facts["alike"])
-    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, facts.get("beside", 0.0))
+    repeat = None if facts.get("repeat") is None else Repeat(**facts["repeat"])
+    shown = (facts.get("beside", 0.0), repeat)
+    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, *shown)
 
 
 def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
@@ -283,7 +288,8 @@ class Places:
             for (tensor, first, end), count in zip(self.spans, self.counts)
         )
         values = _fine(left[self.index], noise_std, sent[self.index])
-        return LeftOver(values, name, exact, law=law, parts=parts, alike=self._alike(left, noise_std, sent))
+        alike, repeat = self._alike(left, noise_std, sent), self._repeat(left, noise_std, sent)
+        return LeftOver(values, name, exact, law=law, parts=parts, alike=alike, repeat=repeat)
 
     def as_sent(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> LeftOver:
         """A message whose raw value nobody told: its noise, and a value that a clip bounds (of L1 the L2 norm too).
@@ -314,6 +320,17 @@ class Places:
             known = np.isfinite(a) & np.isfinite(b)
             pairs.append(Alike(one, other, int((known & (a * b > 0)).sum()), int(known.sum())))
         return tuple(pairs)
+
+    def _repeat(self, left: Tensor, noise_std: float, sent: Tensor) -> Repeat | None:
+        """Of as many numbers of every tensor, from its beginning, as can be looked at: all of the small ones."""
+        parts, left_of = [], MOST_SIGNS
+        for i, (_, first, end) in enumerate(sorted(self.spans, key=lambda span: span[2] - span[1])):
+            count = min(end - first, left_of // (len(self.spans) - i))
+            parts.append(slice(first, first + count))
+            left_of -= count
+        parts.sort(key=lambda part: part.start)
+        known = [_fine(left[part], noise_std, sent[part]) for part in parts]
+        return strongest_repeat(np.concatenate(known)) if known else None
 
 
 @dataclass(frozen=True, eq=False)

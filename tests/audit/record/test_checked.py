@@ -138,9 +138,11 @@ def test_one_noise_for_every_tensor_is_seen(tmp_path):
 
 
 def test_raw_values_of_one_client_say_nothing_of_the_others(tmp_path):
-    found = of_clients(tmp_path / "s", noise_of, told=1)
+    found = of_clients(tmp_path / "s", noise_of, rounds=6, told=1)
     for what in ("norm bound", "noise", "independence"):
-        assert found[what].status == "declared" and "of the 9 others of 12 messages nothing is known" in found[what].why
+        assert (
+            found[what].status == "declared" and "of the 18 others of 24 messages nothing is known" in found[what].why
+        )
 
 
 def test_one_noise_of_two_messages_is_seen_without_raw_values(tmp_path):
