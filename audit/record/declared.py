@@ -65,7 +65,9 @@ def declarations(
     if first is not None:
         weights = "by their numbers of records" if recording.average == "records" else "all alike"
         said = f"the server takes the mean of the uploads, weighed {weights}"
-        if recording.average == "unknown":
+        if recording.average == "expected":
+            said = "the server takes the sum of the uploads over as many as are expected"
+        elif recording.average == "unknown":
             said = "nothing of how the server merges uploads"
         made.append(_stated("average", said, _average(first, rounds)))
     if first is not None:
@@ -190,4 +192,9 @@ def _lot(one: Declared, recording: Recording, rounds: Sequence[ClosedRound], bes
         return Tested("contradicted", often)
     if evenly := drawn_too_evenly(took_part, lot.population, lot.cohort, lot.kind):
         return Tested("contradicted", evenly)
-    return drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)
+    found = drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)
+    if found.status == "declared" and lot.kind == "poisson" and recording.average != "expected":
+        # `ledger_rows._lot_behind`
+        priced = "as it divides by how many took part, each round is priced as an exact draw of so many"
+        return Tested("declared", f"{found.why}; {priced} (average = 'expected' is less)")
+    return found

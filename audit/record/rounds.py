@@ -13,7 +13,7 @@ memory alone. The law of the noise does not hang on them, nor do correlations of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, fsum, prod, sqrt
 from pathlib import Path
@@ -386,10 +386,11 @@ def _of_server(
 ) -> MeasuredRound:
     """The server's noise is what the next model has beside the mean of the clipped updates."""
     unknown = recording.share == "gradient" or recording.average == "unknown"
-    if next_model is None or not round.uploads or round.lost or unknown:
+    expected = recording.average == "expected"
+    if next_model is None or round.lost or unknown or not (round.uploads or expected):
         return MeasuredRound()
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
-    weights = weights_of(recording.average, counts)
+    weights = weights_of(recording.average, counts, round.mechanism)
     mean = torch.zeros_like(round.broadcast, dtype=torch.float64)
     beyond = torch.zeros_like(mean)  # what a clip takes away; along it nothing of it may be left
     kept: dict[int, float] = {}
@@ -400,16 +401,18 @@ def _of_server(
         beyond += weights[client] * (1 - kept[client]) * change
     left = next_model.double() - round.broadcast.double() - mean
     name, std = f"the server in round {round.number}", noise.noise_std
-    std /= len(round.uploads) if noise.on == "sum" else 1
+    if noise.on == "sum":
+        std /= _expected(round.mechanism) if expected else len(round.uploads)
     residual = places.left_over(left, std, next_model, name, law=noise.law)
     gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
     weighed = [_weighed(-1, left, mean, std, name)] if gaussian else []
     for client, upload in sorted(round.uploads.items()):
-        if gaussian and weights[client] < 1:
+        if gaussian and (weights[client] < 1 or expected):
             own = weights[client] * kept[client] * _change(recording, upload.value, round.broadcast).double()
-            more = own - weights[client] / (1 - weights[client]) * (mean - own)  # what twice its weight would add
+            others = 0.0 if expected else weights[client] / (1 - weights[client])  # of a mean all others weigh less
+            more = own - others * (mean - own)  # what twice its weight would add
             weighed.append(_weighed(client, left, more, std, name))
-    most, taken = noise.clip * max(weights.values()), _length(beyond)
+    most, taken = noise.clip * max(weights.values(), default=0.0), _length(beyond)
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
         return MeasuredRound((residual,), weighed=tuple(weighed))
     along = float(torch.dot(left, beyond)) / taken
@@ -423,10 +426,17 @@ def _weighed(client: int, left: Tensor, more: Tensor, noise_std: float, name: st
     return Weighed(client, along / noise_std, length / noise_std, name)
 
 
-def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:
-    """How much of each client goes into the mean."""
+def weights_of(average: Average, counts: Mapping[int, int], mechanism: Sequence[Declared] = ()) -> dict[int, float]:
+    """How much of each client goes into the mean. counts: their records. mechanism: of the round."""
+    if average == "expected" and (expected := _expected(mechanism)):
+        return dict.fromkeys(counts, 1 / expected)
     total = sum(counts.values())
     return {c: n / total if average == "records" else 1 / len(counts) for c, n in counts.items()}
+
+
+def _expected(mechanism: Sequence[Declared]) -> float:
+    lot = mechanism[0].sampling if mechanism else None
+    return 0.0 if lot is None else lot.cohort
 
 
 def shortened(length: float, norm: float) -> float:
