@@ -17,11 +17,11 @@ from .noise_tests import (
     noise_law,
     norm_bound,
     records_as_said,
-    tensors_long_enough,
+    tensors_as_long,
     weights_kept,
 )
 from .recording import Recording
-from .rounds import ClosedRound
+from .rounds import ClosedRound, named
 from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
@@ -49,10 +49,12 @@ def declarations(
     made: list[Declaration] = []
     if first is not None:
         residuals = [residual for r in rounds for residual in r.residuals]
-        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(first, rounds, others)))
-        made.append(_stated("noise", _changing(rounds, "words"), _noise(first, rounds, others)))
+        noise = _noise(first, rounds, others)
+        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(recording, first, rounds, others)))
+        made.append(_stated("noise", _changing(rounds, "words"), noise))
         said = "noise is drawn anew for every message, and is known to nobody else"
         made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
+        made += _beside(rounds, noise)
         made += [
             _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
             for one in dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
@@ -123,7 +125,10 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
 
 
-def _bound(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
+def _bound(recording: Recording, first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
+    if first.of == "record" and any("BatchNorm" in layer for layer in recording.network.layers):
+        why = "the network has BatchNorm, which in training mixes records, so that no clip bounds what one of them does"
+        return Tested("declared", f"{why}; that it does not train, a recording cannot show")
     if first.of == "record":
         return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
     return _of_all(norm_bound([projection for r in rounds for projection in r.projections]), rounds, others)
@@ -142,16 +147,31 @@ def _of_all(found: Tested, rounds: Sequence[ClosedRound], others: int = 0) -> Te
 
 
 def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
-    if first.of == "record":
-        return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := next((why for r in rounds for why in r.lengths), ""):
         return Tested("contradicted", wrong)
-    if wrong := tensors_long_enough([tensor for r in rounds for tensor in r.tensors]):
+    if first.of == "record":
+        return Tested("declared", "noise inside local training is mixed with what is trained")
+    if wrong := tensors_as_long([tensor for r in rounds for tensor in r.tensors]):
         return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
         return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
     return _of_all(found, rounds, others)
+
+
+def _beside(rounds: Sequence[ClosedRound], noise: Tested) -> list[Declaration]:
+    """Of tensors that have no noise, and of running statistics, which nobody trains and which tell all the same."""
+    made = []
+    if harmless := list(dict.fromkeys(name for r in rounds for name in r.harmless)):
+        names = ", ".join(map(repr, harmless[:3])) + (f" and {len(harmless) - 3} more" if len(harmless) > 3 else "")
+        said = f"{names} have no noise, and hold nothing but what everybody knows"
+        why = "they never change, or count batches, as many for each client as its number of records says"
+        made.append(_stated("outside the noise", said, Tested("declared", why)))
+    moved = list(dict.fromkeys(name for r in rounds for name in r.moved))
+    if moved and noise.status != "contradicted":
+        said = f"{named(moved)} are clipped and get noise with everything else, as they tell of their batches"
+        made.append(_stated("running statistics", said, Tested(noise.status, "they are looked at with the noise")))
+    return made
 
 
 def _independence(first: Declared, residuals: Sequence[LeftOver]) -> Tested:

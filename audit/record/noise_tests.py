@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,9 @@ class Tested:
 
 @dataclass(frozen=True)
 class TensorPart:
-    """A tensor of a message. looked_at: how many of its numbers `LeftOver.values` has. numbers: all of them. silent:
-    how many of all came with next to no noise; expected: how many of all do where the noise is as declared.
+    """A tensor of a message. looked_at: how many of its numbers `LeftOver.values` has. numbers: all of them, 0 of one
+    that no noise need be on. silent: how many of all came with next to no noise; expected: how many of all do where the
+    noise is as declared.
     """
 
     tensor: str
@@ -305,7 +306,8 @@ def _by_tensor(residuals: Sequence[LeftOver]) -> dict[tuple[str, str], NDArray[n
     for r in residuals:
         ends = np.cumsum([part.looked_at for part in r.parts])
         for part, own in zip(r.parts, np.split(r.values, ends[:-1]) if len(r.parts) > 1 else ()):
-            rows.setdefault((part.tensor, r.law), []).append(own[np.isfinite(own)])
+            if part.numbers:
+                rows.setdefault((part.tensor, r.law), []).append(own[np.isfinite(own)])
     return {key: np.concatenate(own) for key, own in rows.items()}
 
 
@@ -407,7 +409,7 @@ def norm_bound(projections: Sequence[Projection]) -> Tested:
 class SentTensor:
     """A tensor of a message as it was sent, without a raw value. numbers: of it. size: of Gaussian noise ‖·‖₂²/2σ², of
     Laplace noise ‖·‖₁/b, which of noise alone is Gamma(numbers/2), or Gamma(numbers), and is as large at least with
-    any value beside it (Anderson 1955). law: declared. name: of the message.
+    any value beside it (Anderson 1955). law: declared. name: of the message. bound: of a value beside it, over σ or b.
     """
 
     tensor: str
@@ -415,18 +417,27 @@ class SentTensor:
     size: float
     law: str
     name: str
+    bound: float = inf
 
     @property
     def shape(self) -> float:
         return self.numbers / 2 if self.law == "gaussian" else float(self.numbers)
 
+    @property
+    def least(self) -> float:
+        """What noise alone is at least as large as."""
+        if self.law == "laplace":
+            return max(0.0, self.size - self.bound)
+        return max(0.0, sqrt(2 * self.size) - self.bound) ** 2 / 2
 
-def tensors_long_enough(sent: Sequence[SentTensor]) -> str:
-    """Which tensor, of one message or of all together, is shorter than its noise alone would be; "" for none.
 
-    >>> tensors_long_enough([SentTensor("bias", 10, 5.0, "gaussian", "one")] * 9)
+def tensors_as_long(sent: Sequence[SentTensor]) -> str:
+    """Which tensor, of one message or of all together, is shorter than its noise alone would be, or longer than any
+    value within the bound makes it; "" for none.
+
+    >>> tensors_as_long([SentTensor("bias", 10, 5.0, "gaussian", "one")] * 9)
     ''
-    >>> tensors_long_enough([SentTensor("bias", 10, 0.01, "gaussian", "one")])[:39]
+    >>> tensors_as_long([SentTensor("bias", 10, 0.01, "gaussian", "one")])[:39]
     "the tensor 'bias' of one is shorter tha"
     """
     rows = [(one.tensor, one.name, one.shape, one.size) for one in sent]
@@ -442,10 +453,18 @@ def tensors_long_enough(sent: Sequence[SentTensor]) -> str:
         return ""
     chance = gamma.cdf([row[3] for row in rows], [row[2] for row in rows])
     least = int(np.argmin(chance))
-    if chance[least] * len(rows) >= RARE:
-        return ""
-    tensor, name, *_ = rows[least]
-    return f"the tensor {tensor!r} of {name} is shorter than noise of that size (p = {chance[least]:.1g})"
+    if chance[least] * len(rows) < RARE:
+        tensor, name, *_ = rows[least]
+        return f"the tensor {tensor!r} of {name} is shorter than noise of that size (p = {chance[least]:.1g})"
+    over = gamma.sf([one.least for one in sent], [one.shape for one in sent])
+    most = int(np.argmin(over))
+    if over[most] * len(sent) < RARE:
+        one = sent[most]
+        return (
+            f"the tensor {one.tensor!r} of {one.name} is longer than the bound and noise of that size (p ="
+            f" {over[most]:.1g})"
+        )
+    return ""
 
 
 def length_of_sent(
