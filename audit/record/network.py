@@ -167,8 +167,8 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int]) -> int | None:
     was = module.training
     try:
         with torch.no_grad():
-            device = next(module.parameters()).device
-            result = module.eval()(torch.zeros(1, *input_shape, device=device))
+            like = next(module.parameters())
+            result = module.eval()(torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype))
         return int(result.shape[1]) if isinstance(result, Tensor) and result.dim() == 2 else None
     except Exception:
         return None

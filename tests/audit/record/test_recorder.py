@@ -245,6 +245,19 @@ def test_local_dp_sgd_is_priced_by_record(tmp_path):
     assert epsilon(tmp_path / "s") > 100
 
 
+def test_a_network_in_float64_is_asked_in_float64_and_sent_in_float32(tmp_path):
+    """Tensors of a setup are float32, whatever was sent."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 40), nn.ReLU(), nn.Linear(40, 3)).double()
+    inputs, targets = torch.rand(4, 1, 6, 6).double(), torch.tensor([0, 1, 2, 0])
+    with Recorder(tmp_path / "s", net, share="gradient") as rec:
+        rec.broadcast(0, net)
+        loss = nn.functional.cross_entropy(net(inputs), targets)
+        sent = torch.autograd.grad(loss, list(net.parameters()))
+        rec.upload(0, 0, list(sent), num_examples=4, records=(inputs, targets))
+    setup, _ = check_setup(tmp_path / "s")
+    assert setup.manifest.data.classes == 3
+
+
 def test_nothing_declared_proves_nothing(tmp_path):
     with Recorder(tmp_path / "s", NET) as rec:
         one_round(rec, 0)
