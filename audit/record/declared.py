@@ -72,6 +72,9 @@ def declarations(
         elif recording.average == "unknown":
             said = "nothing of how the server merges uploads"
         made.append(_stated("average", said, _average(first, rounds)))
+    if any(r.noisy_mean for r in rounds):
+        said = "the next model is made of the noisy mean and of what was public before, and of nothing else"
+        made.append(_stated("server's step", said, Tested("declared", NOBODY_CAN_TELL)))
     if first is not None:
         # A proof is of real numbers. This tool's own noise lies on a grid (defenses/grid.py); a loop's seldom does.
         said = "the low bits of what is sent tell nothing, as those of floating-point noise may (Mironov 2012)"
@@ -164,8 +167,8 @@ def _beside(rounds: Sequence[ClosedRound], noise: Tested) -> list[Declaration]:
     made = []
     if harmless := list(dict.fromkeys(name for r in rounds for name in r.harmless)):
         names = ", ".join(map(repr, harmless[:3])) + (f" and {len(harmless) - 3} more" if len(harmless) > 3 else "")
-        said = f"{names} have no noise, and hold nothing but what everybody knows"
-        why = "they never change, or count batches, as many for each client as its number of records says"
+        said = f"{names} need no noise of their own, as they tell nothing more"
+        why = "they never change, or count batches, as many as a client's number of records says, or are sent twice"
         made.append(_stated("outside the noise", said, Tested("declared", why)))
     moved = list(dict.fromkeys(name for r in rounds for name in r.moved))
     if moved and noise.status != "contradicted":

@@ -20,6 +20,7 @@ from ...defenses import models
 from ...defenses.layout import Layout
 from ..errors import BadInput
 
+RUNNING = ("running_mean", "running_var")  # as torch names a BatchNorm's
 UNKNOWN = "unknown"  # the name of a network that cannot be built again
 
 
@@ -35,6 +36,7 @@ class Network:
     layers: as torch prints them.
     untrained: of the state those that training does not step on: buffers, and parameters that are frozen.
     whole: of these those of whole numbers, as a BatchNorm's counter of batches is.
+    twins: of a tensor that is another one of the state as well, that one's name, as of tied weights.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Network:
     layers: tuple[str, ...] = ()
     untrained: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
+    twins: dict[str, str] = field(default_factory=dict)
 
     @property
     def known(self) -> bool:
@@ -82,8 +85,14 @@ def network_of(model: object) -> Network:
         raise BadInput("model: no tensor holds a number, so nothing of it can be sent")
     names = tuple(named)
     counters = tuple(n for n, v in named.items() if not _floating(v) and prod(v.shape) == 1)
+    buffers = tuple(n for n in names if n in counters or n.endswith(RUNNING))
+    trained = tuple(n for n in names if n not in buffers) or names
     shapes = tuple(tuple(v.shape) for v in named.values())
-    return Network(UNKNOWN, {}, names, shapes, names, untrained=counters, whole=counters)
+    return Network(UNKNOWN, {}, names, shapes, trained, untrained=buffers, whole=counters)
+
+
+def _trains(parameter: nn.Parameter | None) -> bool:
+    return parameter is not None and parameter.requires_grad
 
 
 def _floating(value: Tensor | np.ndarray) -> bool:
@@ -98,7 +107,9 @@ def _of_module(module: nn.Module) -> Network:
         raise BadInput(f"model: {type(module).__name__} has no parameters, so nothing of it can be sent")
     names = tuple(n for n in state if n in own)
     shapes = tuple(state.values())
-    untrained = tuple(n for n in state if n not in own or not own[n].requires_grad)
+    first = {held[n].data_ptr(): n for n in reversed(state) if held[n].numel()}
+    twins = {n: first[v.data_ptr()] for n, v in held.items() if first.get(v.data_ptr(), n) != n}
+    untrained = tuple(n for n in state if not _trains(own.get(twins.get(n, n))))
     whole = tuple(n for n in untrained if not _floating(held[n]))
     stack = [layer for layer in _stack(module) if layer is not None]
     mean: tuple[float, ...] = ()
@@ -115,10 +126,10 @@ def _of_module(module: nn.Module) -> Network:
             renamed = dict(zip(names, again.names))
             options = {"layers": entries}
             return Network(
-                "layers", options, tuple(state), shapes, names, "", renamed, mean, std, printed, untrained, whole
+                "layers", options, tuple(state), shapes, names, "", renamed, mean, std, printed, untrained, whole, twins
             )
     path = _path_of(type(module))
-    return Network(path, {}, tuple(state), shapes, names, prefix="1.", layers=printed, untrained=untrained, whole=whole)
+    return Network(path, {}, tuple(state), shapes, names, "1.", {}, (), (), printed, untrained, whole, twins)
 
 
 def _stack(module: nn.Module) -> list[nn.Module | None]:

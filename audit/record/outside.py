@@ -54,9 +54,14 @@ def outside(network: Network, spans: Sequence[Span], sent: Sequence[Sent], noise
     """Of the messages of a round, all of them. spans: of the tensors. noise_std: as declared."""
     untrained = {network.called(name): name not in network.parameters for name in network.untrained}  # : a buffer
     whole = {network.called(name) for name in network.whole}
-    harmless, plain, moved, wrong = [], [], [], ""
+    places = {name: slice(first, end) for name, first, end in spans}
+    twins = {network.called(name): places.get(network.called(twin)) for name, twin in network.twins.items()}
+    harmless, plain, moved, wrong = list[str](), list[str](), list[str](), ""
     for name, first, end in spans:
-        if name not in untrained:
+        twin = twins.get(name)
+        if twin is not None and all(bool((one.change[first:end] == one.change[twin]).all()) for one in sent):
+            harmless.append(name)
+        if name not in untrained or name in harmless:
             continue
         changes = [one.change[first:end] for one in sent]
         if not any(bool(change.any()) for change in changes):

@@ -260,6 +260,20 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, again=value)
 
+    def noisy_mean(self, round: int, tensors: object) -> None:
+        """The mean of the clipped updates with the server's noise on it, where an optimiser of the server's own (a
+        learning rate, momentum, Adam) makes the next model of it. Without it that model is taken for the one before and
+        this mean. It is compared with the uploads, and never written.
+
+        Args:
+            round: that goes on. tensors: as for `upload`, of an update.
+
+        Raises:
+            BadInput: out of turn, or not this model's tensors.
+        """
+        opened = self._round(round, 0, "noisy mean")
+        opened.noisy_mean = self._flat(tensors, f"noisy mean of round {round}")
+
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
         opened = self._round(round, 0, "declaration")

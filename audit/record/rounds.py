@@ -76,7 +76,8 @@ class SentUpload:
 @dataclass(eq=False)
 class OpenRound:
     """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
-    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over.
+    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over. noisy_mean: (d,) as
+    a server has it that makes the next model of it by an optimiser of its own.
     """
 
     number: int
@@ -87,6 +88,7 @@ class OpenRound:
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     defects: list[dict[str, str]] = field(default_factory=list)
+    noisy_mean: Tensor | None = None
 
 
 def recorded_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
@@ -160,6 +162,7 @@ def write_round(
             "tensors": [vars(tensor) for tensor in measured.tensors],
             "harmless": measured.harmless,
             "moved": measured.moved,
+            "noisy_mean": round.noisy_mean is not None,
         },
     )
 
@@ -188,6 +191,7 @@ class ClosedRound:
     tensors: tuple[SentTensor, ...] = ()
     harmless: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    noisy_mean: bool = False
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -218,6 +222,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(SentTensor(**row) for row in content.get("tensors", ())),
                 tuple(content.get("harmless", ())),
                 tuple(content.get("moved", ())),
+                content.get("noisy_mean", False),
             )
         )
     return rounds
@@ -453,14 +458,17 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
 def _of_server(
     recording: Recording, places: Places, round: OpenRound, noise: Declared, next_model: Tensor | None
 ) -> MeasuredRound:
-    """The server's noise is what the next model has beside the mean of the clipped updates."""
+    """The server's noise is what the noisy mean, or else the next model, has beside the mean of the clipped updates."""
     unknown = recording.share == "gradient" or recording.average == "unknown"
     expected = recording.average == "expected"
-    if next_model is None or round.lost or unknown or not (round.uploads or expected):
+    told = next_model if round.noisy_mean is None else round.noisy_mean
+    if told is None or round.lost or unknown or not (round.uploads or expected):
         return MeasuredRound()
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
     weights = weights_of(recording.average, counts, round.mechanism)
-    sent, moved = _uploads(recording, round), next_model.double() - round.broadcast.double()
+    sent, moved = _uploads(recording, round), told.double()
+    if round.noisy_mean is None:
+        moved = moved - round.broadcast.double()
     found = _outside_of_model(recording, places, round, noise, sent, moved, weights)
     places = replace(places, outside=found.names)
     mean = torch.zeros_like(moved)
@@ -475,7 +483,7 @@ def _of_server(
     name, std = f"the server in round {round.number}", noise.noise_std
     if noise.on == "sum":
         std /= _expected(round.mechanism) if expected else len(round.uploads)
-    residual = places.left_over(left, std, next_model, name, law=noise.law)
+    residual = places.left_over(left, std, told, name, law=noise.law)
     gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
     weighed = [_weighed(-1, left, mean, std, name)] if gaussian else []
     for client, change in changes.items():

@@ -161,3 +161,40 @@ def test_every_size_of_a_batch_explains_its_counters(down):
             counts = [(n, epochs * (n // batch if down else -(-n // batch))) for n in (8, 20, 33, 57, 100)]
             assert counts_batches(counts), (batch, epochs)
     assert not counts_batches([(20, 4), (40, 3)]) and not counts_batches([(20, 0), (20, 1)])
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(40, 40), nn.Linear(40, 40)
+        self.second.weight = self.first.weight
+
+
+@pytest.mark.parametrize("by", ["client", "record"])
+def test_tied_weights_that_are_sent_twice_need_no_noise_of_their_own(tmp_path, by):
+    net, draw = Tied(), torch.Generator().manual_seed(0)
+    lot = Sampling("poisson", 20, 5, unit="record")
+    said = Gaussian(1.0, STD) if by == "client" else Gaussian(1.0, 1.0, of="record", steps=4, sampling=lot)
+
+    def twice(change: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**change, "second.weight": change["first.weight"]}
+
+    with Recorder(tmp_path / "s", net, mechanism=said) as rec:
+        for t in range(3):
+            rec.broadcast(t, net)
+            change = {name: torch.randn(v.shape, generator=draw) for name, v in net.named_parameters()}
+            norm = torch.cat([v.flatten() for v in change.values()]).norm()
+            sent = {name: v / norm + STD * torch.randn(v.shape, generator=draw) for name, v in change.items()}
+            rec.upload(t, 0, twice(sent), num_examples=20)
+            rec.raw(t, 0, twice(change))
+    found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}
+    assert contradicted(found) == [] and found["noise"].status == ("checked" if by == "client" else "declared")
+
+
+def test_running_statistics_of_a_bare_state_dict_are_known_by_their_names(tmp_path):
+    said = Gaussian(1.0, 1.0, of="record", steps=4, sampling=Sampling("poisson", 20, 5, unit="record"))
+    with Recorder(tmp_path / "s", START, mechanism=said) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, {n: v.new_ones(v.shape) for n, v in START.items()}, num_examples=20)
+    found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}
+    assert contradicted(found) == ["noise"] and "'2.running_mean', '2.running_var'" in found["noise"].why
