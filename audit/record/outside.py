@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .network import Network
 
-Span = tuple[str, int, int]  # name, first and end in a vector
+TensorSpan = tuple[str, int, int]  # name, first and end in a vector
 PLAIN = 1e-3  # of the noise: how near to a value without noise all numbers of a tensor are where none was added
 LEAST_PLAIN = 3  # numbers that are as near by chance once in a billion tensors
 ANY = 2**60  # no limit to a batch
@@ -39,7 +39,7 @@ class Outside:
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
+class SentValue:
     """A message beside what it would be without noise. client: its number, -1 for the server. change: (d,), what it
     adds to the model. bare: (d,), the same without noise, None where nobody told. records: how many are behind it.
     """
@@ -50,7 +50,7 @@ class Sent:
     records: int
 
 
-def outside(network: Network, spans: Sequence[Span], sent: Sequence[Sent], noise_std: float) -> Outside:
+def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentValue], noise_std: float) -> Outside:
     """Of the messages of a round, all of them. spans: of the tensors. noise_std: as declared."""
     untrained = {network.called(name): name not in network.parameters for name in network.untrained}  # : a buffer
     whole = {network.called(name) for name in network.whole}
@@ -79,12 +79,12 @@ def outside(network: Network, spans: Sequence[Span], sent: Sequence[Sent], noise
     return Outside(tuple(harmless), tuple(plain), tuple(moved), wrong)
 
 
-def _counted(one: Sent, place: int, noise_std: float) -> bool:
+def _counted(one: SentValue, place: int, noise_std: float) -> bool:
     change = float(one.change[place])
     return change == round(change) or _bare(one, place, place + 1, noise_std)
 
 
-def _bare(one: Sent, first: int, end: int, noise_std: float) -> bool:
+def _bare(one: SentValue, first: int, end: int, noise_std: float) -> bool:
     if one.bare is None:
         return False
     return bool(((one.change - one.bare)[first:end].abs() < PLAIN * noise_std).all())
@@ -119,7 +119,7 @@ def _few(counts: Sequence[tuple[int, int]]) -> str:
     return f"{least[1]} of {least[0]} records and by {most[1]} of {most[0]}"
 
 
-def without(value: Tensor, spans: Sequence[Span], names: frozenset[str]) -> Tensor:
+def without(value: Tensor, spans: Sequence[TensorSpan], names: frozenset[str]) -> Tensor:
     """The value with these tensors as zeros."""
     if not names:
         return value

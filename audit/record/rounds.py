@@ -46,7 +46,7 @@ from .noise_tests import (
     Weighed,
     length_of_sent,
 )
-from .outside import Outside, Sent, outside, without
+from .outside import Outside, SentValue, outside, without
 from .recording import Average, Recording
 
 COORDINATES = 4096  # of a message, whose noise is looked at
@@ -389,9 +389,9 @@ class MeasuredRound:
         return _of_clients(recording, places, round, noise)
 
 
-def _uploads(recording: Recording, round: OpenRound) -> list[Sent]:
+def _uploads(recording: Recording, round: OpenRound) -> list[SentValue]:
     return [
-        Sent(
+        SentValue(
             client,
             _change(recording, upload.value, round.broadcast),
             None if upload.raw is None else _change(recording, upload.raw, round.broadcast),
@@ -509,7 +509,7 @@ def _outside_of_model(
     places: Places,
     round: OpenRound,
     noise: Declared,
-    sent: Sequence[Sent],
+    sent: Sequence[SentValue],
     moved: Tensor,
     weights: Mapping[int, float],
 ) -> Outside:
@@ -517,7 +517,7 @@ def _outside_of_model(
     bare = torch.zeros_like(moved)
     for one in sent:
         bare += weights[one.client] * one.change.double()
-    found = outside(recording.network, places.spans, [Sent(SERVER, moved, bare, 1)], noise.noise_std)
+    found = outside(recording.network, places.spans, [SentValue(SERVER, moved, bare, 1)], noise.noise_std)
     wrong = outside(recording.network, places.spans, sent, noise.noise_std).wrong
     if noise.sampling is not None:
         for name, first, end in places.spans:
