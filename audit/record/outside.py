@@ -38,16 +38,31 @@ class Outside:
         return frozenset((*self.harmless, *self.plain))
 
 
+WHOLE = slice(None)
+
+
 @dataclass(frozen=True, eq=False)
 class SentValue:
-    """A message beside what it would be without noise. client: its number, -1 for the server. change: (d,), what it
-    adds to the model. bare: (d,), the same without noise, None where nobody told. records: how many are behind it.
+    """A message beside what it would be without noise. client: its number, -1 for the server. value: (d,). start: (d,),
+    the model that it is to replace, None of a value that is added to it. raw: (d,), the same without noise, None where
+    nobody told. records: how many are behind it.
     """
 
     client: int
-    change: Tensor
-    bare: Tensor | None
+    value: Tensor
+    start: Tensor | None
+    raw: Tensor | None
     records: int
+
+    def change(self, part: slice = WHOLE) -> Tensor:
+        """What it adds to the model."""
+        return self.value[part] if self.start is None else self.value[part] - self.start[part]
+
+    def bare(self, part: slice = WHOLE) -> Tensor | None:
+        """The same of what nobody added noise to."""
+        if self.raw is None or self.start is None:
+            return None if self.raw is None else self.raw[part]
+        return self.raw[part] - self.start[part]
 
 
 def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentValue], noise_std: float) -> Outside:
@@ -59,11 +74,11 @@ def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentVa
     harmless, plain, moved, wrong = list[str](), list[str](), list[str](), ""
     for name, first, end in spans:
         twin = twins.get(name)
-        if twin is not None and all(bool((one.change[first:end] == one.change[twin]).all()) for one in sent):
+        if twin is not None and all(torch.equal(one.change(places[name]), one.change(twin)) for one in sent):
             harmless.append(name)
         if name not in untrained or name in harmless:
             continue
-        changes = [one.change[first:end] for one in sent]
+        changes = [one.change(slice(first, end)) for one in sent]
         if not any(bool(change.any()) for change in changes):
             harmless.append(name)
         elif name in whole and end == first + 1 and all(_counted(one, first, noise_std) for one in sent):
@@ -73,21 +88,20 @@ def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentVa
                 wrong = f"{name!r}, which has no noise, went on by {_few(counts)}: no size of a batch gives that"
         elif untrained[name]:
             moved.append(name)
-            told = [one for one in sent if one.bare is not None]
+            told = [one for one in sent if one.raw is not None]
             if told and end - first >= LEAST_PLAIN and all(_bare(one, first, end, noise_std) for one in told):
                 plain.append(name)
     return Outside(tuple(harmless), tuple(plain), tuple(moved), wrong)
 
 
 def _counted(one: SentValue, place: int, noise_std: float) -> bool:
-    change = float(one.change[place])
+    change = float(one.change(slice(place, place + 1)))
     return change == round(change) or _bare(one, place, place + 1, noise_std)
 
 
 def _bare(one: SentValue, first: int, end: int, noise_std: float) -> bool:
-    if one.bare is None:
-        return False
-    return bool(((one.change - one.bare)[first:end].abs() < PLAIN * noise_std).all())
+    bare = one.bare(slice(first, end))
+    return bare is not None and bool(((one.change(slice(first, end)) - bare).abs() < PLAIN * noise_std).all())
 
 
 def counts_batches(counts: Sequence[tuple[int, int]]) -> bool:

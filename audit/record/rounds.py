@@ -390,13 +390,9 @@ class MeasuredRound:
 
 
 def _uploads(recording: Recording, round: OpenRound) -> list[SentValue]:
+    start = round.broadcast if recording.share == "weights" else None
     return [
-        SentValue(
-            client,
-            _change(recording, upload.value, round.broadcast),
-            None if upload.raw is None else _change(recording, upload.raw, round.broadcast),
-            upload.num_examples,
-        )
+        SentValue(client, upload.value, start, upload.raw, upload.num_examples)
         for client, upload in sorted(round.uploads.items())
     ]
 
@@ -426,11 +422,12 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
     for one in sent:
         client, upload = one.client, round.uploads[one.client]
         name = f"client {client} in round {round.number}"
-        value = without(one.change, places.spans, found.names)
+        value = without(one.change(), places.spans, found.names)
         told = length_of_sent(_length(value, noise.order), places.numbers, noise.clip, noise.spread, name, noise.law)
         lengths += [] if told is None else [told.why]
-        if one.bare is not None:
-            raw = without(one.bare, places.spans, found.names)
+        bare = one.bare()
+        if bare is not None:
+            raw = without(bare, places.spans, found.names)
             length, straight = _length(raw, noise.order), _length(raw)
             left = torch.sub(value, raw, alpha=shortened(length, noise.clip))
             residuals.append(places.left_over(left, noise.noise_std, upload.value, name, law=noise.law))
@@ -474,8 +471,8 @@ def _of_server(
     mean = torch.zeros_like(moved)
     beyond = torch.zeros_like(moved)  # what a clip takes away; along it nothing of it may be left
     kept: dict[int, float] = {}
-    changes = {one.client: without(one.change, places.spans, found.names).double() for one in sent}
-    for client, change in changes.items():
+    for one in sent:
+        client, change = one.client, without(one.change(), places.spans, found.names).double()
         kept[client] = shortened(_length(change, noise.order), noise.clip)
         mean += weights[client] * kept[client] * change
         beyond += weights[client] * (1 - kept[client]) * change
@@ -486,9 +483,10 @@ def _of_server(
     residual = places.left_over(left, std, told, name, law=noise.law)
     gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
     weighed = [_weighed(-1, left, mean, std, name)] if gaussian else []
-    for client, change in changes.items():
+    for one in sent:
+        client = one.client
         if gaussian and (weights[client] < 1 or expected):
-            own = weights[client] * kept[client] * change
+            own = weights[client] * kept[client] * without(one.change(), places.spans, found.names).double()
             others = 0.0 if expected else weights[client] / (1 - weights[client])  # of a mean all others weigh less
             more = own - others * (mean - own)  # what twice its weight would add
             weighed.append(_weighed(client, left, more, std, name))
@@ -514,16 +512,17 @@ def _outside_of_model(
     weights: Mapping[int, float],
 ) -> Outside:
     """Of the next model, which goes on by `moved`. Counters that differ tell who was drawn in secret."""
+    if not recording.network.untrained and not recording.network.twins:
+        return Outside()
     bare = torch.zeros_like(moved)
     for one in sent:
-        bare += weights[one.client] * one.change.double()
-    found = outside(recording.network, places.spans, [SentValue(SERVER, moved, bare, 1)], noise.noise_std)
+        bare += weights[one.client] * one.change().double()
+    found = outside(recording.network, places.spans, [SentValue(SERVER, moved, None, bare, 1)], noise.noise_std)
     wrong = outside(recording.network, places.spans, sent, noise.noise_std).wrong
     if noise.sampling is not None:
         for name, first, end in places.spans:
-            if name in found.harmless and {float(v) for one in sent for v in one.change[first:end]} - {
-                float(v) for v in moved[first:end]
-            }:
+            counted = {float(one.change(slice(first, end))) for one in sent} if end == first + 1 else set()
+            if name in found.harmless and counted - {float(moved[first])}:
                 wrong = wrong or f"{name!r} of the next model tells who took part"
     return replace(found, wrong=wrong)
 
@@ -569,11 +568,6 @@ def _dot(first: Tensor, second: Tensor) -> float:
     one, other = first.numpy(), second.numpy()
     blocks = (slice(start, start + BLOCK) for start in range(0, len(one), BLOCK))
     return fsum(float(np.dot(one[block], other[block])) for block in blocks)
-
-
-def _change(recording: Recording, value: Tensor, broadcast: Tensor) -> Tensor:
-    """What a value adds to the model that was broadcast."""
-    return value - broadcast if recording.share == "weights" else value
 
 
 def _fine(left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
