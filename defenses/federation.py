@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from .aggregate import weighted_sum
+from .aggregate import FixedMean, weighted_sum
 from .data import Dataset
 from .engine import Engine, batched
 from .grid import PartialSum
@@ -260,6 +260,10 @@ UNEQUAL = (
     "clients have unequal numbers of records, so the weights, and with them the bound and the noise, tell who was"
     " drawn in secret"
 )
+DIVISOR = (
+    "the mean divides by how many were drawn in secret, which every client's coin changes; FixedMean divides by how"
+    " many are expected"
+)
 # What a schedule may read.
 PUBLIC_FIGURES = ("test_loss", "test_accuracy")
 
@@ -467,6 +471,8 @@ def merge(
     unequal = len({len(rows) for rows in federation.clients}) > 1
     if cohort.sampling and merged.bound and unequal and by_records(scheme):
         merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or UNEQUAL))
+    if cohort.size_is_secret and merged.bound and not isinstance(scheme.aggregate, FixedMean):
+        merged = replace(merged, bound=replace(merged.bound, private=merged.bound.private or DIVISOR))
     for step in scheme.server:
         merged = step(merged, context)
     return merged, context.log

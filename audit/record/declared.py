@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..setup.format import LAST_MODEL, Declaration
+from .independence import independent
 from .mechanism import Declared
 from .noise_tests import (
     LeftOver,
@@ -13,15 +14,14 @@ from .noise_tests import (
     drawn_as_said,
     drawn_too_evenly,
     drawn_too_often,
-    independent,
     noise_law,
     norm_bound,
     records_as_said,
-    tensors_long_enough,
+    tensors_as_long,
     weights_kept,
 )
 from .recording import Recording
-from .rounds import ClosedRound
+from .rounds import ClosedRound, named
 from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
@@ -49,10 +49,12 @@ def declarations(
     made: list[Declaration] = []
     if first is not None:
         residuals = [residual for r in rounds for residual in r.residuals]
-        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(first, rounds, others)))
-        made.append(_stated("noise", _changing(rounds, "words"), _noise(first, rounds, others)))
+        noise = _noise(first, rounds, others)
+        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(recording, first, rounds, others)))
+        made.append(_stated("noise", _changing(rounds, "words"), noise))
         said = "noise is drawn anew for every message, and is known to nobody else"
         made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
+        made += _beside(rounds, noise)
         made += [
             _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
             for one in dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
@@ -65,9 +67,14 @@ def declarations(
     if first is not None:
         weights = "by their numbers of records" if recording.average == "records" else "all alike"
         said = f"the server takes the mean of the uploads, weighed {weights}"
-        if recording.average == "unknown":
+        if recording.average == "expected":
+            said = "the server takes the sum of the uploads over as many as are expected"
+        elif recording.average == "unknown":
             said = "nothing of how the server merges uploads"
         made.append(_stated("average", said, _average(first, rounds)))
+    if any(r.noisy_mean for r in rounds):
+        said = "the next model is made of the noisy mean and of what was public before, and of nothing else"
+        made.append(_stated("server's step", said, Tested("declared", NOBODY_CAN_TELL)))
     if first is not None:
         # A proof is of real numbers. This tool's own noise lies on a grid (defenses/grid.py); a loop's seldom does.
         said = "the low bits of what is sent tell nothing, as those of floating-point noise may (Mironov 2012)"
@@ -121,7 +128,10 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
 
 
-def _bound(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
+def _bound(recording: Recording, first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
+    if first.of == "record" and any("BatchNorm" in layer for layer in recording.network.layers):
+        why = "the network has BatchNorm, which in training mixes records, so that no clip bounds what one of them does"
+        return Tested("declared", f"{why}; that it does not train, a recording cannot show")
     if first.of == "record":
         return Tested("declared", "single records' gradients are never sent, so a recording cannot show it")
     return _of_all(norm_bound([projection for r in rounds for projection in r.projections]), rounds, others)
@@ -140,16 +150,31 @@ def _of_all(found: Tested, rounds: Sequence[ClosedRound], others: int = 0) -> Te
 
 
 def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
-    if first.of == "record":
-        return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := next((why for r in rounds for why in r.lengths), ""):
         return Tested("contradicted", wrong)
-    if wrong := tensors_long_enough([tensor for r in rounds for tensor in r.tensors]):
+    if first.of == "record":
+        return Tested("declared", "noise inside local training is mixed with what is trained")
+    if wrong := tensors_as_long([tensor for r in rounds for tensor in r.tensors]):
         return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):
         return Tested("declared", "no model was recorded after a round's uploads, to compare with their mean")
     return _of_all(found, rounds, others)
+
+
+def _beside(rounds: Sequence[ClosedRound], noise: Tested) -> list[Declaration]:
+    """Of tensors that have no noise, and of running statistics, which nobody trains and which tell all the same."""
+    made = []
+    if harmless := list(dict.fromkeys(name for r in rounds for name in r.harmless)):
+        names = ", ".join(map(repr, harmless[:3])) + (f" and {len(harmless) - 3} more" if len(harmless) > 3 else "")
+        said = f"{names} need no noise of their own, as they tell nothing more"
+        why = "they never change, or count batches, as many as a client's number of records says, or are sent twice"
+        made.append(_stated("outside the noise", said, Tested("declared", why)))
+    moved = list(dict.fromkeys(name for r in rounds for name in r.moved))
+    if moved and noise.status != "contradicted":
+        said = f"{named(moved)} are clipped and get noise with everything else, as they tell of their batches"
+        made.append(_stated("running statistics", said, Tested(noise.status, "they are looked at with the noise")))
+    return made
 
 
 def _independence(first: Declared, residuals: Sequence[LeftOver]) -> Tested:
@@ -190,4 +215,9 @@ def _lot(one: Declared, recording: Recording, rounds: Sequence[ClosedRound], bes
         return Tested("contradicted", often)
     if evenly := drawn_too_evenly(took_part, lot.population, lot.cohort, lot.kind):
         return Tested("contradicted", evenly)
-    return drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)
+    found = drawn_as_said([len(clients) for clients in took_part], lot.population, lot.cohort, lot.kind)
+    if found.status == "declared" and lot.kind == "poisson" and recording.average != "expected":
+        # `ledger_rows._lot_behind`
+        priced = "as it divides by how many took part, each round is priced as an exact draw of so many"
+        return Tested("declared", f"{found.why}; {priced} (average = 'expected' is less)")
+    return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
 from ...defenses.federation import UNEQUAL
 from ...defenses.randomness import secret_seed
-from ...defenses.wire import SERVER, Release, opaque_id
+from ...defenses.wire import SERVER, Release, Sampling, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.ledger import release_row
@@ -246,7 +246,9 @@ class LedgerWriter:
         records: int = 1,
         parents: frozenset[str] = frozenset(),
         problem: str = "",
+        took_part: int | None = None,
     ) -> Release:
+        """took_part: how many clients a mean divides by, None where it divides by a number that no draw changes."""
         return Release(
             id=name,
             round=number,
@@ -258,7 +260,7 @@ class LedgerWriter:
             records=records,
             ratio=bound / one.spread,
             subjects=subjects,
-            sampling=one.sampling,
+            sampling=_lot_behind(one.sampling, took_part),
             parents=parents,
             steps=one.steps,
             problem=self.problem or problem,
@@ -284,7 +286,9 @@ class LedgerWriter:
                 problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
             if self.recording.average == "unknown":
                 problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
-            most = max(weights_of(self.recording.average, counts).values(), default=1.0)
+            lot = by_server[0].sampling
+            nobody = 1.0 if lot is None else 1 / lot.cohort  # a round for which nobody was drawn tells nothing
+            most = max(weights_of(self.recording.average, counts, closed.mechanism).values(), default=nobody)
             # A sum is as many means; of one that is weighed by records somebody has more than a share of 1.
             in_sum = max(1.0, most * len(counts)) if self.recording.average == "records" else 1.0
             if about:
@@ -297,6 +301,7 @@ class LedgerWriter:
                         one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
                         parents=known,
                         problem=problem,
+                        took_part=None if self.recording.average == "expected" else len(own),
                     )
                     for i, one in enumerate(by_server)
                 ]
@@ -315,7 +320,7 @@ class LedgerWriter:
         known = self.recording.average != "unknown" and len(closed.mechanism) == 1
         if not known or closed.mechanism[0].of == "record" or not counts:
             return []
-        one, weights = closed.mechanism[0], weights_of(self.recording.average, counts)
+        one, weights = closed.mechanism[0], weights_of(self.recording.average, counts, closed.mechanism)
         noises: dict[float, int] = {}
         for weight in weights.values():
             noises[weight * one.noise_std] = noises.get(weight * one.noise_std, 0) + 1
@@ -344,6 +349,16 @@ class LedgerWriter:
             )
             for weight, clients in sorted(alike.items())
         ]
+
+
+def _lot_behind(lot: Sampling | None, took_part: int | None) -> Sampling | None:
+    """The draw that hides a client behind a mean. One over as many as took part moves with every coin, so whoever was
+    not drawn is not as if it had sent nothing, and that is what amplifies Poisson sampling. Once their number is known,
+    which tells nothing of what they hold, it is an exact draw of so many.
+    """
+    if lot is None or lot.kind != "poisson" or lot.unit != "client" or took_part is None:
+        return lot
+    return replace(lot, kind="without_replacement", cohort=float(min(max(took_part, 1), lot.population)))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ class Gaussian:
       that sends weights: their distance from the model it got), or with of="record" each record's gradient.
     noise_std: > 0, its standard deviation in the same units: by="client" on each client's update, by="server" on the
       round's mean of the clipped updates. With of="record": on the sum of a batch's clipped gradients, so that
-      noise_std / clip is DP-SGD's noise multiplier.
+      noise_std / clip is DP-SGD's noise multiplier; where batches are drawn by coins, a step divides by their expected
+      size (as Opacus does), or its draw is told by what it divides by.
     of: what is clipped, a "client"'s whole update or each "record"'s gradient (local DP-SGD, by="client").
     steps: of="record" alone: how many steps of local training one upload holds.
     sampling: a secret lot: of the clients of a round (by="server"), or of the records of a step (of="record").

@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...defenses import models
 from ...defenses.layout import Layout
 from ..errors import BadInput
 
+RUNNING = ("running_mean", "running_var")  # as torch names a BatchNorm's
 UNKNOWN = "unknown"  # the name of a network that cannot be built again
 
 
@@ -32,6 +34,9 @@ class Network:
     prefix, renamed: how names change in the network that is built again.
     mean, std: of a normalisation that the model itself begins with, () without one.
     layers: as torch prints them.
+    untrained: of the state those that training does not step on: buffers, and parameters that are frozen.
+    whole: of these those of whole numbers, as a BatchNorm's counter of batches is.
+    twins: of a tensor that is another one of the state as well, that one's name, as of tied weights.
     """
 
     name: str
@@ -44,6 +49,9 @@ class Network:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     layers: tuple[str, ...] = ()
+    untrained: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    twins: dict[str, str] = field(default_factory=dict)
 
     @property
     def known(self) -> bool:
@@ -52,7 +60,11 @@ class Network:
     def layout(self, names: Sequence[str]) -> Layout:
         """Of these of its tensors, in the names of the network that is built again."""
         shapes = dict(zip(self.state, self.shapes))
-        return Layout(tuple(self.renamed.get(n, self.prefix + n) for n in names), tuple(shapes[n] for n in names))
+        return Layout(tuple(self.called(n) for n in names), tuple(shapes[n] for n in names))
+
+    def called(self, name: str) -> str:
+        """A tensor's name in the network that is built again."""
+        return self.renamed.get(name, self.prefix + name)
 
 
 def network_of(model: object) -> Network:
@@ -72,16 +84,33 @@ def network_of(model: object) -> Network:
     if not any(0 not in value.shape for value in named.values()):
         raise BadInput("model: no tensor holds a number, so nothing of it can be sent")
     names = tuple(named)
-    return Network(UNKNOWN, {}, names, tuple(tuple(v.shape) for v in named.values()), names)
+    counters = tuple(n for n, v in named.items() if not _floating(v) and prod(v.shape) == 1)
+    buffers = tuple(n for n in names if n in counters or n.endswith(RUNNING))
+    trained = tuple(n for n in names if n not in buffers) or names
+    shapes = tuple(tuple(v.shape) for v in named.values())
+    return Network(UNKNOWN, {}, names, shapes, trained, untrained=buffers, whole=counters)
+
+
+def _trains(parameter: nn.Parameter | None) -> bool:
+    return parameter is not None and parameter.requires_grad
+
+
+def _floating(value: Tensor | np.ndarray) -> bool:
+    return value.is_floating_point() if isinstance(value, Tensor) else value.dtype.kind == "f"
 
 
 def _of_module(module: nn.Module) -> Network:
-    state = {n: tuple(v.shape) for n, v in module.state_dict().items()}
+    held = module.state_dict()
+    state = {n: tuple(v.shape) for n, v in held.items()}
     own = dict(module.named_parameters())
     if not own:
         raise BadInput(f"model: {type(module).__name__} has no parameters, so nothing of it can be sent")
     names = tuple(n for n in state if n in own)
     shapes = tuple(state.values())
+    first = {held[n].data_ptr(): n for n in reversed(state) if held[n].numel()}
+    twins = {n: first[v.data_ptr()] for n, v in held.items() if first.get(v.data_ptr(), n) != n}
+    untrained = tuple(n for n in state if not _trains(own.get(twins.get(n, n))))
+    whole = tuple(n for n in untrained if not _floating(held[n]))
     stack = [layer for layer in _stack(module) if layer is not None]
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
@@ -89,14 +118,18 @@ def _of_module(module: nn.Module) -> Network:
         mean, std = (tuple(v.flatten().tolist()) for v in (stack[0].mean, stack[0].std))
     printed = tuple(models.describe(module))
     described = [_described(layer) for layer in stack if not isinstance(layer, models.Normalise)]
-    whole = [entry for entry in described if entry is not None]
-    if stack and len(whole) == len(described) and len(names) == len(state):
-        rebuilt = nn.Sequential(nn.Identity(), *models.layers((), 0, layers=whole))  # the normalisation comes first
+    entries = [entry for entry in described if entry is not None]
+    if stack and len(entries) == len(described) and len(names) == len(state):
+        rebuilt = nn.Sequential(nn.Identity(), *models.layers((), 0, layers=entries))  # the normalisation comes first
         again = Layout.of(rebuilt)
         if again.shapes == tuple(state[n] for n in names):
             renamed = dict(zip(names, again.names))
-            return Network("layers", {"layers": whole}, tuple(state), shapes, names, "", renamed, mean, std, printed)
-    return Network(_path_of(type(module)), {}, tuple(state), shapes, names, prefix="1.", layers=printed)
+            options = {"layers": entries}
+            return Network(
+                "layers", options, tuple(state), shapes, names, "", renamed, mean, std, printed, untrained, whole, twins
+            )
+    path = _path_of(type(module))
+    return Network(path, {}, tuple(state), shapes, names, "1.", {}, (), (), printed, untrained, whole, twins)
 
 
 def _stack(module: nn.Module) -> list[nn.Module | None]:
@@ -145,8 +178,8 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int]) -> int | None:
     was = module.training
     try:
         with torch.no_grad():
-            device = next(module.parameters()).device
-            result = module.eval()(torch.zeros(1, *input_shape, device=device))
+            like = next(module.parameters())
+            result = module.eval()(torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype))
         return int(result.shape[1]) if isinstance(result, Tensor) and result.dim() == 2 else None
     except Exception:
         return None

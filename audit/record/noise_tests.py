@@ -1,4 +1,4 @@
-"""Whether what was sent is what was declared: the norm of what noise hides, the law of the noise, its independence.
+"""Whether what was sent is what was declared: the norm of what noise hides, and the law of the noise.
 
 Residuals are what is left of a message when the clipped raw value is taken off, in declared standard deviations. Each
 test says "contradicted" by chance less than once in a hundred thousand recordings, and "checked" only where it would
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,8 @@ FAR = 6.0  # standard deviations, which one draw in 10⁹ passes
 HEAVY = 2.5  # Laplace noise passes 15 of its standard deviations as rarely as Gaussian noise 6
 SELDOM = 1e-9  # the same for laws of other tails
 MOST = 20_000  # numbers that are tested together: beyond, rounding to float32 would be noticed
-MOST_PAIRED = 1024  # messages whose noises are compared with each other
+MOST_SIZED = 2000  # numbers whose size is tested: beyond, a std that was rounded where it was declared would be noticed
+SHOWN = 1 / 4  # the share of its noise that would be noticed in every tensor by itself, where all is checked
 
 
 def _laplace(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,8 +58,9 @@ class Tested:
 
 @dataclass(frozen=True)
 class TensorPart:
-    """A tensor of a message. looked_at: how many of its numbers `LeftOver.values` has. numbers: all of them. silent:
-    how many of all came with next to no noise; expected: how many of all do where the noise is as declared.
+    """A tensor of a message. looked_at: how many of its numbers `LeftOver.values` has. numbers: all of them, 0 of one
+    that no noise need be on. silent: how many of all came with next to no noise; expected: how many of all do where the
+    noise is as declared.
     """
 
     tensor: str
@@ -78,6 +80,18 @@ class Alike:
     of: int
 
 
+@dataclass(frozen=True)
+class Repeat:
+    """Where the noise of a message is most like itself further on: `lag` numbers on, `agreeing` signs of `of` are the
+    same. tried: how many lags were.
+    """
+
+    lag: int
+    agreeing: int
+    of: int
+    tried: int
+
+
 @dataclass(frozen=True, eq=False)
 class LeftOver:
     """The noise of one message as it is left over, in declared standard deviations.
@@ -87,6 +101,7 @@ class LeftOver:
       round, which also holds whatever else differs between them.
     session: coordinates are those of messages of the same session alone. law: declared, a name in `LAWS`.
     parts: the tensors, in the order of `values`, which are shuffled within each. alike: neighbouring tensors.
+    repeat: within the message, None where that was not looked at.
     beside: the most L2 norm of what `values` hold besides noise; above 0 where no raw value was at hand, so that they
       are those of the whole message, of which correlations alone are looked at.
     """
@@ -99,6 +114,7 @@ class LeftOver:
     parts: tuple[TensorPart, ...] = ()
     alike: tuple[Alike, ...] = ()
     beside: float = 0.0
+    repeat: Repeat | None = None
 
     @property
     def known(self) -> NDArray[np.float64]:
@@ -106,61 +122,136 @@ class LeftOver:
 
 
 def noise_law(residuals: Sequence[LeftOver]) -> Tested:
-    """Kolmogorov and Smirnov's test of every message's residual, and of all of a law together, against the declared law
-    of standard deviation 1.
+    """Tests of every message's residual, of each tensor in all messages, and of all of a law together, against the
+    declared law of standard deviation 1: Kolmogorov and Smirnov's, of the size (which few numbers show), and of the
+    largest number (which noise that ends somewhere has not).
 
     >>> rng = np.random.default_rng(0)
     >>> [noise_law([LeftOver(s * rng.standard_normal(4000), "one")]).status for s in (1, 2 / 3, 3 / 2)]
     ['checked', 'contradicted', 'contradicted']
     """
-    pools = [residual.known for residual in residuals]
-    if not sum(map(len, pools)):
+    if not sum(len(residual.known) for residual in residuals):
         return Tested("declared", "no raw value and no second run of a round was recorded")
     if wrong := _without_noise(residuals) or _never_noisy(residuals):
         return Tested("contradicted", wrong)
-    laws = dict.fromkeys(residual.law for residual in residuals)
-    by_law = {law: np.concatenate([own for r, own in zip(residuals, pools) if r.law == law]) for law in laws}
-    deviation = float(np.sqrt(np.mean(np.square(np.concatenate(pools)))))
-    each = [(residual, residual.law, own) for residual, own in zip(residuals, pools)]
-    both = [
-        *each,
-        *((tensor, law, own) for (tensor, law), own in _by_tensor(residuals).items()),
-        *([] if len(pools) == 1 else [(None, law, own) for law, own in by_law.items()]),
-    ]
-    alike = f"{deviation:.3g} of what is declared"
-    for residual, law, own in both:
-        if len(own) < 20:
+    pools = _pools(residuals)
+    for pool in pools:
+        rarest = min(pool.chances().items(), key=lambda item: item[1])
+        if rarest[1] * len(pools) * 3 >= RARE:
             continue
-        some = own if len(own) <= MOST else own[np.linspace(0, len(own) - 1, MOST).astype(int)]
-        p = float(kstest(some, LAWS[law]).pvalue) * len(both)
-        if p >= RARE:
-            continue
-        own_deviation = float(np.sqrt(np.mean(np.square(own))))
-        of = "all messages together" if residual is None else f"the tensor {residual!r} in all messages together"
-        of, exact = (
-            (residual.name, residual.exact)
-            if isinstance(residual, LeftOver)
-            else (of, all(r.exact for r in residuals if r.law == law))
-        )
-        if not exact and own_deviation > 1:
+        if not pool.exact and pool.deviation > 1:
             return Tested(
                 "declared",
-                f"two runs of a round differ by more than the noise ({own_deviation:.3g} times), as training that is"
+                f"two runs of a round differ by more than the noise ({pool.deviation:.3g} times), as training that is"
                 " drawn anew does; record raw values",
             )
-        return Tested(
-            "contradicted",
-            f"the noise of {of} has standard deviation {own_deviation:.3g} times the declared one (Kolmogorov-Smirnov"
-            f" p = {p:.1g}, {len(own)} numbers)",
-        )
-    least, law = min((len(own) / ENOUGH[law], law) for law, own in by_law.items())
+        return Tested("contradicted", pool.sentence(*rarest))
+    by_law = {law: sum(len(r.known) for r in residuals if r.law == law) for law in {r.law for r in residuals}}
+    least, law = min((count / ENOUGH[law], law) for law, count in by_law.items())
     if least < 1:
-        return Tested("declared", f"{len(by_law[law])} numbers are too few to tell it from two thirds of it")
-    return Tested(
-        "checked",
-        f"{sum(map(len, pools))} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation"
-        f" {alike})",
+        return Tested("declared", f"{by_law[law]} numbers are too few to tell it from two thirds of it")
+    deviation = float(np.sqrt(np.mean(np.square(np.concatenate([r.known for r in residuals])))))
+    fit = (
+        f"{sum(by_law.values())} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation"
+        f" {deviation:.3g} of what is declared)"
     )
+    few = [pool for pool in pools if pool.tensor and pool.least_share(len(pools)) < SHOWN]
+    if few:
+        pool = min(few, key=lambda pool: len(pool.values))
+        said = (
+            f"the {len(pool.values)} numbers of the tensor {pool.tensor!r} are too few to tell it from a quarter of it"
+        )
+        return Tested("declared", f"{fit}; {said}")
+    return Tested("checked", fit)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """Numbers that are tested together, in declared standard deviations. of: what they are of, for a sentence.
+    tensor: its name where they are one tensor's in all messages. exact: as of `LeftOver`, of all of them.
+    """
+
+    values: NDArray[np.float64]
+    law: str
+    of: str
+    exact: bool
+    tensor: str = ""
+
+    @property
+    def deviation(self) -> float:
+        return float(np.sqrt(np.mean(np.square(self.values)))) if len(self.values) else 1.0
+
+    def chances(self) -> dict[str, float]:
+        """By test, the chance that honest noise is as far off."""
+        found = {"size": 2 * min(_size_chance(_some(self.values, MOST_SIZED), self.law))} if len(self.values) else {}
+        if len(self.values) >= 20:
+            found["law"] = float(kstest(_some(self.values, MOST), LAWS[self.law]).pvalue)
+        return {**found, "largest": self._chance_of_largest()}
+
+    def _chance_of_largest(self) -> float:
+        if not len(self.values):
+            return 1.0
+        beyond = 2 * float(LAWS[self.law](-np.abs(self.values).max()))  # of one number, to be as large
+        none_larger = float(np.exp(len(self.values) * np.log1p(-min(beyond, 1 - 1e-16))))
+        return 2 * min(none_larger, min(1.0, len(self.values) * beyond))
+
+    def least_share(self, tests: int) -> float:
+        """Which share of its noise would be noticed, 19 times in 20, by one of so many tests."""
+        shape = _shape(len(_some(self.values, MOST_SIZED)), self.law)
+        share = float(gamma.ppf(RARE / 6 / tests, shape) / gamma.ppf(0.95, shape)) if shape else 0.0
+        return sqrt(share) if self.law == "gaussian" else share
+
+    def sentence(self, test: str, p: float) -> str:
+        if test == "largest":
+            at = float(np.abs(self.values).max())
+            expected = len(self.values) * 2 * float(LAWS[self.law](np.float64(-at)))
+            return (
+                f"the largest of {len(self.values)} numbers of the noise of {self.of} is {at:.3g} standard deviations,"
+                f" beyond which {expected:.2g} are expected"
+            )
+        name = "Kolmogorov-Smirnov p" if test == "law" else "p"
+        return (
+            f"the noise of {self.of} has standard deviation {self.deviation:.3g} times the declared one ({name} ="
+            f" {p:.1g}, {len(self.values)} numbers)"
+        )
+
+
+def _some(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(int)]
+
+
+def _shape(numbers: int, law: str) -> float:
+    """Of the gamma law that the size of so many numbers has; of two Laplaces' difference the mean one."""
+    return numbers * {"gaussian": 0.5, "laplace": 1.0, "two laplaces": 1.5}[law]
+
+
+def _size_chance(values: NDArray[np.float64], law: str) -> tuple[float, float]:
+    """The chances of noise as small, and as large, as these numbers of standard deviation 1: Σx²/2 of Gaussian noise
+    and Σ|x|/b of Laplace noise are Gamma; |x|/b of the difference of two Laplaces is one exponential, or by a coin two.
+    """
+    if law == "two laplaces":
+        size, coins = 2 * float(np.abs(values).sum()), np.arange(len(values) + 1)
+        weights = binom.pmf(coins, len(values), 0.5)
+        shapes = len(values) + coins
+        return float(weights @ gamma.cdf(size, shapes)), float(weights @ gamma.sf(size, shapes))
+    size = float(np.square(values).sum()) / 2 if law == "gaussian" else sqrt(2) * float(np.abs(values).sum())
+    shape = _shape(len(values), law)
+    return float(gamma.cdf(size, shape)), float(gamma.sf(size, shape))
+
+
+def _pools(residuals: Sequence[LeftOver]) -> list[_Pool]:
+    """Each message, each tensor in all messages, and all messages of a law."""
+    pools = [_Pool(r.known, r.law, r.name, r.exact) for r in residuals]
+    exact = {law: all(r.exact for r in residuals if r.law == law) for law in dict.fromkeys(r.law for r in residuals)}
+    pools += [
+        _Pool(own, law, f"the tensor {tensor!r} in all messages together", exact[law], tensor)
+        for (tensor, law), own in _by_tensor(residuals).items()
+    ]
+    if len(residuals) > 1:
+        for law in exact:
+            own = np.concatenate([r.known for r in residuals if r.law == law])
+            pools.append(_Pool(own, law, "all messages together", exact[law]))
+    return pools
 
 
 def _without_noise(residuals: Sequence[LeftOver]) -> str:
@@ -215,7 +306,8 @@ def _by_tensor(residuals: Sequence[LeftOver]) -> dict[tuple[str, str], NDArray[n
     for r in residuals:
         ends = np.cumsum([part.looked_at for part in r.parts])
         for part, own in zip(r.parts, np.split(r.values, ends[:-1]) if len(r.parts) > 1 else ()):
-            rows.setdefault((part.tensor, r.law), []).append(own[np.isfinite(own)])
+            if part.numbers:
+                rows.setdefault((part.tensor, r.law), []).append(own[np.isfinite(own)])
     return {key: np.concatenate(own) for key, own in rows.items()}
 
 
@@ -275,6 +367,10 @@ def norm_bound(projections: Sequence[Projection]) -> Tested:
     """Whether raw values longer than C came out no longer than C, along their own direction: checked where √2 of C, as
     a clip of each of two tensors by itself leaves, would have been noticed.
 
+    All messages count together by their likelihood, with √2 of C (or what is raw, where that is less) against C: no
+    other test of its level finds that more often (Neyman and Pearson 1933), and honest ones reach it most often with a
+    length of exactly C.
+
     >>> one = Projection(raw=7.0, along=7.1, spread=0.1, name="client 0 in round 0")
     >>> norm_bound([one]).status, norm_bound([Projection(7.0, 1.1, 0.05, "one")]).status
     ('contradicted', 'checked')
@@ -294,95 +390,26 @@ def norm_bound(projections: Sequence[Projection]) -> Tested:
             f"no raw value was longer than the bound (the longest: {longest.raw:.3g} of it), so none shows that longer"
             " ones are clipped",
         )
-    spread = sqrt(sum(p.spread**2 for p in beyond)) / len(beyond)
+    more = [min(p.raw, sqrt(2)) - 1 for p in beyond]
+    power = sqrt(sum((m / p.spread) ** 2 for m, p in zip(more, beyond)))  # how far √2 of C moves `found`, a standard
+    found = sum(m * (p.along - 1) / p.spread**2 for m, p in zip(more, beyond)) / power  # normal one at most without
+    far = float(norm.isf(RARE))
     mean = sum(p.along for p in beyond) / len(beyond)
-    if mean > 1 + FAR * spread:
-        return Tested("contradicted", f"raw values longer than the bound came out {mean:.3g} times as long as it")
     came = (
         f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it"
     )
-    if sum(min(p.raw, sqrt(2)) for p in beyond) / len(beyond) < 1 + (FAR + LIKELY) * spread:
+    if found > far:
+        return Tested("contradicted", came)
+    if power < far + LIKELY:
         return Tested("declared", f"{came}, and the noise would hide √2 of it")
     return Tested("checked", came)
-
-
-def independent(residuals: Sequence[LeftOver]) -> Tested:
-    """Whether the noises of several messages have nothing to do with each other: correlations between all pairs, beyond
-    what values of norm `LeftOver.beside` explain.
-
-    >>> noise = np.random.default_rng(0).standard_normal((2, 4000))
-    >>> one, other = (LeftOver(row, name) for row, name in zip(noise, ("one", "other")))
-    >>> independent([one, other]).status, independent([one, LeftOver(one.values, "again")]).status
-    ('checked', 'contradicted')
-    """
-    within, short = _tensors_alike(residuals)
-    if within:
-        return Tested("contradicted", within)
-    if len(residuals) < 2:
-        return Tested("declared", "the noise of two messages is needed, from raw values or second runs")
-    pick = np.unique(np.linspace(0, len(residuals) - 1, min(len(residuals), MOST_PAIRED)).astype(int))
-    some = [residuals[i] for i in pick]
-    values = np.stack([r.values for r in some])
-    seen = np.isfinite(values)
-    values = np.where(seen, values, 0.0)
-    shared = seen.astype(float) @ seen.T.astype(float)
-    held = np.array([r.beside for r in some])
-    explained = held[:, None] * held + HEAVY * (FAR + 1) * (held[:, None] + held)  # what values add to the products
-    norms = np.sqrt(np.square(values) @ seen.T.astype(float))  # (i, j): of i, where j is known too
-    with np.errstate(invalid="ignore", divide="ignore"):
-        products = values @ values.T
-        correlation = np.sign(products) * np.maximum(0.0, np.abs(products) - explained) / (norms * norms.T)
-    correlation = np.nan_to_num(correlation)
-    np.fill_diagonal(correlation, 0.0)
-    far = np.abs(correlation) * np.sqrt(np.maximum(shared, 1))
-    far[shared < 20] = 0.0
-    sessions = np.array([r.session for r in some])
-    far[sessions[:, None] != sessions[None, :]] = 0.0
-    i, j = np.unravel_index(int(np.argmax(far)), far.shape)
-    pairs = int((sessions[:, None] == sessions[None, :]).sum() - len(some)) // 2
-    if far[i, j] > FAR + 1:
-        what = "is the same" if correlation[i, j] > 0.999 else f"correlates by {correlation[i, j]:.2g}"
-        return Tested("contradicted", f"the noise of {some[i].name} and of {some[j].name} {what}")
-    if not pairs:
-        return Tested("declared", "no two messages of one session show their noise")
-    if float(np.median(shared)) < ENOUGH["gaussian"]:
-        return Tested("declared", f"{int(np.median(shared))} numbers a message are too few to tell")
-    found = f"the noises of {len(some)} messages do not correlate ({pairs} pairs)"
-    if len(some) < len(residuals):
-        return Tested("declared", f"{found}; those of {len(residuals) - len(some)} others were not compared")
-    if len(set(sessions.tolist())) > 1:
-        return Tested("declared", f"{found}; those of before a restart cannot be compared with those after it")
-    if short:
-        return Tested("declared", f"{found}; the tensor {short!r} is too short to compare it with another of a message")
-    return Tested("checked", found)
-
-
-def _tensors_alike(residuals: Sequence[LeftOver]) -> tuple[str, str]:
-    """What is wrong where two tensors of a message have the same noise, as of a generator that is seeded anew for each;
-    and a tensor that is too short to tell, where all of them but the largest are. Signs agree by a coin.
-    """
-    pairs: dict[tuple[str, str], list[Alike]] = {}
-    for r in residuals:
-        for pair in r.alike:
-            pairs.setdefault((pair.tensor, pair.other), []).append(pair)
-    short, long = "", False
-    for (one, other), own in pairs.items():
-        agreeing, of = sum(p.agreeing for p in own), sum(p.of for p in own)
-        if of and float(binomtest(agreeing, of).pvalue) * len(pairs) < RARE:
-            return (
-                f"the noises of two tensors of a message, {one!r} and {other!r}, agree in {agreeing} signs of {of}",
-                "",
-            )
-        enough = bool(of) and 2.0 ** (1 - of) * len(pairs) < RARE
-        short, long = short if enough else short or other, long or enough
-    return "", "" if long else short
 
 
 @dataclass(frozen=True)
 class SentTensor:
     """A tensor of a message as it was sent, without a raw value. numbers: of it. size: of Gaussian noise ‖·‖₂²/2σ², of
     Laplace noise ‖·‖₁/b, which of noise alone is Gamma(numbers/2), or Gamma(numbers), and is as large at least with
-    any value beside it (Anderson 1955). law: declared. name: of the message.
+    any value beside it (Anderson 1955). law: declared. name: of the message. bound: of a value beside it, over σ or b.
     """
 
     tensor: str
@@ -390,18 +417,27 @@ class SentTensor:
     size: float
     law: str
     name: str
+    bound: float = inf
 
     @property
     def shape(self) -> float:
         return self.numbers / 2 if self.law == "gaussian" else float(self.numbers)
 
+    @property
+    def least(self) -> float:
+        """What noise alone is at least as large as."""
+        if self.law == "laplace":
+            return max(0.0, self.size - self.bound)
+        return max(0.0, sqrt(2 * self.size) - self.bound) ** 2 / 2
 
-def tensors_long_enough(sent: Sequence[SentTensor]) -> str:
-    """Which tensor, of one message or of all together, is shorter than its noise alone would be; "" for none.
 
-    >>> tensors_long_enough([SentTensor("bias", 10, 5.0, "gaussian", "one")] * 9)
+def tensors_as_long(sent: Sequence[SentTensor]) -> str:
+    """Which tensor, of one message or of all together, is shorter than its noise alone would be, or longer than any
+    value within the bound makes it; "" for none.
+
+    >>> tensors_as_long([SentTensor("bias", 10, 5.0, "gaussian", "one")] * 9)
     ''
-    >>> tensors_long_enough([SentTensor("bias", 10, 0.01, "gaussian", "one")])[:39]
+    >>> tensors_as_long([SentTensor("bias", 10, 0.01, "gaussian", "one")])[:39]
     "the tensor 'bias' of one is shorter tha"
     """
     rows = [(one.tensor, one.name, one.shape, one.size) for one in sent]
@@ -417,10 +453,18 @@ def tensors_long_enough(sent: Sequence[SentTensor]) -> str:
         return ""
     chance = gamma.cdf([row[3] for row in rows], [row[2] for row in rows])
     least = int(np.argmin(chance))
-    if chance[least] * len(rows) >= RARE:
-        return ""
-    tensor, name, *_ = rows[least]
-    return f"the tensor {tensor!r} of {name} is shorter than noise of that size (p = {chance[least]:.1g})"
+    if chance[least] * len(rows) < RARE:
+        tensor, name, *_ = rows[least]
+        return f"the tensor {tensor!r} of {name} is shorter than noise of that size (p = {chance[least]:.1g})"
+    over = gamma.sf([one.least for one in sent], [one.shape for one in sent])
+    most = int(np.argmin(over))
+    if over[most] * len(sent) < RARE:
+        one = sent[most]
+        return (
+            f"the tensor {one.tensor!r} of {one.name} is longer than the bound and noise of that size (p ="
+            f" {over[most]:.1g})"
+        )
+    return ""
 
 
 def length_of_sent(

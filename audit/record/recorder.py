@@ -33,7 +33,7 @@ from .closing import (
 )
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network, outputs_of
-from .recording import MOST_CLIENTS, Average, DataFacts, Recording, recording_of
+from .recording import MOST_CLIENTS, Average, DataFacts, Recording, fitting, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .values import NotFiniteTensor, flat_of, names_in
@@ -70,7 +70,8 @@ class Recorder:
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
         mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
-        average: how the server weighs uploads: by "records" (FedAvg), or a plain "mean".
+        average: how the server weighs uploads: by "records" (FedAvg), a plain "mean" of those that came, or their sum
+            over the cohort that the mechanism's sampling says is "expected" (DP-FedAvg, McMahan et al. 2018).
         secure_aggregation: whether only sums are seen, as you declare.
         data: what a record looks like (`recording.DataFacts`); found out from records and model where it is left out.
         tables: audit, local, attack and name, as in a config.
@@ -173,7 +174,8 @@ class Recorder:
             self._begun.write(self.folder)
         else:
             flat = flat_of(model, network, self._begun.names, where)
-        own = self._begun.recording.mechanism if mechanism is None else mechanisms_of(mechanism)
+        recording = self._begun.recording
+        own = recording.mechanism if mechanism is None else fitting(mechanisms_of(mechanism), recording.average)
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
         self._open = OpenRound(round, flat, own, self._secret)
@@ -258,9 +260,24 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, again=value)
 
+    def noisy_mean(self, round: int, tensors: object) -> None:
+        """The mean of the clipped updates with the server's noise on it, where an optimiser of the server's own (a
+        learning rate, momentum, Adam) makes the next model of it. Without it that model is taken for the one before and
+        this mean. It is compared with the uploads, and never written.
+
+        Args:
+            round: that goes on. tensors: as for `upload`, of an update.
+
+        Raises:
+            BadInput: out of turn, or not this model's tensors.
+        """
+        opened = self._round(round, 0, "noisy mean")
+        opened.noisy_mean = self._flat(tensors, f"noisy mean of round {round}")
+
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
-        opened, said = self._round(round, 0, "declaration"), mechanisms_of(mechanism)
+        opened = self._round(round, 0, "declaration")
+        said = fitting(mechanisms_of(mechanism), self._begun.recording.average)
         self._journal.declare(said)
         opened.mechanism = said
 

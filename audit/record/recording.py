@@ -18,7 +18,7 @@ from ..setup.reading import short
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
 
-Average = Literal["records", "mean", "unknown"]
+Average = Literal["records", "mean", "expected", "unknown"]
 MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
 TABLES = ("name", "audit", "local", "attack")  # of a config, which an owner may give
 
@@ -79,8 +79,8 @@ class Recording:
     def of_plain(cls, content: Mapping[str, Any]) -> Recording:
         """The inverse of `plain`, of what was read from JSON."""
         net = dict(content["network"])
-        for name in ("state", "parameters", "mean", "std", "layers"):
-            net[name] = tuple(net[name])
+        for name in ("state", "parameters", "mean", "std", "layers", "untrained", "whole"):
+            net[name] = tuple(net.get(name, ()))
         net["shapes"] = tuple(tuple(shape) for shape in net["shapes"])
         data: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content["data"].items()}
         mechanism = tuple(mechanism_of_plain(one) for one in content["mechanism"])
@@ -116,8 +116,11 @@ def recording_of(
     """
     if share not in ("update", "weights", "gradient"):
         raise BadInput(f"share = {share!r}: an upload is an 'update', 'weights' or a 'gradient'")
-    if average not in ("records", "mean", "unknown"):
-        raise BadInput(f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', or 'unknown'")
+    if average not in ("records", "mean", "expected", "unknown"):
+        raise BadInput(
+            f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', divides by how many are"
+            " 'expected', or 'unknown'"
+        )
     if clients is not None and not (type(clients) is int and 1 <= clients <= MOST_CLIENTS):
         raise BadInput(f"clients = {short(clients)}: expected a whole number from 1 to {MOST_CLIENTS:,}, or None")
     if not (isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**63):
@@ -149,7 +152,7 @@ def recording_of(
         network,
         facts,
         share,
-        mechanisms_of(mechanism),
+        fitting(mechanisms_of(mechanism), average),
         average,
         secure_aggregation,
         _claim_table(claim),
@@ -160,6 +163,16 @@ def recording_of(
     )
     config_of(made, 1, max(1, clients or 1), (0,))  # what cannot be is said before anything is recorded
     return made
+
+
+def fitting(mechanism: tuple[Declared, ...], average: Average) -> tuple[Declared, ...]:
+    """A mechanism, if it says how many clients are expected where an average is over these. Raises BadInput."""
+    if average == "expected" and mechanism and (mechanism[0].by != "server" or mechanism[0].sampling is None):
+        raise BadInput(
+            "average = 'expected': the server divides by the cohort of its mechanism's sampling, so give Gaussian(…,"
+            " by='server', sampling=Sampling('poisson', population, cohort))"
+        )
+    return mechanism
 
 
 def _tables_in(tables: object) -> list[tuple[str, object]]:

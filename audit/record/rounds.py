@@ -13,8 +13,8 @@ memory alone. The law of the noise does not hang on them, nor do correlations of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, fsum, prod, sqrt
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
+from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, mechanism_of_plain
 from .noise_tests import (
     HEAVY,
@@ -39,11 +40,13 @@ from .noise_tests import (
     Alike,
     LeftOver,
     Projection,
+    Repeat,
     SentTensor,
     TensorPart,
     Weighed,
     length_of_sent,
 )
+from .outside import Outside, SentValue, outside, without
 from .recording import Average, Recording
 
 COORDINATES = 4096  # of a message, whose noise is looked at
@@ -73,7 +76,8 @@ class SentUpload:
 @dataclass(eq=False)
 class OpenRound:
     """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
-    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over.
+    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over. noisy_mean: (d,) as
+    a server has it that makes the next model of it by an optimiser of its own.
     """
 
     number: int
@@ -84,6 +88,7 @@ class OpenRound:
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     defects: list[dict[str, str]] = field(default_factory=list)
+    noisy_mean: Tensor | None = None
 
 
 def recorded_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
@@ -147,6 +152,7 @@ def write_round(
                     "parts": [vars(part) for part in residual.parts],
                     "alike": [vars(pair) for pair in residual.alike],
                     "beside": residual.beside,
+                    "repeat": None if residual.repeat is None else vars(residual.repeat),
                 }
                 for residual in measured.residuals
             ],
@@ -154,6 +160,9 @@ def write_round(
             "projections": [vars(projection) for projection in measured.projections],
             "lengths": measured.lengths,
             "tensors": [vars(tensor) for tensor in measured.tensors],
+            "harmless": measured.harmless,
+            "moved": measured.moved,
+            "noisy_mean": round.noisy_mean is not None,
         },
     )
 
@@ -180,6 +189,9 @@ class ClosedRound:
     weighed: tuple[Weighed, ...] = ()
     session: str = ""
     tensors: tuple[SentTensor, ...] = ()
+    harmless: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    noisy_mean: bool = False
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -208,6 +220,9 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(Weighed(**row) for row in content.get("weighed", ())),
                 content["session"],
                 tuple(SentTensor(**row) for row in content.get("tensors", ())),
+                tuple(content.get("harmless", ())),
+                tuple(content.get("moved", ())),
+                content.get("noisy_mean", False),
             )
         )
     return rounds
@@ -219,7 +234,9 @@ def _left_over(row: np.ndarray, facts: Any, session: str) -> LeftOver:
         return LeftOver(row, name, exact, session, *law)
     parts = tuple(TensorPart(**part) for part in facts["parts"])
     alike = tuple(Alike(**pair) for pair in facts["alike"])
-    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, facts.get("beside", 0.0))
+    repeat = None if facts.get("repeat") is None else Repeat(**facts["repeat"])
+    shown = (facts.get("beside", 0.0), repeat)
+    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, *shown)
 
 
 def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
@@ -240,11 +257,21 @@ class Places:
     """Where the noise of a message is looked at: the same coordinates of every message, some of every tensor.
 
     index: (m,), tensor by tensor. counts: how many of each tensor. spans: name, first and end of each in the message.
+    outside: names of those that are not looked at.
     """
 
     index: Tensor
     counts: tuple[int, ...]
     spans: tuple[tuple[str, int, int], ...]
+    outside: frozenset[str] = frozenset()
+
+    @property
+    def inside(self) -> list[tuple[str, int, int]]:
+        return [span for span in self.spans if span[0] not in self.outside]
+
+    @property
+    def numbers(self) -> int:
+        return sum(end - first for _, first, end in self.inside)
 
     @classmethod
     def of(cls, layout: Layout) -> Places:
@@ -279,11 +306,14 @@ class Places:
         silent = (left.abs() < ABSENT * noise_std) & (sent.abs() * 2.0**-23 <= FINE_ENOUGH * noise_std)
         seldom = float(LAWS[law](np.float64(ABSENT)) - LAWS[law](np.float64(-ABSENT)))
         parts = tuple(
-            TensorPart(tensor, count, end - first, int(silent[first:end].sum()), seldom * (end - first))
+            TensorPart(tensor, count, 0, 0, 0.0)
+            if tensor in self.outside
+            else TensorPart(tensor, count, end - first, int(silent[first:end].sum()), seldom * (end - first))
             for (tensor, first, end), count in zip(self.spans, self.counts)
         )
-        values = _fine(left[self.index], noise_std, sent[self.index])
-        return LeftOver(values, name, exact, law=law, parts=parts, alike=self._alike(left, noise_std, sent))
+        values = self._looked_at(left, noise_std, sent)
+        alike, repeat = self._alike(left, noise_std, sent), self._repeat(left, noise_std, sent)
+        return LeftOver(values, name, exact, law=law, parts=parts, alike=alike, repeat=repeat)
 
     def as_sent(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> LeftOver:
         """A message whose raw value nobody told: its noise, and a value that a clip bounds (of L1 the L2 norm too).
@@ -291,22 +321,28 @@ class Places:
         Args:
             value: (d,), what it adds to the model. noise: as declared. sent: (d,), what float32 rounded. name: its.
         """
-        values = _fine(value[self.index], noise.noise_std, sent[self.index])
+        values = self._looked_at(value, noise.noise_std, sent)
         return LeftOver(values, name, exact=False, law=noise.law, beside=noise.clip / noise.noise_std)
+
+    def _looked_at(self, left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
+        """Of `index`, in standard deviations; NaN where nothing is looked at."""
+        values = _fine(left[self.index], noise_std, sent[self.index])
+        values[np.repeat([name in self.outside for name, _, _ in self.spans], self.counts)] = np.nan
+        return values
 
     def lengths(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> list[SentTensor]:
         """The tensors of the same, but those for which float32 is too coarse. Arguments as of `as_sent`."""
         made = []
-        for tensor, first, end in self.spans:
+        for tensor, first, end in self.inside:
             if float(sent[first:end].abs().max()) * 2.0**-23 <= COARSE * noise.noise_std:
                 length = _length(value[first:end], noise.order) / noise.spread
                 size = length if noise.law == "laplace" else length**2 / 2
-                made.append(SentTensor(tensor, end - first, size, noise.law, name))
+                made.append(SentTensor(tensor, end - first, size, noise.law, name, noise.clip / noise.spread))
         return made
 
     def _alike(self, left: Tensor, noise_std: float, sent: Tensor) -> tuple[Alike, ...]:
         """Each tensor beside the next larger one, number by number from the beginning."""
-        pairs, by_size = [], sorted(self.spans, key=lambda span: span[1] - span[2])
+        pairs, by_size = [], sorted(self.inside, key=lambda span: span[1] - span[2])
         for (one, first, end), (other, start, stop) in zip(by_size, by_size[1:]):
             count = min(end - first, stop - start, PREFIX)
             here, there = slice(first, first + count), slice(start, start + count)
@@ -315,11 +351,22 @@ class Places:
             pairs.append(Alike(one, other, int((known & (a * b > 0)).sum()), int(known.sum())))
         return tuple(pairs)
 
+    def _repeat(self, left: Tensor, noise_std: float, sent: Tensor) -> Repeat | None:
+        """Of as many numbers of every tensor, from its beginning, as can be looked at: all of the small ones."""
+        parts, left_of = [], MOST_SIGNS
+        for i, (_, first, end) in enumerate(sorted(self.inside, key=lambda span: span[2] - span[1])):
+            count = min(end - first, left_of // (len(self.inside) - i))
+            parts.append(slice(first, first + count))
+            left_of -= count
+        parts.sort(key=lambda part: part.start)
+        known = [_fine(left[part], noise_std, sent[part]) for part in parts]
+        return strongest_repeat(np.concatenate(known)) if known else None
+
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRound:
     """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences.
-    tensors: of messages of which nothing but what was sent is known.
+    tensors: of messages of which nothing but what was sent is known. harmless, moved: as of `Outside`.
     """
 
     residuals: tuple[LeftOver, ...] = ()
@@ -327,26 +374,60 @@ class MeasuredRound:
     lengths: tuple[str, ...] = ()
     weighed: tuple[Weighed, ...] = ()
     tensors: tuple[SentTensor, ...] = ()
+    harmless: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
-        if not round.mechanism or round.mechanism[0].of == "record":
+        if not round.mechanism:
             return cls()
         noise = round.mechanism[0]
+        if noise.of == "record":
+            return _of_records(recording, places, round, noise)
         if noise.by == "server":
             return _of_server(recording, places, round, noise, next_model)
         return _of_clients(recording, places, round, noise)
 
 
+def _uploads(recording: Recording, round: OpenRound) -> list[SentValue]:
+    start = round.broadcast if recording.share == "weights" else None
+    return [
+        SentValue(client, upload.value, start, upload.raw, upload.num_examples)
+        for client, upload in sorted(round.uploads.items())
+    ]
+
+
+def _of_records(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
+    """Noise on gradients is on all that they step on, and on nothing else."""
+    found = outside(recording.network, places.spans, _uploads(recording, round), noise.noise_std)
+    wrong = [found.wrong] if found.wrong else []
+    if found.moved:
+        wrong.append(f"{named(found.moved)} are no steps along gradients, so that no noise is on them")
+    return MeasuredRound(lengths=tuple(wrong), harmless=found.harmless, moved=found.moved)
+
+
+def named(tensors: Sequence[str]) -> str:
+    """Running statistics, for a sentence."""
+    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
+    return f"the running statistics {', '.join(map(repr, tensors[:3]))}{more}"
+
+
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
     residuals, projections, lengths, tensors = [], [], list[str](), list[SentTensor]()
-    for client, upload in sorted(round.uploads.items()):
+    sent = _uploads(recording, round)
+    found = outside(recording.network, places.spans, sent, noise.noise_std)
+    places = replace(places, outside=found.names)
+    lengths += [found.wrong] if found.wrong else []
+    lengths += [f"{named(found.plain)} are sent without noise"] if found.plain else []
+    for one in sent:
+        client, upload = one.client, round.uploads[one.client]
         name = f"client {client} in round {round.number}"
-        value = _change(recording, upload.value, round.broadcast)
-        told = length_of_sent(_length(value, noise.order), value.numel(), noise.clip, noise.spread, name, noise.law)
+        value = without(one.change(), places.spans, found.names)
+        told = length_of_sent(_length(value, noise.order), places.numbers, noise.clip, noise.spread, name, noise.law)
         lengths += [] if told is None else [told.why]
-        if upload.raw is not None:
-            raw = _change(recording, upload.raw, round.broadcast)
+        bare = one.bare()
+        if bare is not None:
+            raw = without(bare, places.spans, found.names)
             length, straight = _length(raw, noise.order), _length(raw)
             left = torch.sub(value, raw, alpha=shortened(length, noise.clip))
             residuals.append(places.left_over(left, noise.noise_std, upload.value, name, law=noise.law))
@@ -361,43 +442,89 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
         else:
             residuals.append(places.as_sent(value, noise, upload.value, name))
             tensors += places.lengths(value, noise, upload.value, name)
-    return MeasuredRound(tuple(residuals), tuple(projections), tuple(lengths), tensors=tuple(tensors))
+    return MeasuredRound(
+        tuple(residuals),
+        tuple(projections),
+        tuple(lengths),
+        tensors=tuple(tensors),
+        harmless=found.harmless,
+        moved=found.moved,
+    )
 
 
 def _of_server(
     recording: Recording, places: Places, round: OpenRound, noise: Declared, next_model: Tensor | None
 ) -> MeasuredRound:
-    """The server's noise is what the next model has beside the mean of the clipped updates."""
+    """The server's noise is what the noisy mean, or else the next model, has beside the mean of the clipped updates."""
     unknown = recording.share == "gradient" or recording.average == "unknown"
-    if next_model is None or not round.uploads or round.lost or unknown:
+    expected = recording.average == "expected"
+    told = next_model if round.noisy_mean is None else round.noisy_mean
+    if told is None or round.lost or unknown or not (round.uploads or expected):
         return MeasuredRound()
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
-    weights = weights_of(recording.average, counts)
-    mean = torch.zeros_like(round.broadcast, dtype=torch.float64)
-    beyond = torch.zeros_like(mean)  # what a clip takes away; along it nothing of it may be left
+    weights = weights_of(recording.average, counts, round.mechanism)
+    sent, moved = _uploads(recording, round), told.double()
+    if round.noisy_mean is None:
+        moved = moved - round.broadcast.double()
+    found = _outside_of_model(recording, places, round, noise, sent, moved, weights)
+    places = replace(places, outside=found.names)
+    mean = torch.zeros_like(moved)
+    beyond = torch.zeros_like(moved)  # what a clip takes away; along it nothing of it may be left
     kept: dict[int, float] = {}
-    for client, upload in sorted(round.uploads.items()):
-        change = _change(recording, upload.value, round.broadcast).double()
+    for one in sent:
+        client, change = one.client, without(one.change(), places.spans, found.names).double()
         kept[client] = shortened(_length(change, noise.order), noise.clip)
         mean += weights[client] * kept[client] * change
         beyond += weights[client] * (1 - kept[client]) * change
-    left = next_model.double() - round.broadcast.double() - mean
+    left = without(moved, places.spans, found.names) - mean
     name, std = f"the server in round {round.number}", noise.noise_std
-    std /= len(round.uploads) if noise.on == "sum" else 1
-    residual = places.left_over(left, std, next_model, name, law=noise.law)
+    if noise.on == "sum":
+        std /= _expected(round.mechanism) if expected else len(round.uploads)
+    residual = places.left_over(left, std, told, name, law=noise.law)
     gaussian = noise.law == "gaussian"  # else its sum along a direction has no law that is known here
     weighed = [_weighed(-1, left, mean, std, name)] if gaussian else []
-    for client, upload in sorted(round.uploads.items()):
-        if gaussian and weights[client] < 1:
-            own = weights[client] * kept[client] * _change(recording, upload.value, round.broadcast).double()
-            more = own - weights[client] / (1 - weights[client]) * (mean - own)  # what twice its weight would add
+    for one in sent:
+        client = one.client
+        if gaussian and (weights[client] < 1 or expected):
+            own = weights[client] * kept[client] * without(one.change(), places.spans, found.names).double()
+            others = 0.0 if expected else weights[client] / (1 - weights[client])  # of a mean all others weigh less
+            more = own - others * (mean - own)  # what twice its weight would add
             weighed.append(_weighed(client, left, more, std, name))
-    most, taken = noise.clip * max(weights.values()), _length(beyond)
+    wrong = [found.wrong] if found.wrong else []
+    wrong += [f"{named(found.plain)} of the next model are the mean, without noise"] if found.plain else []
+    measured = MeasuredRound(
+        (residual,), lengths=tuple(wrong), weighed=tuple(weighed), harmless=found.harmless, moved=found.moved
+    )
+    most, taken = noise.clip * max(weights.values(), default=0.0), _length(beyond)
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
-        return MeasuredRound((residual,), weighed=tuple(weighed))
+        return measured
     along = float(torch.dot(left, beyond)) / taken
-    projection = Projection(1 + taken / most, 1 + along / most, std / most, name)
-    return MeasuredRound((residual,), (projection,), weighed=tuple(weighed))
+    return replace(measured, projections=(Projection(1 + taken / most, 1 + along / most, std / most, name),))
+
+
+def _outside_of_model(
+    recording: Recording,
+    places: Places,
+    round: OpenRound,
+    noise: Declared,
+    sent: Sequence[SentValue],
+    moved: Tensor,
+    weights: Mapping[int, float],
+) -> Outside:
+    """Of the next model, which goes on by `moved`. Counters that differ tell who was drawn in secret."""
+    if not recording.network.untrained and not recording.network.twins:
+        return Outside()
+    bare = torch.zeros_like(moved)
+    for one in sent:
+        bare += weights[one.client] * one.change().double()
+    found = outside(recording.network, places.spans, [SentValue(SERVER, moved, None, bare, 1)], noise.noise_std)
+    wrong = outside(recording.network, places.spans, sent, noise.noise_std).wrong
+    if noise.sampling is not None:
+        for name, first, end in places.spans:
+            counted = {float(one.change(slice(first, end))) for one in sent} if end == first + 1 else set()
+            if name in found.harmless and counted - {float(moved[first])}:
+                wrong = wrong or f"{name!r} of the next model tells who took part"
+    return replace(found, wrong=wrong)
 
 
 def _weighed(client: int, left: Tensor, more: Tensor, noise_std: float, name: str) -> Weighed:
@@ -406,10 +533,17 @@ def _weighed(client: int, left: Tensor, more: Tensor, noise_std: float, name: st
     return Weighed(client, along / noise_std, length / noise_std, name)
 
 
-def weights_of(average: Average, counts: Mapping[int, int]) -> dict[int, float]:
-    """How much of each client goes into the mean."""
+def weights_of(average: Average, counts: Mapping[int, int], mechanism: Sequence[Declared] = ()) -> dict[int, float]:
+    """How much of each client goes into the mean. counts: their records. mechanism: of the round."""
+    if average == "expected" and (expected := _expected(mechanism)):
+        return dict.fromkeys(counts, 1 / expected)
     total = sum(counts.values())
     return {c: n / total if average == "records" else 1 / len(counts) for c, n in counts.items()}
+
+
+def _expected(mechanism: Sequence[Declared]) -> float:
+    lot = mechanism[0].sampling if mechanism else None
+    return 0.0 if lot is None else lot.cohort
 
 
 def shortened(length: float, norm: float) -> float:
@@ -434,11 +568,6 @@ def _dot(first: Tensor, second: Tensor) -> float:
     one, other = first.numpy(), second.numpy()
     blocks = (slice(start, start + BLOCK) for start in range(0, len(one), BLOCK))
     return fsum(float(np.dot(one[block], other[block])) for block in blocks)
-
-
-def _change(recording: Recording, value: Tensor, broadcast: Tensor) -> Tensor:
-    """What a value adds to the model that was broadcast."""
-    return value - broadcast if recording.share == "weights" else value
 
 
 def _fine(left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:

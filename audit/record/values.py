@@ -46,7 +46,13 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     read = _read(value, network, where, len(names))
     shapes = dict(zip(network.state, network.shapes))
     if missing := [n for n in names if n not in read]:
-        raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it")
+        kept = missing[0] in network.untrained
+        how = (
+            "; where clients keep it to themselves, broadcast without it, as dict(net.named_parameters())"
+            if kept
+            else ""
+        )
+        raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it{how}")
     if more := [n for n in read if n not in names]:
         raise BadInput(f"{where}: the tensor {more[0]!r} is new; the first broadcast had {_few(names)}")
     parts = []

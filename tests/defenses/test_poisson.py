@@ -16,6 +16,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.defenses.aggregate import FixedMean, Mean
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.local import LocalTraining, poisson_batches
 from dpfl_audit.defenses.participation import Poisson
@@ -83,6 +84,15 @@ def test_a_training_for_which_nobody_was_drawn_costs_no_more_than_the_plan():
     planned = rows(planned_ledger(made, any_key=True), None, 1e-5, observers)
     for own, plan in zip(rows(empty, None, 1e-5, observers), planned, strict=True):
         assert own.proven <= plan.proven
+
+
+@pytest.mark.parametrize(("aggregate", "problem"), [(FixedMean(1.0), ""), (Mean(), "divides by how many were drawn")])
+def test_a_mean_over_those_who_came_is_not_priced_as_poisson(aggregate, problem):
+    """Every coin moves its divisor; an adversary sees that (tests/audit/record/test_expected_cohort.py)."""
+    made = experiment(rounds=6)
+    ledger = planned_ledger(replace(made, scheme=replace(made.scheme, aggregate=aggregate)))
+    noisy = [r for r in ledger.releases.values() if r.mechanism == "gaussian"]
+    assert {bool(r.problem) for r in noisy} == {bool(problem)} and all(problem in r.problem for r in noisy)
 
 
 def test_nothing_public_tells_how_many_came(tmp_path):

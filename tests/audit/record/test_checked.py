@@ -138,9 +138,11 @@ def test_one_noise_for_every_tensor_is_seen(tmp_path):
 
 
 def test_raw_values_of_one_client_say_nothing_of_the_others(tmp_path):
-    found = of_clients(tmp_path / "s", noise_of, told=1)
+    found = of_clients(tmp_path / "s", noise_of, rounds=6, told=1)
     for what in ("norm bound", "noise", "independence"):
-        assert found[what].status == "declared" and "of the 9 others of 12 messages nothing is known" in found[what].why
+        assert (
+            found[what].status == "declared" and "of the 18 others of 24 messages nothing is known" in found[what].why
+        )
 
 
 def test_one_noise_of_two_messages_is_seen_without_raw_values(tmp_path):
@@ -193,6 +195,26 @@ def test_a_server_that_does_not_clip_is_seen_where_the_noise_lets_it(tmp_path):
     assert found["norm bound"].status == "contradicted"
     found = of_server(tmp_path / "hidden", [1, 1, 1, 1], 4, clip=100.0, std=3.0)
     assert found["norm bound"].status == found["average"].status == "declared"
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_servers_optimiser_makes_the_next_model_of_a_noisy_mean_that_is_told(tmp_path, right):
+    """Momentum .9 and a learning rate of ½ on it; the last round is looked at too, and half of the noise is seen."""
+    model, moment = torch.cat([value.flatten() for value in START.values()]), torch.zeros(DIM)
+    said = Gaussian(clip=1.0, noise_std=0.02, by="server")
+    with Recorder(tmp_path / "s", NET, mechanism=said, average="mean") as rec:
+        for t in range(4):
+            rec.broadcast(t, state(model))
+            sent = [value_of(100 * t + c) for c in range(3)]
+            for c, value in enumerate(sent):
+                rec.upload(t, c, value, num_examples=5)
+            noisy = sum(v / v.norm() for v in sent) / 3 + noise_of(t, 0.02 if right else 0.01)
+            rec.noisy_mean(t, noisy)
+            moment = 0.9 * moment + noisy
+            model = model + 0.5 * moment
+    found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}
+    assert found["noise"].status == ("checked" if right else "contradicted")
+    assert found["server's step"].status == "declared" and (not right or "4 messages" in found["noise"].why)
 
 
 def test_noise_on_a_sum_is_looked_at_in_the_mean(tmp_path):

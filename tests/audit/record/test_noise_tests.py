@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dpfl_audit.audit.record.independence import MOST_PAIRED, independent
 from dpfl_audit.audit.record.noise_tests import (
     ENOUGH,
-    MOST_PAIRED,
     LeftOver,
     Projection,
-    independent,
+    TensorPart,
     length_of_sent,
     noise_law,
     norm_bound,
@@ -61,7 +61,7 @@ def test_noise_of_one_seed_is_found_among_hundreds():
 
 
 def test_of_more_messages_than_are_compared_independence_is_no_more_than_declared():
-    rows = np.random.default_rng(0).standard_normal((MOST_PAIRED + 1, 1000))
+    rows = np.random.default_rng(0).standard_normal((MOST_PAIRED + 1, 2000))
     assert independent(left(rows[:-1])).status == "checked"
     found = independent(left(rows))
     assert found.status == "declared" and "1 others were not compared" in found.why
@@ -93,3 +93,57 @@ def test_a_length_that_fits_says_nothing_and_honest_ones_always_fit():
         sent[0] += 1.0
         assert length_of_sent(float(np.linalg.norm(sent)), 3000, 1.0, 0.5, "one") is None
     assert length_of_sent(0.5 * 3000**0.5 * 1.5, 3000, 1.0, 0.5, "one") is not None
+
+
+@pytest.mark.parametrize("end", [3**0.5, 2.0, 2.5, 3.0])
+def test_noise_that_ends_somewhere_is_found(end):
+    """Uniform, or Gaussian clamped to 2, 2.5 or 3 standard deviations, whose law is Gaussian to Kolmogorov's eye."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-end, end, (10, 1000)) if end < 2 else rng.standard_normal((10, 1000)).clip(-end, end)
+    found = noise_law(left(rows))
+    assert found.status == "contradicted" and "the largest of" in found.why
+
+
+def test_one_number_beyond_all_noise_is_found():
+    rows = np.random.default_rng(0).standard_normal((5, 2000))
+    rows[3, 7] = -9.0
+    assert "the largest of 2000 numbers of the noise of message 3 is 9" in noise_law(left(rows)).why
+
+
+def with_a_bias(rows: np.ndarray, numbers: int) -> list[LeftOver]:
+    rest = rows.shape[1] - numbers
+    parts = (TensorPart("weight", rest, rest, 0, 0.1), TensorPart("bias", numbers, numbers, 0, 0.1))
+    return [LeftOver(row, f"message {i}", parts=parts) for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.4, 2.0])
+def test_another_size_of_noise_in_a_small_tensor_is_found(scale):
+    for seed in range(20):
+        rows = np.random.default_rng(seed).standard_normal((6, 2000))
+        assert noise_law(with_a_bias(rows, 10)).status == "checked"
+        rows[:, -10:] *= scale
+        found = noise_law(with_a_bias(rows, 10))
+        assert found.status == "contradicted" and "'bias'" in found.why
+
+
+def test_a_tensor_too_small_to_tell_is_not_called_checked():
+    found = noise_law(with_a_bias(np.random.default_rng(0).standard_normal((6, 2000)), 3))
+    assert found.status == "declared" and "18 numbers of the tensor 'bias'" in found.why
+
+
+def test_sixty_messages_check_a_bound_behind_noise_of_half_of_it():
+    """(4.75 + 1.645)·.5/(√2 − 1) is 7.72, squared 59.6; a hundred that are hardly longer than the bound take nothing
+    away. A clip to √2 of C is found by as many 19 times in 20.
+    """
+    rng = np.random.default_rng(0)
+    many, hardly = ([Projection(raw, 1.0, 0.5, "one")] * n for raw, n in ((9.0, 60), (1.001, 100)))
+    assert norm_bound(many).status == norm_bound([*many, *hardly]).status == "checked"
+    assert norm_bound(many[:58]).status == "declared"
+    found = 0
+    for _ in range(200):
+        along = 2**0.5 + 0.5 * rng.standard_normal(60)
+        found += norm_bound([Projection(9.0, float(a), 0.5, "one") for a in along]).status == "contradicted"
+    assert found > 175
+    for _ in range(200):  # as long as the bound exactly
+        along = 1 + 0.5 * rng.standard_normal(60)
+        assert norm_bound([Projection(9.0, float(a), 0.5, "one") for a in along]).status == "checked"
