@@ -14,6 +14,7 @@ from .noise_tests import (
     drawn_as_said,
     drawn_too_evenly,
     drawn_too_often,
+    noise_along_values,
     noise_law,
     norm_bound,
     records_as_said,
@@ -155,6 +156,10 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Teste
     if first.of == "record":
         return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := tensors_as_long([tensor for r in rounds for tensor in r.tensors]):
+        return Tested("contradicted", wrong)
+    of_values = [projection for r in rounds for projection in r.projections] if first.by == "client" else []
+    of_means = [one for r in rounds for one in r.weighed] if first.by == "server" else []
+    if wrong := noise_along_values(of_values, of_means):
         return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):

@@ -15,7 +15,7 @@ from math import inf, sqrt
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from scipy.stats import binom, binomtest, gamma, kstest, norm, poisson
+from scipy.stats import binom, binomtest, chi2, gamma, kstest, norm, poisson
 
 Status = str  # declared | checked | contradicted
 RARE = 1e-6  # a p-value below which something is no chance
@@ -354,13 +354,37 @@ LIKELY = 1.645  # standard deviations below which 95 % of normal draws are not
 @dataclass(frozen=True)
 class Projection:
     """How much of a raw value a message holds. raw: its norm over C; along: the message's length along it over C;
-    spread: the noise's standard deviation over C. name: whose and when.
+    spread: the noise's standard deviation over C. name: whose and when. law: of the noise.
     """
 
     raw: float
     along: float
     spread: float
     name: str
+    law: str = "gaussian"
+
+
+def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weighed]) -> str:
+    """What is wrong where Gaussian noise leaves out the directions of the values it is added to, "" for nothing: all
+    else of it may be right, and the values' lengths are told as if there were none.
+
+    What a message holds along its value, less the value, has the noise's own law, whatever the value; more than the
+    value there makes its square larger. So the squares' sum is below χ²'s rare quantile by chance less often than that.
+
+    Args:
+        projections: of clients' own noise. weighed: of a server's; those of the mean as a whole count.
+
+    >>> noise_along_values([Projection(3.0, 1.0, 0.5, "client 0 in round 0")], [])
+    'the noise leaves out the direction of the value it is added to (client 0 in round 0)'
+    >>> noise_along_values([Projection(3.0, 1.3, 0.5, "client 0 in round 0")], [])
+    ''
+    """
+    own = [(p.name, (p.along - min(p.raw, 1)) / p.spread) for p in projections if p.law == "gaussian" and p.raw > 0]
+    own += [(w.name, w.along) for w in weighed if w.client < 0 and w.twice > 0]
+    if not own or float(chi2.cdf(sum(far**2 for _, far in own), len(own))) >= RARE:
+        return ""
+    where = own[0][0] if len(own) == 1 else f"{own[0][0]} and {len(own) - 1} more messages"
+    return f"the noise leaves out the direction of the value it is added to ({where})"
 
 
 def norm_bound(projections: Sequence[Projection]) -> Tested:

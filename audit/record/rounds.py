@@ -434,7 +434,7 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
             bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
             along = _dot(value, raw) / straight if length > 0 else 0.0
             spread = noise.noise_std / bound * (HEAVY if noise.law == "laplace" else 1.0)
-            projections.append(Projection(length / noise.clip, along / bound, spread, name))
+            projections.append(Projection(length / noise.clip, along / bound, spread, name, noise.law))
         elif upload.again is not None:
             left = (upload.value - upload.again) / 2**0.5
             law = "two laplaces" if noise.law == "laplace" else noise.law

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.record import noise_tests
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
+from dpfl_audit.audit.record.noise_tests import Projection, noise_along_values
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
 from torch import Tensor, nn
@@ -195,6 +197,39 @@ def test_a_server_that_does_not_clip_is_seen_where_the_noise_lets_it(tmp_path):
     assert found["norm bound"].status == "contradicted"
     found = of_server(tmp_path / "hidden", [1, 1, 1, 1], 4, clip=100.0, std=3.0)
     assert found["norm bound"].status == found["average"].status == "declared"
+
+
+def across(noise: Tensor, value: Tensor, share: float = 1.0) -> Tensor:
+    """Noise less (a share of) its component along the value."""
+    return noise - share * (noise @ value) / value.square().sum() * value
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_that_leaves_out_the_value_s_own_direction_is_seen(tmp_path, seed):
+    """One number of 2,000 of each message is wrong, and tells the value's length as if there were no noise."""
+    found = of_clients(tmp_path / "two", lambda s: across(noise_of(s), value_of(s)), 1, 2, 2, first=7 * seed)
+    assert found["noise"].status == "contradicted" and "leaves out the direction" in found["noise"].why
+    found = of_clients(tmp_path / "most", lambda s: across(noise_of(s), value_of(s), 0.9), first=7 * seed)
+    assert found["noise"].status == "contradicted"
+    with Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=1.0, noise_std=STD, by="server"), average="mean") as rec:
+        for t in range(2):
+            sent = [value_of(1000 * seed + 100 * t + c, 1.0) for c in range(3)]
+            mean = sum(sent) / 3
+            rec.broadcast(t, START)
+            for c, value in enumerate(sent):
+                rec.upload(t, c, value, num_examples=5)
+            rec.noisy_mean(t, mean + across(noise_of(1000 * seed + t), mean))
+    assert {d.what: d for d in check_setup(tmp_path / "s")[1].declared}["noise"].status == "contradicted"
+
+
+def test_honest_noise_along_values_is_seldom_contradicted_at_a_level_that_can_be_counted(monkeypatch):
+    """A level of 2 % instead of one in a million, values as long as the clip, longer, and shorter: 2,000 recordings."""
+    monkeypatch.setattr(noise_tests, "RARE", 0.02)
+    rng = np.random.default_rng(0)
+    for many, raw in ((1, 3.0), (5, 1.0), (40, 0.4)):
+        along = min(raw, 1) + 0.5 * rng.standard_normal((2000, many))
+        wrong = [noise_along_values([Projection(raw, float(a), 0.5, "m") for a in row], []) for row in along]
+        assert 20 <= sum(map(bool, wrong)) <= 62  # 40 expected; beyond 62 in one of 2,000
 
 
 @pytest.mark.parametrize("right", [True, False])
