@@ -352,6 +352,19 @@ def test_a_goal_that_could_not_be_measured_stands_in_the_way(done: Study) -> Non
     assert found.goal.startswith("re-identified at most 30") and f"{found.goal}: not measured" in found.sentence
 
 
+def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> None:
+    """ "No setting keeps accuracy at least 50 %" was said beside 75 %, where two seeds showed no limit of 30 %."""
+    case, trial = replace(done.case, goals=Goals(accuracy_at_least=0.5, leakage_at_most=0.3)), made(0, 0.9, 1, 50.0)
+    assert trial.outcome is not None
+    two = SingledOut(attack="membership-lira", what="", hits=4, n=80, chance=0.0, shares=(0.0, 0.1), one_threshold=True)
+    again = Again(trial=0, seeds=(1, 2), outcome=trial.outcome.model_copy(update={"leaks": (two,)}))
+    goal = case.goals.words[1]
+    assert f"too wide to show “{goal}”" in obstacle(case, [trial], [again]).sentence
+    leaks = two.model_copy(update={"hits": 60, "shares": (0.7, 0.8)})
+    again = again.model_copy(update={"outcome": trial.outcome.model_copy(update={"leaks": (leaks,)})})
+    assert "too wide" not in obstacle(case, [trial], [again]).sentence
+
+
 # --- the price of a search
 
 
