@@ -32,15 +32,8 @@ DEFAULTS: dict[str, Any] = {
     "ordered": True,
 }
 
-OF_ALL = (
-    "labels",
-    "records",
-    "mode",
-    "manners",
-    "rounds",
-    "device",
-    "restarts",
-)  # of what is attacked, where and how often
+# Of what is attacked, where and how often.
+OF_ALL = ("labels", "records", "mode", "manners", "rounds", "device", "restarts")
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:

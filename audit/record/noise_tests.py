@@ -354,14 +354,15 @@ LIKELY = 1.645  # standard deviations below which 95 % of normal draws are not
 @dataclass(frozen=True)
 class Projection:
     """How much of a raw value a message holds. raw: its norm over C; along: the message's length along it over C;
-    spread: the noise's standard deviation over C. name: whose and when. law: of the noise.
+    spread: the noise's standard deviation over C. name: whose and when. law: of the noise, "" where a recording begun
+    by an older version does not say.
     """
 
     raw: float
     along: float
     spread: float
     name: str
-    law: str = "gaussian"
+    law: str = ""
 
 
 def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weighed]) -> str:
@@ -374,9 +375,9 @@ def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weig
     Args:
         projections: of clients' own noise. weighed: of a server's; those of the mean as a whole count.
 
-    >>> noise_along_values([Projection(3.0, 1.0, 0.5, "client 0 in round 0")], [])
+    >>> noise_along_values([Projection(3.0, 1.0, 0.5, "client 0 in round 0", "gaussian")], [])
     'the noise leaves out the direction of the value it is added to (client 0 in round 0)'
-    >>> noise_along_values([Projection(3.0, 1.3, 0.5, "client 0 in round 0")], [])
+    >>> noise_along_values([Projection(3.0, 1.3, 0.5, "client 0 in round 0", "gaussian")], [])
     ''
     """
     own = [(p.name, (p.along - min(p.raw, 1)) / p.spread) for p in projections if p.law == "gaussian" and p.raw > 0]

@@ -67,7 +67,7 @@ class SentValue:
 
 def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentValue], noise_std: float) -> Outside:
     """Of the messages of a round, all of them. spans: of the tensors. noise_std: as declared."""
-    untrained = {network.called(name): name not in network.parameters for name in network.untrained}  # : a buffer
+    untrained = {network.called(name): name not in network.parameters for name in network.untrained}  # True: a buffer
     whole = {network.called(name) for name in network.whole}
     places = {name: slice(first, end) for name, first, end in spans}
     twins = {network.called(name): places.get(network.called(twin)) for name, twin in network.twins.items()}

@@ -228,8 +228,11 @@ def test_honest_noise_along_values_is_seldom_contradicted_at_a_level_that_can_be
     rng = np.random.default_rng(0)
     for many, raw in ((1, 3.0), (5, 1.0), (40, 0.4)):
         along = min(raw, 1) + 0.5 * rng.standard_normal((2000, many))
-        wrong = [noise_along_values([Projection(raw, float(a), 0.5, "m") for a in row], []) for row in along]
+        wrong = [
+            noise_along_values([Projection(raw, float(a), 0.5, "m", "gaussian") for a in row], []) for row in along
+        ]
         assert 20 <= sum(map(bool, wrong)) <= 62  # 40 expected; beyond 62 in one of 2,000
+    assert not noise_along_values([Projection(3.0, 1.0, 0.5, "m", law) for law in ("laplace", "")], [])  # HEAVY spreads
 
 
 @pytest.mark.parametrize("right", [True, False])
