@@ -23,7 +23,7 @@ from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.metrics.leakage import bootstrap_interval
+from dpfl_audit.metrics.intervals import bootstrap_interval
 from one_gradient import batch_of, gradient_of
 from torch import Tensor
 

@@ -9,26 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import closer_test, image
+from . import image
 from .cells import CellKind, cells_right
 from .classifiers import Reference
 from .controls import control_images, other_rows, psnr_margin
 from .exact import back_beyond_doubt
-from .intervals import bootstrap_interval, paired_p_value, share_by_luck, share_p_value
+from .intervals import bootstrap_interval
+from .leak_probability import leaking_images
 from .perceptual import NotMeasured, Perceptual
-from .pool_test import PERMUTATIONS, Rebuilt, least_p_value, pool_p_value
-from .reidentification import Reidentified, line_up, reidentified
-
-__all__ = [
-    "bootstrap_interval",
-    "control_images",
-    "leak_probability",
-    "leaking_images",
-    "metric_names",
-    "psnr_margin",
-    "reidentified",
-    "score_images",
-]
+from .pool_test import PERMUTATIONS
+from .reidentification import Reidentified, line_up
+from .significance import LineUpTests
 
 _WITH_MORE = ("ssim", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
 _OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
@@ -41,52 +32,6 @@ _OF_ALL = (*_OF_LINE_UP, "exact", "psnr_margin", "attack_loss")
 def metric_names() -> tuple[str, ...]:
     """What `score_images` measures of images."""
     return (*image.PER_IMAGE, *_WITH_MORE, "leak_probability", *_OF_ALL)
-
-
-FEW = 20  # of a line-up's other images an original
-_ROUNDING = 1e-9  # a deviation from a batch's average that is only floating point
-
-
-def leaking_images(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> Tensor:
-    """Which images (n,) leak in the sense of `leak_probability`: pl_j > 0 (bool).
-
-    Raises:
-        ValueError: shapes differ, alpha is outside [0, 1] or the noise scale negative.
-    """
-    if cosine.shape != euclidean.shape or cosine.ndim != 1 or not len(cosine):
-        raise ValueError(
-            f"cosines {tuple(cosine.shape)} and distances {tuple(euclidean.shape)} must both be (n,), n ≥ 1"
-        )
-    if not 0 <= alpha <= 1 or not noise_scale >= 0:
-        raise ValueError(
-            f"alpha is {alpha} and the noise scale {noise_scale}; alpha must lie in [0, 1], the scale be ≥ 0"
-        )
-    rho = min(noise_scale, 0.1)
-    cosine, euclidean = cosine.double(), euclidean.double()
-    loss = alpha * (cosine - cosine.mean() - rho) - (1 - alpha) * (euclidean - euclidean.mean() + rho)
-    return loss > _ROUNDING
-
-
-def leak_probability(cosine: Tensor, euclidean: Tensor, noise_scale: float = 0.0, alpha: float = 0.5) -> float:
-    """The thesis's leakage probability (Weng 2025, Eq. 4.3): the share of images with pl_j > 0. It gates nothing.
-
-        pl_j = α (CS_j − avg CS − ρ) − (1 − α)(ED_j − avg ED + ρ),   ρ = min(σC, .1)
-
-    cosine, euclidean: (n,), `image.feature_cosine` and `feature_euclidean` of the classifiers' averaged outputs for
-      original and reconstruction.
-    noise_scale: σ·C, the noise's standard deviation before any division by the number of records; 0 without noise.
-    alpha: the weight of the cosine; the thesis does not state it, .5 here.
-
-    Each image is compared with the average of its own batch, so this does not measure how good reconstructions are:
-    **perfect recovery of all images gives 0**, as does any batch recovered equally badly. The thesis's tables have
-    .54-.59 for good and .20-.26 for failed reconstructions. Reported for comparison only.
-
-    >>> leak_probability(torch.ones(4), torch.zeros(4))           # all recovered
-    0.0
-    >>> leak_probability(torch.tensor([1.0, 1.0, 1.0, 0.2]), torch.tensor([0.0, 0.0, 0.0, 0.8]))
-    0.75
-    """
-    return float(leaking_images(cosine, euclidean, noise_scale, alpha).double().mean())
 
 
 def score_images(
@@ -218,34 +163,17 @@ def score_images(
     intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
     p_values: dict[str, float | None] = {}
     leasts: dict[str, float] = {}
-    of_these, of_others = torch.zeros(len(originals)), torch.zeros(0 if distractors is None else len(distractors))
-    if labels is not None and distractor_labels is not None:
-        of_these, of_others = labels, distractor_labels
     if distractors is not None and len(distractors):
-        informed = labels, reconstruction_labels, distractor_labels
-        closer = closer_test.closer_p_value(originals, reconstructions, distractors, *informed, seed=seed, slack=slack)
-        p_values["psnr_margin"] = closer
-        dealt = originals, of_these, distractors, of_others
-        leasts["psnr_margin"] = least_p_value(*dealt, closer_test.DRAWS)
-    if picked is not None and distractors is not None:
-        intervals["reidentified"] = picked.interval
-        # A picture that knows nothing may resemble originals more than the line-up's other images: it, too, must be
-        # beaten.
-        by_control = [round((control["reidentified"] or 0.0) * picked.n) for control in beside.values()]
-        luck = share_by_luck(min(picked.chance, 1.0), by_control, picked.n)
-        by_share = share_p_value(picked.hits, picked.n, luck)
-        leasts["reidentified"] = share_p_value(picked.n, picked.n, luck)
-        nothing = in_line_up.get("random") if of_nothing else None
-        if nothing is not None:
-            by_share = max(by_share, paired_p_value(picked.found, nothing.found))
-            every = paired_p_value([True] * picked.n, nothing.found)
-            leasts["reidentified"] = max(leasts["reidentified"], every)
-        if len(distractors) < FEW * len(originals):  # all hits hang on the same few images, which a binomial does not
-            message = Rebuilt(range(len(originals)), reconstructions)
-            by_lot = pool_p_value(originals, of_these, [message], distractors, of_others, seed, relabellings)
-            by_share = max(by_share, 1.0 if by_lot is None else by_lot)
-            leasts["reidentified"] = max(leasts["reidentified"], least_p_value(*dealt, relabellings))
-        p_values["reidentified"] = by_share
+        tests = LineUpTests(
+            originals, reconstructions, distractors, labels, reconstruction_labels, distractor_labels, seed=seed
+        )
+        p_values["psnr_margin"], leasts["psnr_margin"] = tests.closer(slack)
+        if picked is not None:
+            intervals["reidentified"] = picked.interval
+            nothing = in_line_up.get("random") if of_nothing else None
+            best = [control["reidentified"] or 0.0 for control in beside.values()]
+            found = tests.reidentified(picked, best, nothing, relabellings)
+            p_values["reidentified"], leasts["reidentified"] = found
     return {
         **{name: scores[name] for name in (*metric_names(), *([] if cells is None else [CELLS]))},
         "controls": beside,

@@ -8,8 +8,10 @@ import pytest
 import torch
 from dpfl_audit.metrics import image
 from dpfl_audit.metrics.classifiers import Reference
+from dpfl_audit.metrics.controls import control_images, psnr_margin
 from dpfl_audit.metrics.intervals import share_p_value
-from dpfl_audit.metrics.leakage import control_images, leak_probability, metric_names, psnr_margin, score_images
+from dpfl_audit.metrics.leak_probability import leak_probability
+from dpfl_audit.metrics.leakage import metric_names, score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
 from torch import Tensor
 
