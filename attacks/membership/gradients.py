@@ -43,8 +43,9 @@ def inner_products(
             return LOSSES[loss](functional_call(network, parameters, (x,)), y)
 
         with warnings.catch_warnings():
-            # torch 2.15 calls its own deprecated torch.jit.script on the first use of forward mode
-            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", FutureWarning)
+            # torch calls its own deprecated torch.jit.script on the first use of forward mode: a DeprecationWarning in
+            # 2.11, a FutureWarning in 2.15
+            warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
             warnings.filterwarnings("ignore", "TF32 acceleration", UserWarning)  # which `flags` sets to what it was
             with _differentiable(network):
                 slopes.append(jvp(losses, (named,), (tangent,))[1])
