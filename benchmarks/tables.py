@@ -1,6 +1,7 @@
 """How many cells of a table a gradient gives back, in the setting of TabLeak (Vero et al. 2023, arXiv:2210.01785).
 
     python benchmarks/tables.py --data-root DIR [--rows 8 16 32 64 128] [--seeds 0 1 2] [--steps 1 3] [--noise 0 .1]
+        [--objectives cosine]
 
 UCI Adult, a fresh network of two hidden layers of 100 ReLU neurons, known labels; the default attack by each objective.
 One gradient of all rows, or an update of so many steps of SGD. noise: standard deviations in shares of the gradient's
@@ -20,6 +21,7 @@ from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.row_fit import OwnRows
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
@@ -40,6 +42,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", default=[1])
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0])
     parser.add_argument("--iterations", type=int, default=300)
+    parser.add_argument("--objectives", nargs="+", default=["cosine", "euclidean"])
     options = parser.parse_args()
     torch.set_num_threads(1)
     data = adult(options.data_root, 0)
@@ -54,11 +57,11 @@ def main() -> None:
         for noise in options.noise:
             for rows in options.rows:
                 for seed in options.seeds:
-                    told = attacked(data, pictured, scale, cells, rows, steps, noise, seed, options.iterations)
+                    told = attacked(data, pictured, scale, cells, rows, steps, noise, seed, options)
                     print(f"{rows:4d} rows, {steps} steps, noise {noise:g}, seed {seed}: {told}", flush=True)
 
 
-def attacked(data, pictured, scale, cells, rows, steps, noise, seed, iterations) -> str:
+def attacked(data, pictured, scale, cells, rows, steps, noise, seed, options) -> str:
     """One batch of rows under the default attack, in words."""
     module = models.build(
         "mlp", input_shape=data.input_shape, classes=2, mean=data.mean, std=data.std, seed=seed, widths=WIDTHS
@@ -67,11 +70,12 @@ def attacked(data, pictured, scale, cells, rows, steps, noise, seed, iterations)
     target = sent(module, data.inputs[picked], data.targets[picked], steps, noise, seed)
     network = scale.module(module).eval()
     said = []
-    for objective in ("cosine", "euclidean"):
-        (attack,) = make_inversions({"iterations": iterations, "objective": objective, "tv": 0.0}, False, "cpu")
+    for objective in options.objectives:
+        (attack,) = make_inversions({"iterations": options.iterations, "objective": objective, "tv": 0.0}, False, "cpu")
         assert isinstance(attack, Inversion)
         begin = time.process_time()
-        (found,) = solve(network, [target], (len(scale.least), 1, 1), attack, seed)
+        own = [OwnRows(pictured.auxiliary_inputs, pictured.auxiliary_targets)]
+        (found,) = solve(network, [target], (len(scale.least), 1, 1), attack, seed, own_rows=own)
         seconds = time.process_time() - begin
         others = {"distractors": scale.images(data.test_inputs), "distractor_labels": data.test_targets}
         scores = scored(pictured.inputs[picked], data.targets[picked], found, pictured, cells=cells, **others)

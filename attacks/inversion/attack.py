@@ -30,6 +30,7 @@ from .one_step import operations_at_once
 from .peel import PEELED, QUIET, peels
 from .polish import EVALUATIONS, STAGES, is_smooth
 from .rounds import MOST, all_rounds, every_round, least_noisy_rounds
+from .row_fit import OwnRows, fit_operations
 from .row_search import search_operations
 from .simulated import can_simulate
 from .simulating import tried
@@ -290,7 +291,8 @@ class Inversion:
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
-        searched = WORK + search_operations(Layout.of(view.module).dim, prod(view.input_shape))
+        own, parameters = OwnRows(knowledge.auxiliary_inputs, knowledge.auxiliary_targets), Layout.of(view.module).dim
+        searched = WORK + search_operations(parameters, prod(view.input_shape))
         return [
             Part(
                 f"{aim.manner}:{aim.key}",
@@ -299,7 +301,7 @@ class Inversion:
                     (tries * self._readings(network, target) + PEELED * (opened and self._quiet(target)))
                     * (CALL + target.count * image)
                     + self._training(network, target, image)
-                    + searched * worded
+                    + (searched + fit_operations(target, own, parameters)) * worded
                     for target in aim.targets
                 ),
                 aim,
@@ -410,7 +412,12 @@ class Inversion:
                 made[id(own.auxiliary_inputs)] = self._prior(view, own)
         priors = [made.get(id(own.auxiliary_inputs)) for own in knowledge]
         denoisers = [prior.denoiser for prior, aim in zip(priors, aims) if prior is not None for _ in aim.targets]
-        found = iter(solve(first.module, targets, first.input_shape, self, seed, progress, denoisers or None))
+        rows = [
+            OwnRows(own.auxiliary_inputs, own.auxiliary_targets) if view.columns else None
+            for view, own, aim in zip(views, knowledge, aims)
+            for _ in aim.targets
+        ]
+        found = iter(solve(first.module, targets, first.input_shape, self, seed, progress, denoisers or None, rows))
         solutions = [side_by_side([next(found) for _ in aim.targets]) for aim in aims]
         return [
             Reconstruction(
@@ -499,6 +506,8 @@ class Inversion:
                 f"{solution.copies} of the images taken for copies of others, as the first layer's update tells so many"
                 " fewer apart"
             )
+        if solution.rows_by:
+            assumed.append(solution.rows_by)
         if prior is not None:
             assumed.append(f"images are like those of a denoiser {prior.said}")
             nothing = "messages" if aim.target.others else "a message"

@@ -21,6 +21,7 @@ from ...defenses.chain import open_chain
 from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ...defenses.randomness import generator
+from ..base import Progress
 from .evaluate import loss_at
 from .exact import explained
 from .second_layer import SecondLayer
@@ -89,12 +90,14 @@ class FoundRows:
         return placed
 
 
-def rows_by_search(network: nn.Module, layout: Layout, target: Target, labels: Tensor, seed: int) -> FoundRows | None:
+def rows_by_search(
+    network: nn.Module, layout: Layout, target: Target, labels: Tensor, seed: int, progress: Progress | None = None
+) -> FoundRows | None:
     """The rows of a table that are found; None where there are none.
 
     Args:
         network: in evaluation mode, of a table (`UnitScale.module`). layout: of its parameters. target: what was sent.
-        labels: (n,) int64. seed: of draws.
+        labels: (n,) int64. seed: of draws. progress: called with sweeps done and in all, at most.
     """
     words, draw = words_of(network), generator(seed, "rows", target.key)
     if not words:
@@ -103,7 +106,7 @@ def rows_by_search(network: nn.Module, layout: Layout, target: Target, labels: T
     search = RowSearch.of(home, layout, target, words)
     layer = None if search is None else SecondLayer.of(home, target, labels, search.drawn(LIKE, draw))
     size = 1 / target.count if target.scale_known and target.clip_norm is None else None
-    return None if search is None or layer is None else search.found(layer, labels, size, draw)
+    return None if search is None or layer is None else search.found(layer, labels, size, draw, progress)
 
 
 def with_rows(
@@ -115,15 +118,16 @@ def with_rows(
     settings: Inversion,
     seed: int,
     solve: Callable[[Target], Solution],
+    progress: Progress | None = None,
 ) -> Solution | None:
     """A solution of rows that are found, and of what solving makes of a batch of the others; None where fewer than half
     are found.
 
     Args:
-        network, layout, target, labels, seed: as of `rows_by_search`. shape: of a row's image. settings: the attack's.
-        solve: what makes a solution of a target.
+        network, layout, target, labels, seed, progress: as of `rows_by_search`. shape: of a row's image.
+        settings: the attack's. solve: what makes a solution of a target.
     """
-    found = rows_by_search(network, layout, target, labels, seed)
+    found = rows_by_search(network, layout, target, labels, seed, progress)
     if found is None or 2 * len(found.images) < target.count:  # so few may be there by chance
         return None
     others, kinds = torch.zeros(0, *shape), labels[:0]
@@ -177,14 +181,26 @@ class RowSearch:
             rows[:, k] = self._numbers(k, (many,), draw)
         return rows
 
-    def found(self, layer: SecondLayer, labels: Tensor, size: float | None, draw: torch.Generator) -> FoundRows | None:
+    def found(
+        self,
+        layer: SecondLayer,
+        labels: Tensor,
+        size: float | None,
+        draw: torch.Generator,
+        progress: Progress | None = None,
+    ) -> FoundRows | None:
         """Rows of a batch of `labels` (n,), as many as are found; None where there are none. size: a row's share of the
-        gradient, None where it is not known.
+        gradient, None where it is not known. progress: called with sweeps done and in all, at most.
         """
         missing = {int(kind): int((labels == kind).sum()) for kind in labels.unique()}
         images, kinds, idle = [], [], 0
-        for _ in range(ROUNDS):
-            rows = self._sought(layer, draw)
+        for once in range(ROUNDS):
+
+            def swept(sweeps: int, before: int = once * SWEEPS) -> None:
+                if progress is not None:
+                    progress(before + sweeps, ROUNDS * SWEEPS)
+
+            rows = self._sought(layer, draw, swept)
             size = size or _size(layer, rows, labels)
             new = [] if size is None else _accepted(layer, rows, missing, size)
             idle = 0 if new else idle + 1
@@ -197,8 +213,8 @@ class RowSearch:
                 layer = layer.without(images[-1], kinds[-1], size)
         return FoundRows(torch.cat(images), torch.cat(kinds), size) if images and size is not None else None
 
-    def _sought(self, layer: SecondLayer, draw: torch.Generator) -> Tensor:
-        """Rows (m, f) in float64 that are inside of the spans, the nearest first."""
+    def _sought(self, layer: SecondLayer, draw: torch.Generator, swept: Callable[[int], None]) -> Tensor:
+        """Rows (m, f) in float64 that are inside of the spans, the nearest first. swept: called after each sweep."""
         once = 6 * sum(value.numel() for value in layer.weights.values())
         tries = SWEEPS * (sum(len(own) for own in self.cells) + 2 * DRAWS * len(self.numbers))
         rows = self.drawn(max(FEWEST, min(STARTS, MOST // (once * tries))), draw)
@@ -212,6 +228,7 @@ class RowSearch:
             rows, far = self._pulled(layer, rows, far)
             better = far < least
             best, least = torch.where(better[:, None], rows, best), torch.where(better, far, least)
+            swept(sweep + 1)
         best = best.double()
         least = layer.outside(best)
         for _ in range(FIXED):

@@ -71,7 +71,7 @@ class SecondLayer:
             kinds = kinds[:1]
         plain = cls(chain, weights, empty, empty, gradient, empty, empty, empty, target.count, kinds)
         inputs, errors = plain.seen(like)
-        forth, back = _whitening(inputs.double()), _whitening(errors.flatten(0, 1).double())
+        forth, back = whitening(inputs.double()), whitening(errors.flatten(0, 1).double())
         found = replace(plain, forth=forth, back=back, gradient=back @ gradient @ forth).decomposed()
         for count in range(target.count, target.count - target.count // ALIKE - 1, -1):
             if found.values[count] < CLEAR * found.values[count - 1]:
@@ -161,8 +161,8 @@ class SecondLayer:
         return (images - self.chain.mean.flatten().to(images)) / self.chain.std.flatten().to(images)
 
 
-def _whitening(rows: Tensor) -> Tensor:
-    """(d, d) by which rows (m, d) have about the identity for a second moment."""
+def whitening(rows: Tensor, damping: float = DAMPING) -> Tensor:
+    """(d, d) by which rows (m, d) have about the identity for a second moment. damping: of its mean eigenvalue."""
     values, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))
     values = values.clamp_min(0)
-    return vectors * (values + DAMPING * values.mean() + TINY).rsqrt() @ vectors.T
+    return vectors * (values + damping * values.mean() + TINY).rsqrt() @ vectors.T

@@ -22,7 +22,8 @@ class Solution:
     is taken to have been before its clip (`length.py`); None where that was not asked. place: where on the way of local
     training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`). determined:
     the first layer made all images exact, so that nothing is searched for any more. copies: how many images are taken
-    for copies of others, because the first layer's update tells so many fewer apart.
+    for copies of others, because the first layer's update tells so many fewer apart. rows_by: what rows of a table were
+    fitted with, in words, "" if they were not.
     """
 
     images: Tensor
@@ -36,6 +37,7 @@ class Solution:
     place: float | None = None
     determined: bool = False
     copies: int = 0
+    rows_by: str = ""
 
 
 def side_by_side(solutions: Sequence[Solution]) -> Solution:
@@ -58,6 +60,7 @@ def side_by_side(solutions: Sequence[Solution]) -> Solution:
         None if None in places else sum(places) / len(places),
         all(one.determined for one in solutions),
         copies=sum(one.copies for one in solutions),
+        rows_by="; ".join(dict.fromkeys(one.rows_by for one in solutions if one.rows_by)),
     )
 
 

@@ -33,6 +33,7 @@ from .mode import as_run
 from .optimise import Objective, adam, lbfgs, with_prior
 from .peel import PEELED, TICKS, peeled, peels
 from .polish import STAGES, carried_on, is_smooth
+from .row_fit import OwnRows, nearer, with_fit
 from .row_search import with_rows
 from .simulated import can_simulate
 from .simulating import nearest_update, simulate, tried
@@ -62,6 +63,7 @@ def solve(
     seed: int,
     progress: Progress | None = None,
     denoisers: Sequence[Denoiser] | None = None,
+    own_rows: Sequence[OwnRows | None] | None = None,
 ) -> list[Solution]:
     """A solution for every target, in order.
 
@@ -82,22 +84,23 @@ def solve(
     """
     if settings.mode == "eval" and any(target.statistics for target in targets):  # each has a network of its own
         if len(targets) > 1:
-            return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
+            return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
         module = as_broadcast(module, targets[0].statistics)
     network = as_run(module, settings.mode) if settings.ordered else module
     sought = [i for i, target in enumerate(targets) if seeks_order(network, target, settings)]
     if sought and len(sought) < len(targets):
-        return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers)
+        return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
     if sought:
         return _solve_in_order(module, targets, input_shape, settings, seed, progress)
     cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
     if not cut or denoisers is not None:
-        return _solve(module, targets, input_shape, settings, seed, progress, denoisers)
+        return _solve(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
     rest = [i for i in range(len(targets)) if i not in cut]
     share = len(rest) / (len(rest) + 2 * len(cut))
     found: dict[int, Solution] = {}
     if rest:
-        ready = _solve(module, [targets[i] for i in rest], input_shape, settings, seed, _part(progress, 0.0, share))
+        part, rows = _part(progress, 0.0, share), own_rows and [own_rows[i] for i in rest]
+        ready = _solve(module, [targets[i] for i in rest], input_shape, settings, seed, part, None, rows)
         found.update(zip(rest, ready))
     twice = _solve_twice(module, [targets[i] for i in cut], input_shape, settings, seed, _part(progress, share, 1.0))
     found.update(zip(cut, twice))
@@ -114,11 +117,13 @@ def _one_by_one(
     seed: int,
     progress: Progress | None,
     denoisers: Sequence[Denoiser] | None,
+    own_rows: Sequence[OwnRows | None] | None,
 ) -> list[Solution]:
     found = []
     for k, target in enumerate(targets):
         part, own = _part(progress, k / len(targets), (k + 1) / len(targets)), denoisers and denoisers[k : k + 1]
-        found += solve(module, [target], input_shape, settings, seed, part, own)
+        rows = own_rows and own_rows[k : k + 1]
+        found += solve(module, [target], input_shape, settings, seed, part, own, rows)
     return found
 
 
@@ -220,6 +225,7 @@ def _solve(
     seed: int,
     progress: Progress | None = None,
     denoisers: Sequence[Denoiser] | None = None,
+    own_rows: Sequence[OwnRows | None] | None = None,
 ) -> list[Solution]:
     """As `solve`, every target read as it is."""
     if len(input_shape) != 3:
@@ -258,12 +264,22 @@ def _solve(
         if sure is not None:
             solutions[i] = sure
     by_rows: dict[int, Solution] = {}
-    if settings.exact and words_of(network) and denoisers is None:
-        for i in (i for i in range(len(targets)) if i not in solutions):
+    fits: dict[int, Solution] = {}
+    sought = [i for i in range(len(targets)) if i not in solutions] if settings.exact and denoisers is None else []
+    if sought and words_of(network):
+        early, progress = _part(progress, 0.0, 0.8), _part(progress, 0.8, 1.0)
+        for k, i in enumerate(sought):
+            one_by_one, together = (
+                _part(early, (k + start) / len(sought), (k + end) / len(sought)) for start, end in ((0, 0.2), (0.2, 1))
+            )
             rest = partial(_solve_rest, module, input_shape, replace(settings, labels="known"), seed)
-            rows = with_rows(network, layout, targets[i], labels[i], input_shape, settings, seed, rest)
+            rows = with_rows(network, layout, targets[i], labels[i], input_shape, settings, seed, rest, one_by_one)
             if rows is not None:
                 (solutions if rows.determined else by_rows)[i] = rows
+            likes = own_rows[i] if own_rows is not None and rows is None else None
+            if likes is not None:
+                fit = with_fit(network, layout, targets[i], labels[i], settings, seed, likes, together)
+                fits |= {} if fit is None else {i: fit}
     left = [i for i in range(len(targets)) if i not in solutions]
     guided = bool(settings.features) and denoisers is None
     features = {
@@ -341,6 +357,8 @@ def _solve(
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         solutions[i] = kept
+    for i, fit in fits.items():
+        solutions[i] = nearer(network, layout, targets[i], solutions[i], fit, settings)
     for i, rows in by_rows.items():
         if rows.loss < solutions[i].loss:
             solutions[i] = rows

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import row_search
+from dpfl_audit.attacks.inversion import row_fit, row_search
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.row_fit import OwnRows, fit_operations, nearer, with_fit
+from dpfl_audit.attacks.inversion.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.row_search import rows_by_search, with_rows
 from dpfl_audit.attacks.inversion.second_layer import SecondLayer
 from dpfl_audit.attacks.inversion.solution import Solution
@@ -22,6 +24,8 @@ from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.metrics.cells import cells_right
+from dpfl_audit.metrics.image import match
 from torch.nn import functional as F
 
 WIDTHS = (9, 16, 7, 15, 6, 5, 2, 40)  # of Adult's columns of words
@@ -186,6 +190,91 @@ def test_no_row_is_made_up_where_noise_or_too_many_rows_hide_the_span():
     assert second(network, target, images) is None
     network, target, images, _ = sent(12, 3, seed=1, width=40)  # several steps
     assert second(network, target, images) is None
+
+
+def own_rows(many=200):
+    """The attacker's, of the same table."""
+    columns, table, *_ = census(many, 77)
+    return OwnRows(UnitScale.of(columns).images(table), (table[:, 0] > 0).long())
+
+
+def test_inner_products_of_whitened_gradients_are_those_of_the_gradients():
+    network, target, images, words = sent(10, 1, seed=6, width=12)
+    own, rows, layout = own_rows(), images.flatten(1), Layout.of(network)
+    network = network.float()
+    metric = RowMetric.of(network, target, words, target.labels, own.images.flatten(1), own.labels)
+    made = metric.factors(rows, target.labels)
+    for whole, goal in zip(made.sum(), metric.goal):  # the rows leave nothing
+        assert (whole - goal).norm() < 1e-3 * goal.norm()
+    every = [metric.factors(rows[k : k + 1], target.labels[k : k + 1]).sum() for k in range(10)]
+    by_hand = torch.tensor([sum(float((a * b).sum()) for a, b in zip(one, metric.goal)) for one in every])
+    assert torch.allclose(made.with_sum(metric.goal), by_hand, rtol=1e-3)
+    squares = torch.tensor([sum(float(a.square().sum()) for a in one) for one in every])
+    assert torch.allclose(made.squares, squares, rtol=1e-3)
+    numbers = torch.arange(6)
+    shifted = rows.clone()
+    shifted[:, 2] += 1e-4  # small enough for no kink between
+    now = metric.factors(shifted, target.labels)
+    for moved, before, after in zip(metric.moved(rows, numbers), made.inputs, now.inputs):
+        assert torch.allclose(moved[:, 2], (after - before) / 1e-4, atol=0.05 * moved.abs().max().item())
+    assert layout.dim == len(target.gradient)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(row_fit, "BEGUN", 16)
+    monkeypatch.setattr(row_fit, "SWEEPS", 4)
+
+
+@pytest.mark.parametrize("clipped", [False, True])
+def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
+    """12 rows; the noise is 2 % as long as the gradient; of a clip nobody says how much it left."""
+    network, target, images, _ = sent(12, 1, seed=7, width=40)
+    std = 0.02 * target.gradient.norm().item() / len(target.gradient) ** 0.5
+    noise = std * torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(0))
+    target = replace(target, gradient=target.gradient + noise, noise_std=std, recipe=None, update=None)
+    if clipped:
+        target = replace(target, gradient=0.2 * target.gradient, noise_std=0.2 * std)
+        target = replace(target, clip_norm=target.gradient.norm().item())
+    layout, own, done = Layout.of(network), own_rows(), []
+    assert second(network, target, images) is None  # no row can be told to be there by itself
+    settings, ticks = Inversion(objective="euclidean"), lambda now, total: done.append((now, total))
+    found = with_fit(network, layout, target, target.labels, settings, 0, own, ticks)
+    assert found is not None and "200 auxiliary rows" in found.rows_by and not found.determined
+    assert done == [(k + 1, 60) for k in range(len(done))] and 24 <= len(done) <= 60
+
+    def right(rows):
+        return scored_cells(images, target.labels, rows, found.labels)
+
+    alike = torch.cat([own.images[own.labels == kind][: int((target.labels == kind).sum())] for kind in (0, 1)])
+    assert right(found.images) > 0.65 > 0.45 > right(alike[target.labels.argsort(stable=True).argsort()])
+    gray = replace(found, images=torch.full_like(found.images, 0.5), rows_by="")
+    assert nearer(network, layout, target, gray, found, settings) is found
+    true = replace(gray, images=images)
+    assert nearer(network, layout, target, true, found, settings) is true
+
+
+def scored_cells(images, labels, rows, of_rows):
+    """The share of cells that are right, rows matched within labels."""
+    pairs = match(images, rows, labels, of_rows)
+    order = torch.tensor([j for _, j in sorted(pairs)])
+    kinds = [(1, column.spread / (column.most - column.least)) for column in census(1, 0)[0][:6]]
+    return cells_right(images, rows[order], [*kinds, *((width, 0.0) for width in WIDTHS)]).mean().item()
+
+
+def test_nothing_is_fitted_where_most_is_noise_or_little_is_known():
+    network, target, _, _ = sent(12, 1, seed=1, width=16)
+    dim, own = Layout.of(network).dim, own_rows()
+    assert fit_operations(target, own, dim) > 0
+    loud = replace(target, noise_std=target.gradient.norm().item() / dim**0.5)
+    clipped = replace(target, clip_norm=target.gradient.norm().item(), per_layer=True)
+    several, _ = sent(12, 3, seed=1, width=16)[1:3]
+    for none in (loud, clipped, several):
+        assert fit_operations(none, own, dim) == 0
+    assert fit_operations(target, OwnRows(own.images[:50], own.labels[:50]), dim) == 0
+    assert fit_operations(target, own, 10**9) == 0
+    few = OwnRows(own.images[:50], own.labels[:50])
+    assert with_fit(network, Layout.of(network), target, target.labels, Inversion(), 0, few) is None
 
 
 def config(folder, **scheme):
