@@ -28,9 +28,10 @@ import quiet  # noqa: F401 - before torch
 import tomlkit
 import torch
 from dpfl_audit.audit import run as runner
+from dpfl_audit.audit.choose.again import ALONE
 from dpfl_audit.audit.choose.case import StudyCase
 from dpfl_audit.audit.choose.goals import Goals
-from dpfl_audit.audit.choose.outcome import MOST_MESSAGES, Performance, outcome_of
+from dpfl_audit.audit.choose.outcome import Performance, outcome_of
 from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
 from dpfl_audit.audit.choose.study import Study, StudyOptions, carry_out_study, looked_at, opened_case
@@ -89,7 +90,7 @@ def measured(case: StudyCase, points: Sequence[Setting], fresh: int, attacks: tu
                 for n, ((point, seed), folder) in enumerate(zip(names, folders))
             ]
         )
-        few = (f"inversion.rounds={MOST_MESSAGES}",) if "inversion" in attacks else ()
+        few = (f"inversion.rounds={ALONE}",) if "inversion" in attacks else ()
         options = RunOptions(attacks=attacks, overrides=few, seed=7, pixels_only=True)
         jobs = [runner.opened(folder / "setup", options) for folder in folders]
         results = runner.carry_out_together(jobs, [folder / "results" for folder in folders])

@@ -102,7 +102,8 @@ class Inversion:
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
       images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
-    rounds: messages of so many rounds alone are attacked, those with the least noise; 0 for all.
+    rounds: of how many rounds the messages are attacked each alone, those with the least noise; 0 for all. What is read
+      together is of all rounds, whatever this is.
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
 
@@ -250,11 +251,13 @@ class Inversion:
         view, knowledge = as_images(view, knowledge)
         if view.anonymous and self.records:
             view = replace(view, messages=tuple(self._counted(m, view, knowledge) for m in view.messages))
+        alone = view
         if self.rounds:
             single = every_round(view, knowledge)
             told = [aim for aim in single if aim.labelled or self.labels == "inferred"]
-            view = least_noisy_rounds(view, told or single, self.rounds)
-        aims = [aim for manner in self.manners for aim in MANNERS[manner](view, knowledge)]
+            alone = least_noisy_rounds(view, told or single, self.rounds)
+        seen = {"one-round": alone, "all-rounds": view}
+        aims = [aim for manner in self.manners for aim in MANNERS[manner](seen[manner], knowledge)]
         if not aims:
             secret = view.anonymous and not self.records
             why = "senders keep to themselves how many records they have, so assume a number: records" if secret else ""

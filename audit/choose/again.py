@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,17 +26,21 @@ from ..setup.reading import plain_json, present, read_text
 from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import StudyCase
 from .goals import Kept
-from .outcome import MOST_MESSAGES, Performance, outcome_of
+from .outcome import Performance, outcome_of
 from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
 
 FILE = "again.json"
+DIVERGED = "training diverged with a fresh seed"
+ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
+QUICKER = 3.0  # times fewer iterations in the search
 
 
 class Again(BaseModel):
     """A trial, trained and attacked anew.
 
-    outcome: of all seeds. baselines: how many trainings there were without clip and noise, and without_noise: their
-    accuracies. attacks: what ran. not_tried: what did not, with why.
+    outcome: of all seeds; None: why there is none. baselines: how many trainings there were without clip and noise, and
+    without_noise: their accuracies. attacks: what ran. not_tried: what did not, with why. weaker: what `audit run`
+    would do of its own accord and this did not, or not for as long; minutes: of a study that would.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,10 +48,13 @@ class Again(BaseModel):
     trial: int
     seeds: tuple[int, ...]
     outcome: Performance | None
+    why: str = ""
     baselines: int = 0
     without_noise: tuple[float, ...] = ()
     attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
+    weaker: tuple[str, ...] = ()
+    minutes: float = 0.0
 
     def judged(self, case: StudyCase, trial: Trial) -> list[Kept]:
         return case.goals.judged(self.outcome, trial.epsilon)
@@ -75,30 +83,21 @@ def attack_again(
     if present(path):
         return Again.model_validate(plain_json(read_text(path)))
     folders = [again_folder(study, trial.number, i) for i in range(case.seeds)]
-    seeds = tuple(case.fresh_seed(i) for i in range(case.seeds))
-    trainings = [
-        Training(case.to_train(trial.point, seed), folder / "setup", case.key_of("again", trial.number, i))
-        for i, (seed, folder) in enumerate(zip(seeds, folders))
-    ]
+    drawn = [case.training(trial.point, case.fresh_of(i), ("again", trial.number, i)) for i in range(case.seeds)]
+    trainings = [Training(d.experiment, folder / "setup", d.key) for d, folder in zip(drawn, folders)]
     plain = [
         Training(experiment, folder / "plain", case.key_of("plain", trial.number, i))
-        for i, (seed, folder) in enumerate(zip(seeds, folders))
-        if case.baseline and (experiment := case.without_noise(trial.point, seed)) is not None
+        for i, (d, folder) in enumerate(zip(drawn, folders))
+        if case.baseline and (experiment := case.without_noise(trial.point, d.seed)) is not None
     ]
     _ = list(workers.map(train_whole, [[*trainings, *plain]], lambda _: progress))
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
-    attacked = _attacked(case, folders, frozenset(trial.attacks), progress, workers)
-    results = None if attacked is None else [brought for brought, _ in attacked]
-    ran = dict.fromkeys(entry.attack for r in results or () for entry in r.attacks)
-    lacks = () if not attacked else attacked[0][1]
     made = Again(
         trial=trial.number,
-        seeds=seeds,
-        outcome=None if results is None else outcome_of(results),
+        seeds=tuple(d.seed for d in drawn),
         baselines=len(plain),
         without_noise=tuple(outcome.accuracy for outcome in unprotected if outcome.accuracy is not None),
-        attacks=tuple(ran),
-        not_tried=lacks,
+        **_attacked(case, folders, frozenset(trial.attacks), progress, workers),
     )
     write_json(path, made.model_dump(mode="json"))
     for training in (*trainings, *plain):
@@ -108,29 +107,34 @@ def attack_again(
 
 def _attacked(
     case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None, workers: Workers
-) -> list[tuple[Results, tuple[str, ...]]] | None:
-    """Of every seed what came of it, and what was not tried; None where one of the trainings diverged. searched: what
-    the search attacked it with. A training of which nothing can be attacked, as no audited client was drawn, is left
-    out. Raises BadInput where that is so of all.
+) -> dict[str, Any]:
+    """What came of attacking every seed, as `Again` has it. A training of which nothing can be attacked, as no audited
+    client was drawn, is left out. searched: what the search attacked it with.
     """
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
-        return None
-    attacked, refused = [], None
+        return {"outcome": None, "why": DIVERGED}
+    plans: list[AttackPlan] = []
+    results: list[Results] = []
+    refused: list[BadInput] = []
     for i, folder in enumerate(folders):
         try:
             plan = _plan(case, folder / "setup", searched, with_canary=i == 0)
         except BadInput as why:
-            refused = why
+            refused.append(why)
             continue
         job = runner.opened(folder / "setup", plan.options(_options(case)))
-        brought = runner.carry_out(job, folder / "results", force=True, progress=progress, workers=workers)
-        attacked.append((brought, not_tried(brought, plan)))
-    if refused is not None and not attacked:
-        raise refused
-    if refused is not None:
-        lost = f"{len(folders) - len(attacked)} of {len(folders)} trainings ({refused})"
-        attacked[0] = (attacked[0][0], (*attacked[0][1], lost))
-    return attacked
+        plans.append(plan)
+        results.append(runner.carry_out(job, folder / "results", force=True, progress=progress, workers=workers))
+    if not results:
+        return {"outcome": None, "why": f"nothing could be attacked with any fresh seed: {refused[0]}"}
+    lost = [f"{len(refused)} of {len(folders)} trainings ({refused[0]})"] if refused else []
+    return {
+        "outcome": outcome_of(results),
+        "attacks": tuple(dict.fromkeys(entry.attack for r in results for entry in r.attacks)),
+        "not_tried": (*not_tried(results[0], plans[0]), *lost),
+        "weaker": tuple(dict.fromkeys(what for plan in plans for what in plan.weaker)),
+        "minutes": max(plan.minutes for plan in plans) * case.seeds,
+    }
 
 
 def _options(case: StudyCase) -> RunOptions:
@@ -138,11 +142,14 @@ def _options(case: StudyCase) -> RunOptions:
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
-    """As many attacks as this seed's share of the minutes holds. An inversion reads the `MOST_MESSAGES` rounds with the
-    least noise, and may take as long as the search's would with all its iterations and as many messages, which are six
-    times as many; a canary audits one of the seeds.
+    """As many attacks as this seed's share of the minutes holds. An inversion reads the `ALONE` rounds with the least
+    noise alone and joins all that `audit run` joins; it may take as long as the search's would with all its iterations
+    and as many messages, and joins nothing where it would have fewer iterations than the search's. A canary audits one
+    of the seeds.
     """
     share = case.minutes / case.seeds
-    longest = max(share, 3 * MOST_MESSAGES * SCREEN_MINUTES)
+    longest = max(share, QUICKER * ALONE * SCREEN_MINUTES)
     options = replace(_options(case), canaries=with_canary)
-    return plan_attacks(setup, options, share, inversion_minutes=longest, rounds=MOST_MESSAGES, searched=searched)
+    return plan_attacks(
+        setup, options, share, inversion_minutes=longest, rounds=ALONE, shortest=QUICKER, searched=searched
+    )

@@ -6,28 +6,39 @@ so does a membership attack: of what is never tried, a limit on leakage would sa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from .. import run as runner
+from ..choice import DEFAULT_MINUTES
 from ..results.format import Results
 from ..run import RunOptions
+from ..run.job import Job
 from ..setup.config import CANARY
 from .outcome import outcome_of
 
 INVERSION, MEMBERSHIP = "inversion", "membership"
+TOGETHER = "all-rounds"  # the manner of an inversion that joins a sender's messages
 STRONGER = ((4.0, 2, 2), (2.0, 1, 2))  # from so many times its minutes: iterations ×, restarts ×
 LEAST_ITERATIONS = 30
 
 
 @dataclass(frozen=True, eq=False)
 class AttackPlan:
-    """names: of the attacks. overrides: of their settings. not_run: what is left out or shortened, with why."""
+    """names: of the attacks. overrides: of their settings. not_run: what is left out or shortened, with why.
+
+    weaker: what `audit run` would do of its own accord and this does not, or not for as
+    long. minutes: for all that it would do.
+    """
 
     names: tuple[str, ...]
     overrides: tuple[str, ...]
     not_run: tuple[str, ...]
+    weaker: tuple[str, ...] = ()
+    minutes: float = 0.0
 
     def options(self, options: RunOptions) -> RunOptions:
         return replace(options, minutes=None, attacks=self.names, overrides=self.overrides)
@@ -40,30 +51,42 @@ def plan_attacks(
     *,
     inversion_minutes: float | None = None,
     rounds: int = 0,
+    shortest: float = 1.0,
     searched: frozenset[str] = frozenset(),
 ) -> AttackPlan:
     """The attacks on a setup: an inversion, a membership attack, those of `searched`, and as many others as fit, the
     cheapest first; where an inversion leaves minutes over, it gets more iterations and restarts.
 
+    An inversion joins the messages of the same rounds as `audit run` does, and is shortened for that; it joins none
+    where it would be shorter than one part in `shortest`.
+
     Args:
         setup: a folder. options: of the run, without its attacks. minutes: for all, counted from shapes.
         inversion_minutes: what an inversion may take of its own; None for half of them, or all where nothing else
             applies.
-        rounds: how many an inversion looks at, those with the least noise; 0 for all. searched: attacks that must run.
+        rounds: of how many an inversion looks at each alone, those with the least noise; 0 for all.
+        shortest: see above. searched: attacks that must run.
 
     Raises:
         BadInput: no attack applies.
     """
+    costs, job = _costs(setup, options)
+    audited = _by_default(costs)
     few = (f"{INVERSION}.rounds={rounds}",) if rounds else ()
-    job = runner.opened(setup, replace(options, minutes=1e6))
-    assert job.choice is not None
-    if few and any(ran.attack == INVERSION for ran in job.choice.ran):
-        job = runner.opened(setup, replace(options, minutes=1e6, overrides=few))
-    assert job.choice is not None
-    costs = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
+    if few and INVERSION in costs:
+        costs, job = _costs(setup, options, few)
+    whole = sum(costs[name] for name in audited)
+    others = [name for name in costs if name != INVERSION]
+    limit = inversion_minutes if inversion_minutes is not None else minutes / 2 if others else minutes
+    left_out: list[str] = []
+    if costs.get(INVERSION, 0.0) > shortest * limit and len(manners := _settings(job)["manners"]) > 1:
+        joined, alone = costs[INVERSION], [manner for manner in manners if manner != TOGETHER]
+        costs, job = _costs(setup, options, (*few, f"{INVERSION}.manners={json.dumps(alone)}"))
+        if costs[INVERSION] < joined:
+            few = (*few, f"{INVERSION}.manners={json.dumps(alone)}")
+            left_out.append(f"{INVERSION} of all rounds together (about {joined:.2g} minutes)")
     inversion = costs.pop(INVERSION, None)
-    names, late, spent = [], [], 0.0
-    limit = inversion_minutes if inversion_minutes is not None else minutes / 2 if costs else minutes
+    names, late, spent = [], [*left_out], 0.0
     if inversion is not None:
         names.append(INVERSION)
         spent += min(inversion, limit)
@@ -76,12 +99,39 @@ def plan_attacks(
             left = max(0.0, minutes - spent)
             late.append(f"{name} (about {cost:.2g} minutes, when {left:.2g} of {minutes:.2g} were left)")
     overrides: tuple[str, ...] = ()
+    short: list[str] = []
     if inversion:
-        settings = next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
-        overrides, short = _lasting(settings, inversion, limit, max(0.0, minutes - spent), 3 if options.quick else 1)
+        left = max(0.0, minutes - spent)
+        overrides, short = _lasting(_settings(job), inversion, limit, left, 3 if options.quick else 1)
         overrides, late = (*few, *overrides), [*late, *short]
+    assert job.choice is not None
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
-    return AttackPlan(tuple(names), overrides, (*refused, *late))
+    weaker = [*(left_out + short if INVERSION in audited else []), *(name for name in audited if name not in names)]
+    return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole)
+
+
+def _by_default(costs: Mapping[str, float]) -> list[str]:
+    """The attacks that `audit run` makes of its own accord."""
+    names, spent = [], 0.0
+    for name, cost in sorted(costs.items(), key=lambda one: one[1]):
+        if name == CANARY:
+            continue
+        spent += cost
+        if spent <= DEFAULT_MINUTES:
+            names.append(name)
+    return names
+
+
+def _costs(setup: Path, options: RunOptions, overrides: tuple[str, ...] = ()) -> tuple[dict[str, float], Job]:
+    """By attack that applies, what it costs in minutes."""
+    job = runner.opened(setup, replace(options, minutes=1e6, overrides=overrides))
+    assert job.choice is not None
+    ran = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
+    return ran, job
+
+
+def _settings(job: Job) -> Mapping[str, Any]:
+    return next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
 
 
 def _lasting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,18 +16,22 @@ from scipy.stats import poisson
 from torch import Tensor, nn
 
 from ...defenses.data.dataset import Dataset
+from ...defenses.participation import Everyone
 from ...defenses.randomness import Keystream, secret_seed
+from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
 from ..options import Rows, Search
 from ..proven import target
 from ..proven.rows import rows
 from ..setup.config import Config, parse_config
-from ..setup.description import versions
+from ..setup.description import versions, with_key
 from ..setup.experiment import Experiment, with_scheme
 from ..setup.key import PUBLISHED
 from ..setup.planned import planned_ledger
 from .goals import Goals
 from .space import Setting, Space, overrides
+
+MOST_DRAWS = 100  # of a seed and key, for an audited client to take part
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,7 @@ class StudyCase:
     baseline: also train it without clip and noise, to compare accuracy with.
     no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own.
     key: of the study; every training of it has one of its own. device: where inversions compute, "cpu" or "cuda".
+    first: a point that is a setting.
     """
 
     raw: Mapping[str, Any]
@@ -59,6 +64,7 @@ class StudyCase:
     source: str = ""
     overrides: tuple[str, ...] = ()
     no_auxiliary: str = ""
+    first: Setting = field(default_factory=dict)
     parts: dict[str, Parts] = field(default_factory=dict)
 
     @property
@@ -133,16 +139,16 @@ class StudyCase:
         """The owner's own training. Raises BadInput."""
         return self._built(self.config_of(point))
 
-    def to_train(self, point: Setting, seed: int) -> Experiment:
+    def to_train(self, point: Setting, seed: int, more: Sequence[str] = ()) -> Experiment:
         """The training that is attacked in its place, on the study's rows.
 
         Args:
-            point: of the space. seed: in place of the config's.
+            point: of the space. seed: in place of the config's. more: settings beside the point's.
 
         Raises:
             BadInput: the point is none of the scheme's.
         """
-        config = self.config_of(point, [f"seed={seed}"])
+        config = self.config_of(point, [f"seed={seed}", *more])
         own = self.config_of(point)
         kept_apart = own.seed if own.data.split_seed is None else own.data.split_seed  # who is auxiliary stays so
         data = config.data.model_copy(update={"train_on": self.rows, "split_seed": kept_apart})
@@ -170,9 +176,55 @@ class StudyCase:
             return PUBLISHED
         return hashlib.sha256(f"dpfl-audit study {self.key} {name}".encode()).hexdigest()
 
+    def search_seed(self, draw: int) -> int:
+        """The seed of the search: the config's, and others where that draws no audited client."""
+        return self._digested("search", draw) if draw else self.config.seed
+
     def fresh_seed(self, number: int) -> int:
         """A seed that no trial of the search had."""
-        digest = hashlib.sha256(f"dpfl-audit again {self.config.seed} {number}".encode()).digest()
+        return self._digested("again", number)
+
+    def fresh_of(self, number: int) -> Callable[[int], int]:
+        """By draw, the seeds of one training of what is attacked again."""
+        return lambda draw: self.fresh_seed(number + draw * self.seeds)
+
+    def training(
+        self, point: Setting, seed_of: Callable[[int], int], name: tuple[int | str, ...], more: Sequence[str] = ()
+    ) -> Drawn:
+        """One training of a point, with a seed and a key by which an audited client takes part in it.
+
+        On auxiliary records both are drawn until one does: a study is about a client who takes part. Who is in a cohort
+        is a secret of the clients' own records, so on these the first draw is taken as it is.
+
+        Args:
+            point: of the space. seed_of: the seed of each draw. name: of the training, which its key hangs on.
+            more: settings beside the point's.
+
+        Raises:
+            BadInput: none of `MOST_DRAWS` has an audited client; or the point is none of the scheme's.
+        """
+        drawn = Drawn(self.to_train(point, seed_of(0), more), seed_of(0), self.key_of(*name))
+        if self.rows != "auxiliary":
+            return drawn
+        for draw in range(1, MOST_DRAWS):
+            if drawn.attended:
+                return drawn
+            if self.key == PUBLISHED:  # then the seed alone decides
+                drawn = Drawn(self.to_train(point, seed_of(draw), more), seed_of(draw), PUBLISHED)
+            else:
+                drawn = replace(drawn, key=self.key_of(*name, draw))
+        raise BadInput(self.nobody(f"of {MOST_DRAWS} trainings"))
+
+    def nobody(self, of: str) -> str:
+        """That no audited client takes part in any of these trainings, and what would help."""
+        clients = list(self.config.capture.clients)
+        return (
+            f"[capture] clients = {clients}: none of them takes part in a round that is captured, in any {of}; name"
+            " more clients, or have more rounds or larger cohorts"
+        )
+
+    def _digested(self, what: str, number: int) -> int:
+        digest = hashlib.sha256(f"dpfl-audit {what} {self.config.seed} {number}".encode()).digest()
         return int.from_bytes(digest[:6], "big")
 
     def _built(self, config: Config) -> Experiment:
@@ -197,6 +249,30 @@ class StudyCase:
             return with_scheme(config, known.data, known.module, known.clients)
         made = target.build(config, self.base, self.allow_model)
         return replace(made, data=known.data, module=known.module, clients=known.clients)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A training with its seed and key."""
+
+    experiment: Experiment
+    seed: int
+    key: str
+
+    @property
+    def attended(self) -> bool:
+        """Whether an audited client takes part in a round that is captured; known without training."""
+        scheme, capture, clients = self.experiment.scheme, self.experiment.config.capture, self.experiment.clients
+        if scheme.participation == Everyone():
+            return True
+        rounds = rounds_planned(scheme.schedule)
+        if capture.rounds != "all":
+            rounds = min(rounds, capture.rounds)
+        secret = secret_seed(self.seed, with_key(self.experiment, self.key).streams)
+        cohorts = (
+            scheme.participation.select(t, range(len(clients)), Keystream(secret, "cohort", t)) for t in range(rounds)
+        )
+        return any(set(cohort.members) & set(map(int, capture.clients)) for cohort in cohorts)
 
 
 @dataclass(frozen=True, eq=False)

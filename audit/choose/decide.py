@@ -26,6 +26,8 @@ def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Ag
     leaks no less and is proven no better, would fail too.
     """
     for other, again in failed:
+        if again.outcome is None:  # which says nothing of its goals
+            continue
         missed = [k for k in again.judged(case, other) if not k.shown]
         accuracy = [k for k in missed if k.by == "measurement"]
         if accuracy and (trial.accuracy or 0.0) <= (other.accuracy or 0.0):

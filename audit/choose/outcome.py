@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, hypot, sqrt
+from math import hypot, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
@@ -14,7 +14,6 @@ from scipy.stats import beta, norm, t
 from ..results.checks import STRICT_FPR, beyond_proof, picked, question_of, refutations, strict_point
 from ..results.format import AttackResult, Number, Results
 
-MOST_MESSAGES = 2  # of one sender that a study attacks
 CONFIDENCE = 0.95  # of every limit, to its own side
 
 
@@ -209,16 +208,15 @@ def _leaks(results: Sequence[Results]) -> list[SingledOut]:
 
 
 def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
-    """As many images as the largest message of each training has, as other messages may be of the same records; all
-    rounds together have a picture of a record for each of up to `MOST_MESSAGES`.
+    """As many images as there are records in the largest message of each training, as other messages may be of the
+    same; all rounds together may have several pictures of a record.
     """
     known = [[e for e in own if e.n and e.value(picked(e).share) is not None] for own in trainings]
     known = [own for own in known if own]
     if not known:
         return None
     first = known[0][0]
-    each = MOST_MESSAGES if first.manner == "all-rounds" else 1
-    n = sum(ceil(max(e.n or 0 for e in own) / each) for own in known)
+    n = sum(max(len({pair.original for pair in e.pairs}) or e.n or 0 for e in own) for own in known)
     every = [e for own in known for e in own]
     controls = dict.fromkeys(name for e in every for name in e.controls)
     ceilings = [e.value("pool_ceiling") for e in every]

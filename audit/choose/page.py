@@ -44,6 +44,7 @@ def study_page(study: Study) -> str:
         protected=_protected(study),
         tone=_tone(study),
         useless=_useless(study),
+        weaker=study.weaker,
         utility=None if again is None or again.outcome is None else _utility(again.outcome, again.without_noise),
         loss=None if chosen is None else at_most(chosen.epsilon),
         seeds=0 if again is None else len(again.seeds),
@@ -181,7 +182,7 @@ def _failed(study: Study, place: int) -> dict[str, str]:
     again = study.tried[place]
     trial = study.trials[again.trial]
     if again.outcome is None:
-        return {"point": said(trial.point), "why": "training diverged with a fresh seed"}
+        return {"point": said(trial.point), "why": again.why}
     missed = [f"{k.goal}: {k.said}" for k in again.judged(study.case, trial) if not k.shown]
     if again.outcome.contradicted:
         missed.append("an attack got more than the proof allows")

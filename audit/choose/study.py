@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ...defenses.models import loss_of
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
 from ..devices import device_named
@@ -26,13 +26,15 @@ from .again import Again, attack_again
 from .case import StudyCase
 from .decide import Neighbour, Obstacle, candidates, front, obstacle, steps, worth_trying
 from .goals import Goals, with_defaults
+from .possible import check_clients, check_goals, rehearse
 from .price import SearchPrice, search_price
 from .search import searched
 from .space import Setting, parse_space, said
-from .trial import Asked, Batch, Trial, clear, in_batches, look_at, prepared
+from .trial import UNTOUCHED, Asked, Batch, Trial, clear, in_batches, look_at, prepared
 
 FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
+MARK = ".work/digest"
 MOST_AGAIN = 6  # settings attacked again before a study gives up
 LEAST_SEEDS = 3
 OWN_RECORDS = (
@@ -104,6 +106,17 @@ class Study:
         kept = "; ".join(f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen))
         return f"Take {said(self.chosen.point)}. With {len(self.again.seeds)} fresh seeds: {kept}."
 
+    @property
+    def weaker(self) -> str:
+        """That `audit run` would attack the recommended setting harder, "" where it would not."""
+        if self.again is None or not self.again.weaker:
+            return ""
+        return (
+            f"`audit run` on this setting attacks longer than --minutes {self.case.minutes:g} allowed here, and may"
+            f" find more than is stated; --minutes {ceil(self.again.minutes)} gives all of it (now left out or"
+            f" shortened: {'; '.join(self.again.weaker)})."
+        )
+
 
 def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, base: Path) -> StudyCase:
     """A study asked for, checked.
@@ -155,29 +168,9 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
                 case, rows="training", baseline=bool(options.baseline), parts={}, no_auxiliary=str(why).rstrip(".")
             )
     case.to_train(first, case.config_of(first).seed)
-    if goals.accuracy_at_least is not None and not case.classifies:
-        raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
-    if goals.reidentified_at_most is not None:
-        _check_pictures(case)
-    return case
-
-
-def _check_pictures(case: StudyCase) -> None:
-    """Raises BadInput where no attack can single out an image or a row, before anything is trained."""
-    for data in (parts.data for parts in case.parts.values()):
-        if len(data.input_shape) not in (1, 3):
-            raise BadInput(
-                "--reidentified-at-most: this config's records are neither images nor rows; use --leakage-at-most"
-            )
-        if (loss := loss_of(case.config.model.name, data.classes)) != "cross_entropy":
-            raise BadInput(
-                f"--reidentified-at-most: nothing is rebuilt from gradients of the loss {loss!r}; use --leakage-at-most"
-            )
-    if (observer := case.config.audit.observer).sees_merged_only:
-        raise BadInput(
-            "--reidentified-at-most: records are rebuilt from single clients' messages, of which the observer"
-            f" {str(observer)!r} sees none; use --leakage-at-most"
-        )
+    check_goals(case)
+    check_clients(case, first)
+    return replace(case, first=first)
 
 
 def _first_setting(case: StudyCase) -> Setting:
@@ -223,6 +216,8 @@ def carry_out_study(
     start = base if base is not None else config.parent if isinstance(config, Path) else Path()
     case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
     with writing(folder):
+        if not present(folder / MARK):
+            rehearse(case)
         _prepare(case, folder, force)
         if remark is not None and case.no_auxiliary:
             remark(OWN_RECORDS.format(case.no_auxiliary))
@@ -251,7 +246,7 @@ def _kept_key(folder: Path) -> str | None:
 
 def _prepare(case: StudyCase, folder: Path, force: bool) -> None:
     """The folder is this study's, with its key. Raises BadInput where it holds something else."""
-    mark = folder / ".work" / "digest"
+    mark = folder / MARK
     if present(mark):
         same = read_text(mark) == case.digest and _kept_key(folder) == case.key
         if same and not force:
@@ -306,10 +301,16 @@ def _counted(progress: Progress | None, case: StudyCase, batch: Batch) -> Progre
 
 
 def _check_measured(trials: Sequence[Trial]) -> None:
-    """Raises BadInput where every training diverged, or none was a setting: then there is nothing to say."""
-    if any(trial.outcome is not None for trial in trials):
+    """Raises BadInput where every training diverged, or nothing could be attacked, or none was a setting: then there is
+    nothing to say.
+    """
+    if any(trial.state == "measured" for trial in trials):
         return
     whys = [trial.why for trial in trials]
+    if untouched := [why for why in whys if why.startswith(UNTOUCHED)]:
+        raise BadInput(f"{untouched[0]} (in {len(untouched)} of {len(trials)} settings)")
+    if any(trial.outcome is not None for trial in trials):
+        return
     if all(why.startswith("never trained") for why in whys):
         return
     diverged = [trial for trial in trials if trial.why == "training diverged"]

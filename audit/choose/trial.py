@@ -28,13 +28,14 @@ from ..setup.auditor import check_setup
 from ..setup.capture import Training, check_space, train_together
 from ..setup.reading import plain_json, present, read_text
 from .attacks import AttackPlan, not_tried, plan_attacks
-from .case import StudyCase
+from .case import Drawn, StudyCase
 from .outcome import Performance, outcome_of
 from .space import Setting
 
 BATCH = 8  # points that are trained and attacked as one
 SCREEN_MINUTES = 1.0  # of attacks a setting, counted from shapes
 SCREEN_ROUNDS = 1  # whose messages an inversion of a screening reads: those with the least noise
+UNTOUCHED = "nothing could be attacked"
 FILE = "trial.json"
 
 
@@ -203,7 +204,7 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
         return trial.model_copy(update={"why": f"the same as trial {like}"})
     try:
         epsilon = case.proven(one.point)
-        check_space(case.to_train(one.point, case.config.seed))
+        check_space(_drawn(case, one).experiment)
     except BadInput as error:
         return trial.model_copy(update={"why": f"no such setting: {error}"})
     limit = case.goals.epsilon_at_most
@@ -212,18 +213,12 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
 
 
 def _train(case: StudyCase, study: Path, asked: Sequence[Asked], progress: Progress | None) -> None:
-    seed = case.config.seed
-    train_whole(
-        [
-            Training(
-                case.to_train(one.point, seed),
-                trial_folder(study, one.number) / "setup",
-                case.key_of("trial", one.number),
-            )
-            for one in asked
-        ],
-        progress,
-    )
+    drawn = [(_drawn(case, one), trial_folder(study, one.number) / "setup") for one in asked]
+    train_whole([Training(d.experiment, folder, d.key) for d, folder in drawn], progress)
+
+
+def _drawn(case: StudyCase, one: Asked) -> Drawn:
+    return case.training(one.point, case.search_seed, ("trial", one.number))
 
 
 def train_whole(trainings: Sequence[Training], progress: Progress | None) -> None:
@@ -292,7 +287,7 @@ def _attack(
     case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None, workers: Workers
 ) -> dict[int, dict[str, Any]]:
     """By trial: what was measured, by which attacks, and what was not tried; of one of which nothing can be attacked,
-    as no audited client was drawn, why. Raises BadInput where that is so of all.
+    as no audited client was drawn, why.
     """
     options = RunOptions(
         canaries=False,
@@ -310,10 +305,8 @@ def _attack(
             plans[n] = plan_attacks(setup, options, SCREEN_MINUTES, rounds=SCREEN_ROUNDS)
         except BadInput as why:
             refused[n] = why
-    if refused and not plans:
-        raise next(iter(refused.values()))
     found: dict[int, dict[str, Any]] = {
-        n: {"state": "dropped", "why": f"not attacked: {why}", "outcome": trained_outcome(setups[n])}
+        n: {"state": "dropped", "why": f"{UNTOUCHED}: {why}", "outcome": trained_outcome(setups[n])}
         for n, why in refused.items()
     }
     if plans:

@@ -105,5 +105,6 @@ def command(
     if as_json:
         click.echo(json_document({"study": str(output), **document(study)}))
     elif not quiet:
-        click.echo("\n".join((study.sentence, *study.price.sentences, str(output / "study.html"))))
+        warned = (study.weaker,) if study.weaker else ()
+        click.echo("\n".join((study.sentence, *warned, *study.price.sentences, str(output / "study.html"))))
     return 0 if study.chosen is not None else 1

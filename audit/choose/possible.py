@@ -1,0 +1,94 @@
+"""What would end a study only after minutes of training, found out before: goals that nothing measures, audited clients
+who take part in nothing, a config to which no attack applies.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ...defenses.models import loss_of
+from ..errors import BadInput
+from ..run import RunOptions
+from ..setup.capture import Training, train_together
+from ..setup.folder import open_setup
+from .attacks import plan_attacks
+from .case import StudyCase
+from .space import Setting
+
+ROUNDS = 2  # of a rehearsal: more than one, as some attacks join rounds
+
+
+def check_goals(case: StudyCase) -> None:
+    """Raises BadInput where a goal cannot be measured."""
+    goals, capture, observer = case.goals, case.config.capture, case.config.audit.observer
+    if goals.accuracy_at_least is not None and not case.classifies:
+        raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
+    if goals.of_attacks and not capture.truth:
+        raise BadInput(
+            "[capture] truth = false: without the truth no attack is scored and no limit on leakage kept; set truth ="
+            " true, or ask for --accuracy-at-least and --epsilon-at-most alone"
+        )
+    if goals.reidentified_at_most is not None:
+        _check_pictures(case)
+    if observer.name == "model" and not capture.candidates:
+        raise BadInput(
+            "[audit] observer = 'model': the final model alone is attacked by asking who was in the training data, and"
+            " [capture] candidates = 0 leaves nobody to ask about; set candidates, such as 100"
+        )
+
+
+def _check_pictures(case: StudyCase) -> None:
+    """Raises BadInput where no attack can single out an image or a row."""
+    for data in (parts.data for parts in case.parts.values()):
+        if len(data.input_shape) not in (1, 3):
+            raise BadInput(
+                "--reidentified-at-most: this config's records are neither images nor rows; use --leakage-at-most"
+            )
+        if (loss := loss_of(case.config.model.name, data.classes)) != "cross_entropy":
+            raise BadInput(
+                f"--reidentified-at-most: nothing is rebuilt from gradients of the loss {loss!r}; use --leakage-at-most"
+            )
+    if (observer := case.config.audit.observer).sees_merged_only:
+        raise BadInput(
+            "--reidentified-at-most: records are rebuilt from single clients' messages, of which the observer"
+            f" {str(observer)!r} sees none; use --leakage-at-most"
+        )
+
+
+def check_clients(case: StudyCase, point: Setting) -> None:
+    """Raises BadInput where no audited client takes part in the search, or in what is attacked again.
+
+    Whoever takes part hangs on the point as well, so of the clients' own records this is of one setting, and what it
+    says is likely of the others.
+    """
+    if not any(case.training(point, case.search_seed, ("trial", n)).attended for n in range(case.count)):
+        raise BadInput(case.nobody(f"of {case.count} trainings"))
+    again = [case.training(point, case.fresh_of(i), ("again", 0, i)).attended for i in range(case.seeds)]
+    if not any(again):
+        raise BadInput(case.nobody(f"of {case.seeds} trainings with fresh seeds"))
+
+
+def rehearse(case: StudyCase) -> None:
+    """Train the first rounds of one setting in a folder that goes again, and see whether anything can be attacked.
+
+    Raises:
+        BadInput: no attack applies.
+    """
+    more = (f"scheme.rounds={ROUNDS}",)
+    try:
+        drawn = case.training(case.first, case.search_seed, ("rehearsal",), more)
+    except BadInput:  # a scheme with other rounds, or a client who is rarely drawn
+        return
+    if not drawn.attended:
+        return
+    with TemporaryDirectory() as scratch:
+        setup = Path(scratch) / "setup"
+        train_together([Training(drawn.experiment, setup, drawn.key)])
+        if open_setup(setup).manifest.status == "diverged":
+            return
+        options = RunOptions(canaries=False, quick=True, pixels_only=True, allow_model=case.allow_model)
+        try:
+            plan_attacks(setup, options, 1.0)
+        except BadInput as why:
+            raise BadInput(str(why).replace(str(setup), "a first training")) from None
