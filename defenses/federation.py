@@ -454,7 +454,8 @@ def merge(
         hub=True,
     )
     if not received:
-        received = [_nothing(scheme, replace(context, subjects=frozenset({0}), log={}))]  # as one client's value
+        told = state.models[group.hub].side  # as one client's value, who was told as much as all
+        received = [_nothing(scheme, replace(context, subjects=frozenset({0}), log={}, told=told))]
     for gather in scheme.gather:
         received = gather(received, context)
     merged = weighted_sum(received, scheme.aggregate.weights(counts or [1]), parts)

@@ -233,7 +233,12 @@ class Case:
                 words.append(
                     "the noise of a round is in other rounds too: what is scored is all rounds together, decorrelated"
                 )
-            if self.rounds[0].cohort()[0].sampling is not None:
+            cohort = self.rounds[0].cohort()[0]
+            if cohort.size_is_secret:
+                words.append(
+                    "the client is drawn by a coin of its own, in secret; where it is not, nobody is in its place"
+                )
+            elif cohort.sampling is not None:
                 words.append(
                     "the cohort is drawn in secret; where the client is not drawn, either world has in its place what"
                     " the world without the canary sends (under replace_one: the one with the opposite canary)"

@@ -170,7 +170,7 @@ def coin_flips(
             model = record.state.models[SERVER]
             (version,) = model.inherits  # the one this round made
             own = version.releases if version.merged is None else version.merged
-            seen["message"], seen["releases"] = model.vector, own
+            seen["message"], seen["releases"] = with_side(model.vector, model.side), own
 
     if not planned:
         raise ValueError(

@@ -163,8 +163,9 @@ class HubTrials:
 
     others: the messages of those whose noise is known, as they really were. honest: what the others trained, who draw
     their noise anew in every trial: it hides the client too.
-    Where the cohort is drawn in secret, the client is drawn with the cohort's rate in every trial; when it is not, what
-    it would have sent without the canary stands in its place.
+    Where the cohort is drawn in secret, the client is drawn with the cohort's rate in every trial. When it is not,
+    another client is there if cohorts are of a fixed size, and sends what this one would have sent without the canary;
+    by coins of their own (Poisson) nobody is, as a mixture with anything else there can tell more than is promised.
     """
 
     uploads: UploadTrials
@@ -209,8 +210,10 @@ class HubTrials:
             for seed in seeds
         ]
         models: dict[int, Tensor] = {}
+        if self.group_cohort.size_is_secret:
+            models = {i: self._model(None, seeds[i], False) for i, here in enumerate(present) if not here}
         for each in (0, 1):
-            places = [i for i, here in enumerate(present) if (world if here else 0) == each]
+            places = [i for i, here in enumerate(present) if i not in models and (world if here else 0) == each]
             if places:
                 parcels = self.uploads.parcels(each, [seeds[i] for i in places])
                 models |= {i: self._model(parcel, seeds[i], False) for i, parcel in zip(places, parcels)}
@@ -240,11 +243,11 @@ class HubTrials:
     def _orders(self) -> list[int]:
         return [stream(k, "order") for k in range(ORDERS)] if self.uploads.redraw else [0]
 
-    def merged(self, own: Parcel, seed: int, quiet: bool, kept: dict[str, Tensor] | None = None) -> Parcel:
+    def merged(self, own: Parcel | None, seed: int, quiet: bool, kept: dict[str, Tensor] | None = None) -> Parcel:
         """What the hub makes of the round's values, with noise of this seed or, quiet, without.
 
         Args:
-            own: the client's. seed: of all noise but the client's. quiet: no noise.
+            own: the client's; None where it sends nothing. seed: of all noise but the client's. quiet: no noise.
             kept: the hub's tensors before the round, changed by it; None for those that it really had.
         """
         moment, hub = self.uploads.moment, self.group.hub
@@ -257,10 +260,11 @@ class HubTrials:
             m: upload(federation, own_state(before, m, before.memory[m]), m, plan, job, result)[0]
             for m, (job, result) in self.honest.items()
         }
-        received = [{**self.others, **sent, moment.client: own}[m] for m in self.group.members]
-        return merge(federation, state, self.group, self.group_cohort, plan, received)[0]
+        values = {**self.others, **sent} | ({} if own is None else {moment.client: own})
+        group = replace(self.group, members=tuple(m for m in self.group.members if m in values))
+        return merge(federation, state, group, self.group_cohort, plan, [values[m] for m in group.members])[0]
 
-    def _model(self, own: Parcel, seed: int, quiet: bool) -> Tensor:
+    def _model(self, own: Parcel | None, seed: int, quiet: bool) -> Tensor:
         """The model that goes out, with the numbers beside it."""
         moment, hub = self.uploads.moment, self.group.hub
         merged, model = self.merged(own, seed, quiet), moment.state.models[hub].vector

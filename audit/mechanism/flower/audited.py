@@ -107,7 +107,8 @@ def audit_flower(
             raise BadInput("which δ? An ε says nothing without it: give --delta 1e-5 (0 for pure DP)")
         again = not opened.hidden if anew is None else anew
         raw, named = _canaries(opened.clients[0], asked, adjacency, data, known, again, seed)
-        update = AppRound(raw, opened.clients, opened.others, opened.strategy)
+        leaves = (asked, adjacency) == ("client", "zero_out")
+        update = AppRound(raw, opened.clients, opened.others, opened.strategy, leaves)
         made = audit_mechanism(
             update,
             candidates=_chosen(named, canary),

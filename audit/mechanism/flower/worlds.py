@@ -161,13 +161,16 @@ class AppRound:
     """What an observer gets of a round: (world, seed) → a vector. raw: of the audited client, by world.
 
     clients: the audited one first. others: the raw replies of the rest. strategy: None for an observer who gets the
-    audited client's own reply; else the one that merges all, and is seen to.
+    audited client's own reply; else the one that merges all, and is seen to. leaves: whether world None is that the
+    client is not there (zero_out). Where a bound follows how many updates it clips, it then counts as half of one: a
+    reply of nothing says 0 and another may say 1, and the noise on the count is for ½ (arXiv:1905.03871, Theorem 1).
     """
 
     raw: Raw
     clients: Sequence[AppClient]
     others: Sequence[Any] = ()
     strategy: Any | None = None
+    leaves: bool = False
 
     def __call__(self, world: str | None, seed: int) -> NDArray[np.float64]:
         raw = self.raw(world, seed)
@@ -182,6 +185,8 @@ class AppRound:
             raise ValueError("the strategy merged nothing of the replies of round 1")
         wrapper = private_wrapper(strategy)
         bound = [] if wrapper is None or not is_adaptive(wrapper) else [log(float(wrapper.clipping_norm))]
+        if bound and world is None and self.leaves:
+            bound = [bound[0] - float(wrapper.clip_norm_lr) / 2 / len(replies)]
         return np.concatenate([_vector({n: a.numpy() for n, a in arrays.items()}), bound])
 
     @property

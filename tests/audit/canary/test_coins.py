@@ -112,6 +112,13 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     assert "secret draw hides under client, replace_one" in refused.not_measured
 
 
+def test_coins_are_told_what_comes_beside_a_model():
+    """An adaptive clip's next norm goes out with the model, and both worlds say what it would be."""
+    made = experiment({"name": "adaptive-clip", "noise_multiplier": 1.0, "rounds": 2})
+    row, found = by_coins(made, "downlink", "client", "zero_out", 180)
+    assert found.row is not None and max(found.row.demonstrated, found.row.demonstrated_on_condition) <= row.proven
+
+
 def test_a_shift_that_moves_with_the_model_is_not_composed():
     """A record of the client's own changes the update ever differently: its μ in one round says nothing of the next."""
     made = experiment({"name": "ldp", "noise_std": 0.02, "rounds": 4, "clip": 5.0}, {"lr": 0.5})

@@ -14,10 +14,12 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.mechanism.flower import audited
 from dpfl_audit.audit.mechanism.flower.app import flower_app, taken_apart
 from dpfl_audit.audit.mechanism.flower.audited import audit_flower
 from dpfl_audit.audit.mechanism.flower.first_round import first_round, task_identity
 from dpfl_audit.audit.mechanism.flower.own_data import planted, record_canaries
+from dpfl_audit.audit.mechanism.flower.worlds import AppRound, ClientUnit
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -177,6 +179,22 @@ def test_an_adaptive_bound_is_no_state_between_draws_and_judged_by_counting(tmp_
     strategy = f"DifferentialPrivacyServerSideAdaptiveClipping({PLAIN}, 0.1, 3, initial_clipping_norm=1.0)"
     audit = audit_flower(written(tmp_path, strategy=strategy), delta=DELTA, clients=3, draws=100, calibration=30)
     assert audit.if_gaussian is None and audit.about.observer == "downlink" and len(audit.scores_in) == 100
+
+
+def test_who_is_not_there_counts_half_in_a_bound_that_adapts(tmp_path):
+    """log C moves by η/n for every update clipped; a client that is not there is ½ from one that is clipped and from
+    one that is not. z = 1 beside σ_b = .51 is ε = 4.38 so, and 9.82 if it counted as one that is not clipped.
+    """
+    strategy = (
+        f"DifferentialPrivacyServerSideAdaptiveClipping({PLAIN}, 1e-9, 3, initial_clipping_norm=1.0, clip_norm_lr=0.3,"
+        " clipped_count_stddev=1e-9)"
+    )
+    with task_identity():
+        opened = audited._opened(flower_app(written(tmp_path, strategy=strategy)), None, 0, 3, None, 0, None)
+        unit = ClientUnit(opened.clients[0], "zero_out", False, 0)
+        update = AppRound(unit, opened.clients, opened.others, opened.strategy, leaves=True)
+        gone, short, clipped = (update(world, 0)[-1] for world in (None, "trained", "long"))
+    assert short - gone == pytest.approx(0.05, abs=1e-6) and gone - clipped == pytest.approx(0.05, abs=1e-6)
 
 
 def test_noise_for_another_number_of_clients_is_not_guessed(tmp_path):
