@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -43,6 +44,8 @@ COMMANDS = (
     *(demo, reproduce, list_, weights),
 )
 
+FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or what somebody may take of it
+
 
 @click.group(
     help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",
@@ -82,7 +85,8 @@ def main(argv: list[str] | None = None) -> None:
         if "--debug" in arguments:
             traceback.print_exc()
         where = f"{error.filename}: " if error.filename is not None else ""
-        click.echo(f"audit: {_sentence(f'{where}{error.strerror or error}')}", err=True)
+        then = "; make room and give the same command again" if error.errno in FULL else ""
+        click.echo(f"audit: {_sentence(f'{where}{error.strerror or error}{then}')}", err=True)
         sys.exit(2)
     except Exception as error:
         from dpfl_audit.audit.errors import BadInput

@@ -43,7 +43,7 @@ class AttackKind:
 
 ATTACKS: dict[str, AttackKind] = {
     "inversion": AttackKind(
-        "gradient inversion: images out of captured gradients, updates or weights",
+        "gradient inversion: images, and rows of a table, out of captured gradients, updates or weights",
         make_inversions,
         picked_inversion,
         ablation,

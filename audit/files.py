@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..defenses.atomic import write_bytes, write_parts
+from .errors import BadInput
 from .lock import NAME as LOCK
+from .lock import writing_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +53,24 @@ def appears(path: Path, seconds: float = 60.0) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def write_named(path: Path, content: bytes, head: int = 12) -> None:
+    """Writes the file that a user named, over an older one of its kind alone: a slip in typing costs no config.
+
+    head: by how many bytes a kind is told; 0 for one whose files do not begin alike.
+
+    Raises:
+        BadInput: another kind of file is there, or somebody else writes it.
+        OSError: it cannot be written.
+    """
+    with writing_file(path):
+        if path.is_file():
+            with path.open("rb") as file:
+                begins = file.read(head)
+            if begins and begins != content[: len(begins)]:
+                raise BadInput(f"{path} is another kind of file, which is not written over; name another")
+        write_bytes(path, content)
 
 
 def write_json(path: Path, content: Any) -> None:

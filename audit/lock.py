@@ -19,6 +19,7 @@ from pathlib import Path
 from .errors import BadInput
 
 NAME = ".lock"  # in the folder that is written
+TRIES = 100  # where others make and remove folders at the same time
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # what file systems without locks answer
 
 
@@ -64,6 +65,8 @@ def writing_file(path: Path) -> Iterator[None]:
     """Around everything that writes one file, as `writing` for a folder. Raises BadInput where somebody else does."""
     if not path.name:
         raise BadInput(f"{path} is a folder; name the file to write")
+    if path.exists() and not path.is_file() and not path.is_dir():  # /dev/stdout would be replaced by a file
+        raise BadInput(f"{path} is a device or a pipe; name a file to write")
     with _held(path.with_name(f".{path.name}{NAME}"), path):
         yield
 
@@ -99,12 +102,16 @@ def _held(lock: Path, what: Path) -> Iterator[None]:
 def _taken_over(lock: Path, what: Path) -> int:
     """The lock file, open and ours. Raises BadInput."""
     own = Holder(os.getpid(), socket.gethostname())
+    gone = 0
     while True:
         _make(lock.parent)
         try:
             file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:  # whoever had made the folder removed it just now
-            continue
+            gone += 1
+            if gone < TRIES:
+                continue
+            raise  # a file system that makes no files, such as /proc
         try:
             holder = _read(os.pread(file, 4096, 0))
             if not _free(file, holder):
@@ -127,7 +134,7 @@ def _make(folder: Path) -> None:
     A folder that somebody else makes and removes at the same time is in the way (or its parent is missing) for a
     moment only: `Path.mkdir` takes even `exist_ok` for a file then.
     """
-    for left in reversed(range(100)):
+    for left in reversed(range(TRIES)):
         try:
             return folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, FileNotFoundError):

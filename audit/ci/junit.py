@@ -7,8 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..errors import BadInput
-from ..files import write_bytes
-from ..lock import writing_file
+from ..files import write_named
 from ..results.format import Results
 from ..results.gates import Gate, Outcome, outcome
 
@@ -29,8 +28,7 @@ def judge_gates(gates: Sequence[Gate], results: Results, junit: Path | None = No
         except BadInput as error:
             cases.append((gate, error))
     if junit is not None:
-        with writing_file(junit):
-            write_bytes(junit, junit_text(cases, results.setup.title).encode())
+        write_named(junit, junit_text(cases, results.setup.title).encode())
     for _, found in cases:
         if isinstance(found, BadInput):
             raise found

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import BadInput
-from ..files import write_bytes
-from ..lock import writing_file
+from ..files import write_named
 from ..results import words
 from ..results.format import Epsilon, Results
 from .facts import epsilon_table, notices
@@ -30,8 +29,7 @@ def write_card(folders: Sequence[Path], output: Path, owner: Path | None = None)
         raise BadInput(f"the claim card cannot be written to {output}: it is a folder")
     text = _FORMS[output.suffix](make_card(folders, None if owner is None else read_owner(owner)))
     try:
-        with writing_file(output):
-            write_bytes(output, text.encode())
+        write_named(output, text.encode(), 0 if output.suffix == ".yaml" else 12)
     except OSError as error:
         raise BadInput(f"the claim card cannot be written to {output}: {error.strerror}") from None
     return output

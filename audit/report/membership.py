@@ -8,7 +8,7 @@ from typing import Any
 
 from ...attacks import ATTACKS
 from ..results import words
-from ..results.format import AttackResult, Results, TprPoint
+from ..results.format import AttackResult, ClientRow, Results, TprPoint
 from ..results.levels import bounding_rows
 from . import plots
 from .facts import ReportedSetting, attack_name
@@ -72,10 +72,37 @@ def _row(label: str, attack: AttackResult) -> dict[str, Any]:
         "points": [_point(level, point, why) for level, point, why in points(attack)],
         "counts": "" if members is None else f"{words.number(members)} members, {words.number(others)} others",
         "classes": [(row.label, row) for row in attack.per_class],
-        "clients": [(row.client, row) for row in attack.per_client],
+        "clients": [(row.client, row) for row in _shown(attack.per_client)],
+        "more_clients": _left_out(attack.per_client),
         "lack": "; ".join(dict.fromkeys(attack.not_measured.values())),
         "histogram": None if attack.histogram is None else plots.histogram(attack.histogram),
     }
+
+
+CLIENTS = 30  # that a page lists
+
+
+def _shown(rows: Sequence[ClientRow]) -> list[ClientRow]:
+    """In their order, those with a value; of too many those of whom most is shown, by the lower end."""
+    known = [row for row in rows if row.auc is not None]
+    least = sorted(known, key=lambda row: row.interval[0] if row.interval else 0.0, reverse=True)[:CLIENTS]
+    return [row for row in known if row in least]
+
+
+def _left_out(rows: Sequence[ClientRow]) -> str:
+    """Which clients are not listed and why, "" where all are.
+
+    >>> known = [ClientRow(client=f"client-{i}", n_members=1, n_nonmembers=1, auc=0.5) for i in range(40)]
+    >>> _left_out(known), _left_out([ClientRow(client="client-40", n_members=0, n_nonmembers=0)])
+    ('The 30 of 40 with the largest lower limits; the others are in results.json.', '1 client has nobody to compare.')
+    """
+    known = [row for row in rows if row.auc is not None]
+    said = []
+    if len(known) > CLIENTS:
+        said.append(f"The {CLIENTS} of {len(known)} with the largest lower limits; the others are in results.json.")
+    if without := len(rows) - len(known):
+        said.append(f"{words.times(without, 'client')} {'has' if without == 1 else 'have'} nobody to compare.")
+    return " ".join(said)
 
 
 def _span(low: float, high: float) -> str:

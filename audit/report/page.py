@@ -329,16 +329,18 @@ def _worth(results: Results) -> dict[str, Any] | None:
     """What each piece of knowledge is worth; None where nobody asked."""
     if not results.ablated:
         return None
+    known = worth(results)
     tables = [
         {
             "name": table.name,
             "images": table.rows[0].images,
             "rows": [(row.name, worth_cells(row)) for row in table.rows],
         }
-        for table in worth(results)
+        for table in known
     ]
+    thing = known[0].thing if known else "image"
     said = nothing_said(results.not_withheld)
-    return {"tables": tables, "nothing": f"{said[0].upper()}{said[1:]}." if said else ""}
+    return {"tables": tables, "thing": thing, "nothing": f"{said[0].upper()}{said[1:]}." if said else ""}
 
 
 def _unscored(results: Results) -> str:
@@ -352,12 +354,13 @@ def _unscored(results: Results) -> str:
 def _own_plots(setting: ReportedSetting) -> list[dict[str, str]]:
     """One setting has one noise and one clip; what can be drawn is how the leak goes with the rounds."""
     series: dict[str, list[plots.Point]] = {}
+    several = len({attack.observer for attack in setting.results.attacks}) > 1
     for attack in setting.results.attacks:
         margin = attack.value("psnr_margin")
         if attack.manner == "one-round" and attack.round is not None and margin is not None:
-            series.setdefault(f"{attack.attack}, {attack.observer}", []).append(
-                plots.point(attack.round, attack, "psnr_margin")
-            )
+            said = attack.variant or attack.attack
+            name = f"{said}, {attack.observer}" if several else said
+            series.setdefault(name, []).append(plots.point(attack.round, attack, "psnr_margin"))
     if len({point.x for points in series.values() for point in points}) < 2:
         return []
     image = plots.leakage(series, "round", "PSNR margin (dB)", reference=0.0, reference_label="best control", log=False)

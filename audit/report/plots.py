@@ -14,7 +14,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from ..results.format import AttackResult, Histogram, Roc
 from ..results.words import number
@@ -105,6 +105,8 @@ def leakage(
     # tick.
     zero = min(positive) / max(3.0, (max(positive) / min(positive)) ** 0.2) if positive else 1.0
 
+    crowded = len(series) > 2
+
     def place(x: float) -> float:
         return x if x > 0 or not log else zero
 
@@ -151,10 +153,17 @@ def leakage(
             axes.set_xticks(xs, [number(x) for x in xs])
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label + (" (%)" if share else ""))
-        if len(series) > 1 or reference is not None or marks:
+        if crowded:
+            _legend_below(axes)
+        elif len(series) > 1 or reference is not None or marks:
             axes.legend()
 
-    return svg_of(paint)
+    return svg_of(paint, 3.3 + (0.17 * (len(series) + 2) if crowded else 0))
+
+
+def _legend_below(axes: Axes) -> None:
+    """Many names would hide what is drawn."""
+    axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=1, fontsize=8)
 
 
 def plain_log_axis(axes: Axes) -> None:
@@ -203,9 +212,10 @@ def roc_plot(curves: Mapping[str, Roc]) -> str:
         axes.set_ylim(floor, 1.1)
         axes.set_xlabel("false positive rate")
         axes.set_ylabel("true positive rate")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_minor_formatter(NullFormatter())  # over one decade there would be eight labels, one on another
         if below:
-            # many names would hide the left end of the curves, where they matter
-            axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=1, fontsize=8)
+            _legend_below(axes)
         else:
             axes.legend(loc="lower right")
 

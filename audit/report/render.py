@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import BadInput
-from ..files import json_text, write_bytes
-from ..lock import holder_of, writing_file
+from ..files import json_text, write_named
+from ..lock import holder_of
 from ..results.format import LEVELS, AttackResult, Results
 from ..results.words import (
     MISSING,
@@ -61,8 +61,7 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
         return _FORMATS[format](folders)
     path = Path(output)
     try:
-        with writing_file(path):
-            write_bytes(path, _FORMATS[format](folders).encode())
+        write_named(path, _FORMATS[format](folders).encode())
     except OSError as error:
         raise BadInput(f"the report cannot be written to {path}: {error.strerror}") from None
     return path

@@ -192,7 +192,8 @@ def _no_leak(
     if by_luck:
         many = binom.sf(by_luck - 1, len(judged), SIGNIFICANCE) < 0.01
         so = "is more than luck would give if they were independent" if many else f"proves nothing among {len(judged)}"
-        luck = f"; {_of(by_luck, len(judged))} would have beaten its control alone, which {so}"
+        its = "its" if by_luck == 1 else "their"
+        luck = f"; {_of(by_luck, len(judged))} would have beaten {its} control alone, which {so}"
     if all(check.metric == "epsilon" for _, check in judged):
         return f"No leak was found by the only test there was, that of ε.{within}"
     best = f"; the best: {_outcome(*judged[0])}"
@@ -295,7 +296,7 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
     line_up, sees = picked(attack), f"From what {observer(attack.observer)} sees, an attacker rebuilt"
     check = next((check for check in own if check.metric == "reidentified" and check.beats), None)
     if check is None:  # too few images for a line-up to tell
-        return f"{sees} {percent(attack.value('exact'))} of the training {attack.thing}s {_exact(attack)}."
+        return f"{sees} {percent(attack.value('exact'))} of {_attacked(attack)} {_exact(attack)}."
     share, (low, high) = attack.value(line_up.share), attack.intervals[line_up.share] or (0.0, 1.0)
     of, together = "them", rebuilt_together(own)
     if together is not None and together[0] > low:
@@ -305,6 +306,10 @@ def _rebuilt(attack: AttackResult, own: Sequence[Check]) -> str:
         f"{sees} training {attack.thing}s so well that {percent(share)} of {of} could be re-identified (interval"
         f" {percent_at_least(low)} to {percent_at_most(high)}; {check.against} gives {percent(check.control)})."
     )
+
+
+def _attacked(attack: AttackResult) -> str:
+    return times(attack.n, f"attacked training {attack.thing}") if attack.n else f"the attacked {attack.thing}s"
 
 
 def _exact(attack: AttackResult) -> str:

@@ -35,7 +35,7 @@ def chosen_attacks(setup: Setup, auditor: Auditor, observers: Sequence[Observer]
         there = choice.applying(half.ground.views, variants, half.ground.knowledge)
     canary = _canary(setup, auditor, options)
     if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
-        refused = {**{name: _of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
+        refused = {**{name: of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
         lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
         return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
@@ -76,7 +76,7 @@ def _not_attackable(setup: Setup) -> str:
     )
 
 
-def _of_a_recording(why: str) -> str:
+def of_a_recording(why: str) -> str:
     """Why an attack cannot be tried, with the remedy that a recording has."""
     if "labels of none" in why:
         return "no upload came with its records, so their labels are not known; rec.upload(…, records=…) tells them"

@@ -6,11 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...attacks import ATTACKS
+from ...defenses.terms import Observer
 from ...defenses.workers import Workers
 from .. import choice, evidence
 from ..errors import BadInput
 from ..evidence import Plan
 from ..setup.config import CANARY
+from .choosing import of_a_recording
 from .job import Job
 from .public_half import PublicHalf
 from .variants import variants_of
@@ -27,7 +29,8 @@ def planned_cells(job: Job, workers: Workers) -> Plan:
     try:
         return evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge)
     except ValueError as refused:
-        raise BadInput(f"attack: {refused}; {_others(job, half)}") from refused
+        why = str(refused) if job.setup.manifest.recorded is None else of_a_recording(str(refused))
+        raise BadInput(f"attack: {why}; {_others(job, half)}") from refused
 
 
 def _others(job: Job, half: PublicHalf) -> str:
@@ -40,9 +43,23 @@ def _others(job: Job, half: PublicHalf) -> str:
         with suppress(BadInput):  # a table of an attack that nobody asked for
             variants[name] = variants_of(name, half)
     names = [*choice.applying(ground.views, variants, ground.knowledge).work]
-    if job.auditor.ledger is not None and job.auditor.truth is not None:
+    recorded = job.setup.manifest.recorded is not None
+    if job.auditor.ledger is not None and job.auditor.truth is not None and not recorded:
         names.append(CANARY)
     what = f"what applies to this setup and observer: {', '.join(names)}" if names else "nothing else applies either"
+    what += _by_the_server(job)
     if len(ground.knowledge.candidate_ids) or any(name.startswith("membership") for name in job.names):
         return what
-    return f"{what}; membership attacks need candidates in [capture]"
+    return f"{what}; membership attacks need candidates {'by rec.candidates(…)' if recorded else 'in [capture]'}"
+
+
+def _by_the_server(job: Job) -> str:
+    """That what is refused applies to the server, who sees every upload; "" where it does not."""
+    server = Observer.parse("server")
+    if server in job.observers:
+        return ""
+    ground = PublicHalf(job.setup, job.auditor.drawn_labels, (server,), job.options).ground
+    with suppress(ValueError, BadInput):
+        evidence.plan(ground.views, job.attacks, ground.knowledge)
+        return f"; {' and '.join(job.names)} {'applies' if len(job.names) == 1 else 'apply'} to --observer server"
+    return ""

@@ -109,6 +109,11 @@ def score(
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
 
 
+def _dealt(partition: str) -> str:
+    """How clients got their records, where no lot is known to have dealt them."""
+    return "nobody says that a lot dealt the records" if partition == "recorded" else f"partition {partition}"
+
+
 def _in_its_pool(
     entry: AttackResult, setup: Setup, auditor: Auditor, reconstruction: Reconstruction, limits: Limits | None
 ) -> AttackResult:
@@ -121,8 +126,13 @@ def _in_its_pool(
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
     if not dealt:
-        why = f"records of one client are of a kind (partition {partition}), so pictures made of nothing may be too"
+        made = f"{entry.thing}s made of nothing"
+        why = f"records of one client may be of a kind ({_dealt(partition)}), so {made} may be too"
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
+    if entry.thing == "row" or partition not in BY_LOT:
+        row = "pools are kept of pictures, and these are rows of a table"
+        why = row if entry.thing == "row" else f"there is no pool ({_dealt(partition)})"
+        return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     line_up = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets
     )

@@ -111,7 +111,8 @@ class CaptureTable(ConfigTable):
     """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on
     disk. truth: also keep what these clients trained on, for scoring. auxiliary: how many of the attacker's own
     examples, and as many of the test split for line-ups. candidates: how many records whose membership may be asked
-    for: half of them (at most all) of the audited clients, the others of the test split; 0 for none.
+    for: half of them (at most all) of the audited clients, the others records that no client has, or where too few are
+    left over of the test split; 0 for none.
     """
 
     clients: list[Annotated[int, Field(ge=0)]] = Field(default=[0], min_length=1)
@@ -125,6 +126,8 @@ class CaptureTable(ConfigTable):
     def _once(self) -> CaptureTable:
         if len(set(self.clients)) < len(self.clients):
             raise ValueError(f"clients = {self.clients}: every client once")
+        if self.candidates == 1:
+            raise ValueError("candidates = 1: expected 0 or at least 2, as half of them are members")
         return self
 
 

@@ -42,11 +42,14 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
     ('outsiders have the classes that members have, client by client', False)
     """
     if partition != "iid" and not (partition in BY_LOT and classes):
+        differ = f"differ in kind (partition {partition})"
+        if partition == "recorded":
+            differ = "may differ in kind (nobody says that a lot dealt the records)"
         return Lot(
             False,
             False,
-            f"members and outsiders differ in kind (partition {partition}), so scores that tell them apart say nothing"
-            " of single records and have no control",
+            f"members and outsiders {differ}, so scores that tell them apart say nothing of single records and have no"
+            " control",
         )
     if test not in (DEALT_BY_LOT, OF_ONE_SET):
         return Lot(

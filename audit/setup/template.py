@@ -91,7 +91,7 @@ clients = [0]                  # whose uploads, by number
 rounds = "all"                 # or the first so many
 truth = true                   # keep what these clients trained on, for scoring
 # candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these
-                               # clients, the others of the test split
+                               # clients, the others with no client (or, for too few, of the test split)
 
 [audit]
 delta = 1e-5                   # δ of every ε: a probability, well below 1/clients (or 1/records)

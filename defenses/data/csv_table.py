@@ -58,11 +58,14 @@ def load(
     if not Path(root).is_file():
         raise ValueError(f"root = {root!r} is no file; a CSV table with a header is needed")
     table = read_table(Path(root), dtype=str, na_values="?", skipinitialspace=True, encoding="utf-8-sig")
+    _named_once(Path(root))
     drop = (drop,) if isinstance(drop, str) else drop
     if not isinstance(table.index, pd.RangeIndex):
         raise ValueError(f"{root!r} has more cells in its rows than names in its header; every column needs a name")
     for column in (target, *drop):
         if column not in table.columns:
+            if len(table.columns) == 1 and (other := next((mark for mark in ";\t" if mark in table.columns[0]), None)):
+                raise ValueError(f"{root!r} has {other!r} between its cells; a CSV table has commas there")
             raise ValueError(f"{root!r} has no column {column!r}{instead(str(column), list(table.columns))}")
     if len(table) < LEAST:
         raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
@@ -75,6 +78,14 @@ def load(
     if left_out:
         facts["read_as"] = f"without {', '.join(left_out)}, of which the auxiliary rows have nothing"
     return dealt("csv", rows, targets, deal, len(names), seed, Path(root).name, statistics, DEALT_BY_LOT, facts)
+
+
+def _named_once(path: Path) -> None:
+    """Raises ValueError where two columns have one name: pandas calls the second NAME.1, which `drop` would keep."""
+    header = read_table(path, dtype=str, header=None, nrows=1, skipinitialspace=True, encoding="utf-8-sig")
+    names = header.iloc[0].dropna()
+    if len(twice := names[names.duplicated()]):
+        raise ValueError(f"{str(path)!r} has two columns {twice.iloc[0]!r}; every column needs a name of its own")
 
 
 def _deal(rows: int, seed: int) -> Deal:

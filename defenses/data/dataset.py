@@ -198,9 +198,8 @@ def _check(what: str, inputs: Tensor, targets: Tensor, shape: torch.Size, classe
     if inputs.ndim == 4 and (low < 0 or high > 1):
         raise ValueError(f"the {what} has pixels from {low:.4g} to {high:.4g}; images must lie in [0, 1]")
     if classes and len(targets) and (targets.min() < 0 or targets.max() >= classes):
-        raise ValueError(
-            f"the {what} has class numbers from {targets.min()} to {targets.max()}; expected 0 to {classes - 1}"
-        )
+        expected = "they begin at 0" if targets.min() < 0 else f"expected 0 to {classes - 1}"
+        raise ValueError(f"the {what} has class numbers from {targets.min()} to {targets.max()}; {expected}")
 
 
 def statistics(inputs: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

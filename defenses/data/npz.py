@@ -105,6 +105,9 @@ def _classes(root: str, train: Tensor, *held: Tensor) -> int:
 def _read(root: str) -> dict[str, np.ndarray]:
     try:
         with Path(root).open("rb") as file:
+            if file.read(2) not in (b"PK", b"\x93N"):  # else numpy takes it for a pickle, and advises to open it as one
+                raise ValueError("it is no NumPy file")
+            file.seek(0)
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array")

@@ -14,6 +14,7 @@ import pytest
 from command import called, content
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.report.page import _worth
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.together import combined
 from dpfl_audit.audit.results.ablation import stronger_without, worth, worth_lines
@@ -140,7 +141,9 @@ def test_one_message_has_its_own_intervals() -> None:
     assert "got more without labels" in sentence
     of_table = [entry.having(metrics=Metrics.of({**numbers, "cells_right": 0.5})) for entry in (whole, less)]
     assert worth_lines(rows)[0].endswith("4 images):")
-    assert worth_lines(_with(of_table[:1], of_table[1:]))[0].endswith("4 rows):")
+    rows_of_table = _with(of_table[:1], of_table[1:])
+    assert worth_lines(rows_of_table)[0].endswith("4 rows):")
+    assert [_worth(results)["thing"] for results in (rows, rows_of_table)] == ["image", "row"]  # type: ignore[index]
     other = whole.having(observer="uplink")  # an attack of somebody else is no other half
     assert worth(_with([other], [less])) == ()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.files import write_tensors
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.files import write_named, write_tensors
+from dpfl_audit.defenses.atomic import write_bytes
 from safetensors.torch import load_file, save
 
 BASE = torch.arange(12.0)
@@ -44,3 +48,27 @@ def test_what_needs_no_disk_is_whole_or_not_there_too(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         write_tensors(path, {"x": torch.zeros(4)}, durable=False)
     assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_said_with_the_path_and_leaves_nothing_half_written(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "a").write_bytes(b"older")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as error:
+        write_bytes(tmp_path / "a", b"newer")
+    assert error.value.filename == str(tmp_path / "a")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"older"}
+
+
+def test_what_a_user_names_is_written_over_its_own_kind_alone(tmp_path):
+    for name, older in (("page", b"<!doctype html>older"), ("empty", b""), ("new", None)):
+        if older is not None:
+            (tmp_path / name).write_bytes(older)
+        write_named(tmp_path / name, b"<!doctype html>newer")
+        assert (tmp_path / name).read_bytes() == b"<!doctype html>newer"
+    (tmp_path / "config.toml").write_bytes(b"[data]")
+    with pytest.raises(BadInput, match=r"config\.toml is another kind of file, which is not written over"):
+        write_named(tmp_path / "config.toml", b"<!doctype html>")
+    assert (tmp_path / "config.toml").read_bytes() == b"[data]"

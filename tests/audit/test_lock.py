@@ -197,6 +197,25 @@ def test_what_stays_in_the_way_is_said_and_not_waited_for(tmp_path):
             pass
 
 
+def test_where_no_file_can_be_made_nobody_waits(tmp_path, monkeypatch):
+    """/proc answers so for ever."""
+
+    def none(*_: object) -> int:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(os, "open", none)
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "folder"):
+        pass
+
+
+def test_a_device_is_not_replaced_by_a_file():
+    with (
+        pytest.raises(BadInput, match="/dev/null is a device or a pipe; name a file to write"),
+        writing_file(Path("/dev/null")),
+    ):
+        pass
+
+
 def test_of_many_processes_at_once_one_writes(tmp_path):
     """Each that gets the lock appends a line, waits and appends another: no two are ever inside together."""
     program = (

@@ -79,6 +79,7 @@ SETTINGS = [  # audit train config.toml -o x --set …
     ("capture.clients=0", "capture.clients = 0: expected a list"),
     ("capture.clients=[0, 'one']", "capture.clients.1 = 'one': expected a whole number"),
     ("capture.clients=[7]", "there is no client 7, clients are 0 to 1"),
+    ("capture.candidates=1", "candidates = 1: expected 0 or at least 2, as half of them are members"),
     ("capture.truth=yes", "capture.truth = 'yes': expected true or false"),
     ("audit.unit=clients", "audit.unit = 'clients': expected 'record' or 'client'; did you mean 'client'?"),
     ("audit.adjacency=zeroout", "expected 'zero_out' or 'replace_one'; did you mean 'zero_out'?"),

@@ -156,3 +156,19 @@ def test_no_file_and_a_target_elsewhere(tmp_path):
         load("csv", root=str(tmp_path), target="outcome")
     with pytest.raises(ValueError, match="digits has its own targets"):
         load("digits", target="outcome")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "said"),
+    [
+        ("id,age,id,outcome", "1,2,3,yes", "has two columns 'id'; every column needs a name of its own"),
+        ("id;age;outcome", "1;2;yes", "has ';' between its cells; a CSV table has commas there"),
+        ("id\tage\toutcome", "1\t2\tyes", "between its cells; a CSV table has commas there"),
+    ],
+)
+def test_a_header_that_would_be_misread_is_refused(tmp_path, header, row, said):
+    """pandas calls a second column id `id.1`, so drop = ["id"] would keep it."""
+    (tmp_path / "x.csv").write_text("\n".join([header, *[row] * 40]))
+    with pytest.raises(ValueError) as error:
+        load("csv", root=str(tmp_path / "x.csv"), target="outcome", seed=0, drop=["id"])
+    assert said in str(error.value)

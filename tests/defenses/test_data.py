@@ -756,3 +756,15 @@ def test_data_sets_are_frozen():
     with pytest.raises(AttributeError):
         data.classes = 3
     assert replace(data, name="other").name == "other"
+
+
+def test_what_is_no_archive_is_not_called_a_pickle(tmp_path):
+    """numpy takes any other file for one, and advises to open it as one."""
+    (tmp_path / "a.npz").write_bytes(b"hello")
+    with pytest.raises(ValueError, match=r"is not an .npz of plain arrays \(it is no NumPy file\)"):
+        load("npz", root=str(tmp_path / "a.npz"))
+
+
+def test_class_numbers_begin_at_0(tmp_path):
+    with pytest.raises(ValueError, match="class numbers from -1 to 0; they begin at 0"):
+        load("npz", root=archive(tmp_path / "a.npz", inputs=np.ones((40, 3)), targets=np.arange(40) % 2 - 1))

@@ -197,7 +197,7 @@ def _asked_then(setting: ReportedSetting, row: Epsilon, factor: float) -> str:
         return ""
     then = gaussian_epsilon(gaussian_multiplier(asked.proven, asked.delta) * factor, asked.delta)
     place = f"per {asked.unit}" if asked.observer == row.observer else words.where(asked)
-    return f"And ε ≤ {words.at_most(then)} {place}, which is asked about"
+    return f"and ε ≤ {words.at_most(then)} {place}, which is asked about"
 
 
 def _without_claim(setting: ReportedSetting) -> str:

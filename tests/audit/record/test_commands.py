@@ -12,6 +12,7 @@ import pytest
 from dpfl_audit import cli
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
+from torch import nn
 
 MODEL = [np.zeros((3, 4)), np.zeros(3)]
 
@@ -86,6 +87,23 @@ def test_run_and_report_say_what_can_be_said(tmp_path, capsys):
     assert "What its owner declares" in page and "as declared, not checked" in page
     assert audit("run", tmp_path / "s", "-o", tmp_path / "c", "--attack", "canary") == 2
     assert audit("run", tmp_path / "s", "-o", tmp_path / "c", "--attack", "inversion") == 2
+
+
+def test_an_attack_that_a_recording_does_not_allow_names_what_it_does(tmp_path, capsys):
+    """A canary needs the training's own code; towards an eavesdropper on broadcasts there is no upload to invert."""
+    net, model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), [np.zeros((2, 4)), np.zeros(2)]
+    with Recorder(tmp_path / "s", net, mechanism=Gaussian(clip=1.0, noise_std=0.5, by="server")) as rec:
+        rec.broadcast(0, model)
+        rec.upload(0, 0, model, num_examples=3, records=(np.zeros((3, 1, 2, 2)), np.array([0, 1, 0])))
+        rec.broadcast(1, model)
+    run = ("run", tmp_path / "s", "-o", tmp_path / "r", "--attack")
+    assert audit(*run, "inversion") == 2
+    said = capsys.readouterr().err
+    assert "inversion applies to --observer server" in said and "by rec.candidates(…)" in said
+    assert "canary" not in said and "[capture]" not in said
+    assert audit(*run, "membership-cosine") == 2
+    said = capsys.readouterr().err
+    assert "no records to ask about; rec.candidates(…) names some" in said and "[capture]" not in said
 
 
 def test_flower_is_imported_only_when_it_is_used_and_its_absence_is_one_sentence():

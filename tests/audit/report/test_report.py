@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.advice import advice, noise_factor
 from dpfl_audit.audit.report.card import card_markdown
 from dpfl_audit.audit.report.facts import notices, read_settings
+from dpfl_audit.audit.report.membership import CLIENTS, _shown
+from dpfl_audit.audit.report.page import _own_plots
 from dpfl_audit.audit.report.pictures import data_uri
 from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import several
 from dpfl_audit.audit.results import words
-from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS, Epsilon, Results, Roc
+from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS, AttackResult, ClientRow, Epsilon, Results, Roc
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from PIL import Image
 from safetensors.numpy import load_file, save_file
@@ -243,6 +246,16 @@ def test_membership_shows_five_false_positive_rates(full: str) -> None:
     assert sum("ROC" in str(a["alt"]) for a in page.of("img")) == 1
 
 
+def test_a_page_lists_the_clients_of_whom_most_is_shown() -> None:
+    rows = [
+        ClientRow(client=f"client-{i}", n_members=1, n_nonmembers=1, auc=0.5, interval=(i / 100, 1.0))
+        for i in range(40)
+    ]
+    nobody = [ClientRow(client=f"client-{40 + i}", n_members=0, n_nonmembers=9) for i in range(260)]
+    assert _shown([*rows, *nobody]) == rows[40 - CLIENTS :]
+    assert _shown([*rows[:3], *nobody]) == rows[:3]
+
+
 def test_a_canary_entry_needs_no_table_of_its_own(full: str) -> None:
     text = Page(full).text
     assert "canary: one-run" in text and "Gaussian-DP parameter μ" in text and "0.61" in text
@@ -414,6 +427,18 @@ def test_writing_is_whole_or_not_at_all(everything: Path, tmp_path: Path) -> Non
         render([everything, broken], target)
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [p.name for p in target.parent.iterdir()] == ["page.html"]
+
+
+def test_a_page_is_written_over_no_file_of_another_kind(everything: Path, tmp_path: Path) -> None:
+    config, results = tmp_path / "config.toml", (everything / "results.json").read_bytes()
+    config.write_text("[data]")
+    for target, form in ((config, "html"), (config, "json"), (everything / "results.json", "json")):
+        with pytest.raises(BadInput, match="another kind of file"):
+            render([everything], target, form)  # type: ignore[arg-type]
+    assert config.read_text() == "[data]" and (everything / "results.json").read_bytes() == results
+    for form in ("html", "json", "csv", "md"):
+        for _ in range(2):
+            assert render([everything], tmp_path / form, form) == tmp_path / form  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_rendered_is_said(everything: Path) -> None:
@@ -647,6 +672,34 @@ def test_plots_are_the_same_bytes_and_take_any_name() -> None:
         )
         assert first == second and first.startswith("data:image/svg+xml;base64,")
         assert b"<svg onload" not in base64.b64decode(first.partition(",")[2])
+
+
+def test_attacks_of_one_round_that_differ_in_settings_are_lines_of_their_own(monkeypatch) -> None:
+    """One line through all of them went up and down at every round."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "leakage", lambda series, *_, **__: drawn.append(series) or "data:")
+    entries = [
+        AttackResult.model_validate(
+            {
+                "attack": "inversion",
+                "observer": observer,
+                "manner": "one-round",
+                "round": number,
+                "settings": {"objective": objective, **prior},
+                "metrics": {"psnr_margin": float(number)},
+            }
+        )
+        for observer in ("server", "uplink")
+        for number in (0, 1)
+        for objective, prior in (("cosine", {}), ("cosine", {"prior": "fixed"}), ("euclidean", {}))
+    ]
+    for attacks, who in ((entries[:6], [""]), (entries, [", server", ", uplink"])):
+        _own_plots(SimpleNamespace(results=SimpleNamespace(attacks=attacks)))  # type: ignore[arg-type]
+        series = drawn.pop()
+        assert sorted(series) == sorted(
+            f"{said}{by}" for said in ("cosine", "cosine, fixed prior", "euclidean") for by in who
+        )
+        assert all([point.x for point in points] == [0, 1] for points in series.values())
 
 
 def test_roc_is_thinned_to_what_the_eye_can_tell() -> None:

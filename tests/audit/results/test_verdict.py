@@ -562,6 +562,11 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
             ],
         ),
         (
+            [image(0.1, margin=-1.0, margin_low=-2.0) | {"p_values": {"reidentified": 0.03, "psnr_margin": 0.04}}],
+            {},
+            ["2 of 2 checks would have beaten their control alone"],
+        ),
+        (
             [QUIET],
             {"proven": 3.2},
             ["No attack got more than its control (1 attack scored", "The proven ε of 3.2 limits stronger attacks"],
