@@ -389,7 +389,7 @@ def _somebody(experiment: Experiment, observer: Observer) -> int:
     heard = [m for m in planned_ledger(experiment).messages.values() if m.upload and party in m.receivers]
     senders = [m.sender for m in sorted(heard, key=lambda m: (m.round, m.sender not in captured, m.sender))]
     if not senders:
-        raise NoDemonstration(f"nobody ever sends anything to the {observer}")
+        raise NoDemonstration(f"no client ever sends a value of its own to the {observer} (client {party})")
     return senders[0]
 
 

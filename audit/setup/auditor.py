@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isclose
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from ...defenses.steps.quantile import QuantileClip
 from ...defenses.wire import SERVER, Release
 from ..errors import BadInput
 from ..files import digest_of_file
@@ -22,6 +24,7 @@ from .folder import Setup, check_seal, open_setup
 from .format import (
     DECLARED,
     DRAWN_LABELS,
+    OLD_EMPTY,
     OLD_FILES,
     OLD_NOISE,
     SEAL,
@@ -298,10 +301,22 @@ class Auditor:
         return self.of_its_time({row.id: release_of(row.model_dump()) for row in rows})
 
     def of_its_time(self, releases: Mapping[str, Release]) -> dict[str, Release]:
-        """The releases by id, those with noise not to be priced where the setup is of before format 4."""
+        """The releases by id, those with noise not to be priced where the setup is of before format 4, or its rounds
+        with nobody had the noise of the first clip.
+        """
         format = self.setup.manifest.format
         old = OLD_NOISE if format < 3 else OLD_FILES if format < 4 else ""
+        if not old and any(self._tells_of_nobody(release) for release in releases.values()):
+            old = OLD_EMPTY
         return {i: replace(r, problem=r.problem or old) if r.mechanism != "none" else r for i, r in releases.items()}
+
+    def _tells_of_nobody(self, release: Release) -> bool:
+        """Whether a clip that moves is back at where it began, as it was in rounds with nobody before they kept it."""
+        lot, bound = release.sampling, release.bound_norm
+        first = [step.start for step in self.setup.scheme.client if isinstance(step, QuantileClip)]
+        if not first or lot is None or lot.kind != "poisson" or release.round == 0 or bound is None:
+            return False
+        return isclose(bound - release.rounding, first[0], rel_tol=1e-12)
 
     def _models(self, path: Path, releases: Mapping[str, Release]) -> dict[str, ModelVersion]:
         models: dict[str, ModelVersion] = {}

@@ -26,6 +26,9 @@ OLD_FILES = (
     "what is handed to an attacker holds every model's test loss and the labels of records that were drawn in secret;"
     " train it again"  # 3
 )
+OLD_EMPTY = (
+    "rounds for which nobody was drawn had the noise of the first clip, which tells that nobody was; train it again"
+)
 
 
 def _name_of_today(name: str) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import csv
 from dataclasses import fields, replace
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.proven.rows import rows
+from dpfl_audit.audit.proven.rows import rows, setup_rows
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.format import OLD_EMPTY
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.aggregate import FixedMean, Mean
 from dpfl_audit.defenses.federation import run_many
@@ -23,6 +24,8 @@ from dpfl_audit.defenses.participation import Poisson
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Message, Wire
+
+ASKED = ("downlink", "client", "zero_out")
 
 
 def experiment(rounds: int, participants: int = 1, clients: int = 8) -> Experiment:
@@ -76,19 +79,24 @@ def test_a_round_with_nobody_takes_place_and_shows_noise_alone():
     assert abs(moved.mean().item()) < 5 * 0.5 / sqrt(len(moved))
 
 
+def moving_clip(rounds: int) -> Experiment:
+    """Of 8 clients one a round, by coins; in five of 12 rounds nobody."""
+    raw = {
+        "seed": 1,
+        "data": {"name": "digits", "clients": 8, "samples_per_client": 5},
+        "model": {"name": "logistic"},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
+        "scheme": {"name": "adaptive-clip", "rounds": rounds, "participants": 1, "sampling": "poisson", "clip_lr": 1.0},
+    }
+    return build(parse_config(raw), Path())
+
+
 def test_a_clip_that_moves_does_not_tell_a_round_with_nobody():
     """The noise of every round is that of the norm which went out before it: with the first norm's in rounds with
     nobody, whoever sees the models sees in which rounds a client was not, and amplification counts it as unseen
     (10 clients at a rate of .1, z = 1, 100 rounds: 7.04 proven, 8.92 exact).
     """
-    raw = {
-        "seed": 1,  # five rounds with nobody
-        "data": {"name": "digits", "clients": 8, "samples_per_client": 5},
-        "model": {"name": "logistic"},
-        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
-        "scheme": {"name": "adaptive-clip", "rounds": 12, "participants": 1, "sampling": "poisson", "clip_lr": 1.0},
-    }
-    made = build(parse_config(raw), Path())
+    made = moving_clip(12)
     messages: list[Message] = []
     sizes: list[int] = []
     run_many(
@@ -100,6 +108,17 @@ def test_a_clip_that_moves_does_not_tell_a_round_with_nobody():
     assert sizes.count(0) == 5
     multiplier = made.scheme.server[0].noise_multiplier
     assert noises == pytest.approx([multiplier * norm for norm in norms], rel=1e-9)
+
+
+def test_a_setup_whose_empty_rounds_had_the_first_clips_noise_proves_nothing(tmp_path):
+    folder = train(moving_clip(12), tmp_path / "setup")
+    auditor = Auditor(open_setup(folder))
+    releases = auditor.ledger.releases
+    later = next(r for r in releases.values() if r.sampling and r.round > 0)
+    before = {**releases, later.id: replace(later, bound_norm=0.1 + later.rounding)}
+    (row,) = (r for r in setup_rows(auditor, 1e-5) if (r.observer, r.unit, r.adjacency) == ASKED)
+    assert row.proven < inf
+    assert all(r.problem == OLD_EMPTY for r in auditor.of_its_time(before).values() if r.mechanism != "none")
 
 
 def test_a_training_for_which_nobody_was_drawn_costs_no_more_than_the_plan():

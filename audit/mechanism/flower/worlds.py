@@ -184,10 +184,11 @@ class AppRound:
         if arrays is None:
             raise ValueError("the strategy merged nothing of the replies of round 1")
         wrapper = private_wrapper(strategy)
-        bound = [] if wrapper is None or not is_adaptive(wrapper) else [log(float(wrapper.clipping_norm))]
-        if bound and world is None and self.leaves:
-            bound = [bound[0] - float(wrapper.clip_norm_lr) / 2 / len(replies)]
-        return np.concatenate([_vector({n: a.numpy() for n, a in arrays.items()}), bound])
+        model = _vector({n: a.numpy() for n, a in arrays.items()})
+        if wrapper is None or not is_adaptive(wrapper):
+            return model
+        half = float(wrapper.clip_norm_lr) / 2 / len(replies) if self.leaves and world is None else 0.0
+        return np.concatenate([model, [log(float(wrapper.clipping_norm)) - half]])
 
     @property
     def sizes(self) -> list[int]:
