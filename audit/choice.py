@@ -102,7 +102,7 @@ def _nothing(there: Applying, limit: float) -> str:
             ((name, minutes(_operations(work, set()))) for name, work in there.work.items()), key=lambda pair: pair[1]
         )
         return (
-            f"--minutes {_words(limit)}: the shortest attack that applies, {name}, takes about {_words(least)}; allow"
+            f"--minutes {limit:g}: the shortest attack that applies, {name}, takes about {_words(least)}; allow"
             f" more, or name it with --attack {name}"
         )
     by_reason: dict[str, list[str]] = {}

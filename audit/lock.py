@@ -20,6 +20,7 @@ from .errors import BadInput
 
 NAME = ".lock"  # in the folder that is written
 TRIES = 100  # where others make and remove folders at the same time
+DEVICES = (Path("/dev"), Path("/dev/fd"))
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # what file systems without locks answer
 
 
@@ -65,7 +66,8 @@ def writing_file(path: Path) -> Iterator[None]:
     """Around everything that writes one file, as `writing` for a folder. Raises BadInput where somebody else does."""
     if not path.name:
         raise BadInput(f"{path} is a folder; name the file to write")
-    if path.exists() and not path.is_file() and not path.is_dir():  # /dev/stdout would be replaced by a file
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    if special or path.absolute().parent in DEVICES:  # /dev/stdout, also where it leads to a file, would be replaced
         raise BadInput(f"{path} is a device or a pipe; name a file to write")
     with _held(path.with_name(f".{path.name}{NAME}"), path):
         yield

@@ -14,6 +14,7 @@ from ..errors import BadInput
 from ..lock import NAME as LOCK
 from ..lock import empty, writing
 from ..results.format import FILE, Results
+from ..results.words import badge, times
 from .page import page
 from .render import render
 
@@ -29,6 +30,11 @@ class SavedResults(Results):
 
     _folder: Path | None = PrivateAttr(default=None)
     _temporary: bool = PrivateAttr(default=False)
+
+    def __repr__(self) -> str:
+        return f"<Results of {self.setup.title!r}: {badge(self.verdict)}; {times(len(self.attacks), 'attack')}>"
+
+    __str__ = __repr__  # pydantic's holds every number
 
     @classmethod
     def read(cls, folder: Path | str, *, temporary: bool = False) -> Self:

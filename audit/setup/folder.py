@@ -55,13 +55,16 @@ from .reading import (
 from .sums import sums_of
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Setup:
     """What an attacker may use of a setup folder, checked. Tensors are read when they are asked for."""
 
     folder: Path
     manifest: Manifest
     messages: tuple[MessageRow, ...]
+
+    def __repr__(self) -> str:
+        return f"<Setup {str(self.folder)!r}: {', '.join(f'{key} {value!r}' for key, value in self.summary.items())}>"
 
     @property
     def layout(self) -> Layout:

@@ -85,6 +85,12 @@ def test_noise_is_secret_unless_asked_otherwise(tmp_path, setup):
     assert setup.manifest.noise_key == "published"
 
 
+def test_what_a_prompt_shows_is_one_line(setup, results):
+    """Before, every message and number: twenty thousand letters for a name typed at a prompt."""
+    assert repr(setup) == f"<Setup {str(setup.folder)!r}: {repr(setup).partition(': ')[2]}" and len(repr(setup)) < 300
+    assert re.fullmatch(r"<Results of 'ldp': .+ · .+; \d attacks?>", str(results)) and repr(results) == str(results)
+
+
 def test_results_are_tables_and_a_page(results, capsys):
     assert isinstance(results, dpfl_audit.Results) and results.setup.scheme == "ldp"
     assert {"psnr", "ssim"} <= set(results.frame()["metric"]) and len(results.epsilon_frame()) == len(results.epsilon)

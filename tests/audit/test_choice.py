@@ -161,7 +161,7 @@ def test_an_attack_that_fails_under_way_is_an_error_if_asked_for_and_else_a_reas
         (("--minutes", "1", "--attack", "inversion"), "give one of the two"),
         (("--minutes", "nan"), "--minutes nan: expected more than 0"),
         (("--minutes", "0"), "--minutes 0: expected more than 0"),
-        (("--minutes", "1e-9"), "the shortest attack that applies"),
+        (("--minutes", "1e-9"), "--minutes 1e-09: the shortest attack that applies"),
         (("--set", "membership-lira.shadow=3"), "unknown key 'shadow'"),
         (("--fail-if", "demonstrated > 1"), "add --attack canary"),
     ],

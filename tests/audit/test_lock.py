@@ -208,11 +208,10 @@ def test_where_no_file_can_be_made_nobody_waits(tmp_path, monkeypatch):
         pass
 
 
-def test_a_device_is_not_replaced_by_a_file():
-    with (
-        pytest.raises(BadInput, match="/dev/null is a device or a pipe; name a file to write"),
-        writing_file(Path("/dev/null")),
-    ):
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/stdout", "/dev/fd/1"])
+def test_a_device_is_not_replaced_by_a_file(device):
+    """/dev/stdout may lead to a file, and is none all the same."""
+    with pytest.raises(BadInput, match=f"{device} is a device or a pipe; name a file"), writing_file(Path(device)):
         pass
 
 

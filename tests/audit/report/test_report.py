@@ -9,6 +9,7 @@ import io
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,12 +20,13 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.report import page as page_module
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.advice import advice, noise_factor
 from dpfl_audit.audit.report.card import card_markdown
 from dpfl_audit.audit.report.facts import notices, read_settings
 from dpfl_audit.audit.report.membership import CLIENTS, _shown
-from dpfl_audit.audit.report.page import _own_plots
+from dpfl_audit.audit.report.page import TEMPLATES, _own_plots
 from dpfl_audit.audit.report.pictures import data_uri
 from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
@@ -244,6 +246,22 @@ def test_membership_shows_five_false_positive_rates(full: str) -> None:
     ]
     assert "needs 10 000 others" in page.text and "1000 members, 1000 others" in page.text
     assert sum("ROC" in str(a["alt"]) for a in page.of("img")) == 1
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_rebuilt_row_is_called_so_only_where_there_is_a_leak(found: bool, tmp_path: Path, monkeypatch) -> None:
+    shutil.copytree(TEMPLATES, tmp_path / "templates")
+    macro = re.search(
+        r"{% macro leak\(leak\) %}.*?{% endmacro %}", (TEMPLATES / "report.html.j2").read_text(), re.DOTALL
+    )
+    assert macro is not None
+    (tmp_path / "templates" / "card.j2").write_text(macro[0] + "{{ leak(card) }}<script></script>")
+    monkeypatch.setattr(page_module, "TEMPLATES", tmp_path / "templates")
+    cells = {"lines": [{"name": "age", "cells": [("40", "41", True)]}]}
+    card = {"found": found, "pair": None, "roc": None, "cells": cells, "seen_by": "the server", "said": "20 %"}
+    html = page_module.filled("card.j2", card=card, several=None)
+    assert ("A row of the training data as the server can rebuild it." in html) is found
+    assert ("What an attacker made of a row of the training data; bold is right." in html) is not found
 
 
 def test_a_page_lists_the_clients_of_whom_most_is_shown() -> None:
