@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
-from .second_layer import DAMPING, whitening
+from .second_layer import whitening
 from .target import Target
 from .words import Words
 
@@ -78,13 +78,21 @@ class RowMetric:
 
     @classmethod
     def of(
-        cls, module: nn.Module, target: Target, words: Words, batch: Tensor, images: Tensor, labels: Tensor
+        cls,
+        module: nn.Module,
+        target: Target,
+        words: Words,
+        batch: Tensor,
+        images: Tensor,
+        labels: Tensor,
+        damping: float,
     ) -> RowMetric | None:
         """None unless the network is a chain of linear layers with biases, at least two.
 
         Args:
             module: on the CPU. target: what was sent. words: the table's. batch: (n,) labels of the rows that
-                were sent. images: (m, f) of rows that whiten. labels: (m,) of them.
+                were sent. images: (m, f) of rows that whiten. labels: (m,) of them. damping: of whitening, at
+                least, in means of a second moment's eigenvalues.
         """
         chain = open_chain(module)
         if chain is None or len(chain.layers) < 2 or any(layer.bias is None for layer in chain.layers):
@@ -107,9 +115,9 @@ class RowMetric:
             usual = _usual_energy(batch, Factors(*(tuple(part) for part in zip(*seen))), labels)
             size = (usual / energy).sqrt().item()
         noise = NOISE * size * target.count**0.5 * target.noise_std  # a row's part of it in each component
-        damped = [max(DAMPING, noise / (a.square().mean() * e.square().mean()).sqrt().item()) for a, e in seen]
-        forth = [whitening(a, damping) for (a, _), damping in zip(seen, damped)]
-        back = [whitening(e, damping) for (_, e), damping in zip(seen, damped)]
+        damped = [max(damping, noise / (a.square().mean() * e.square().mean()).sqrt().item()) for a, e in seen]
+        forth = [whitening(a, own) for (a, _), own in zip(seen, damped)]
+        back = [whitening(e, own) for (_, e), own in zip(seen, damped)]
         goal = tuple((size * b @ own @ f).float() for b, own, f in zip(back, sums, forth))
         return replace(plain, forth=tuple(f.float() for f in forth), back=tuple(b.float() for b in back), goal=goal)
 

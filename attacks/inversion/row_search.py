@@ -189,8 +189,11 @@ class RowSearch:
         draw: torch.Generator,
         progress: Progress | None = None,
     ) -> FoundRows | None:
-        """Rows of a batch of `labels` (n,), as many as are found; None where there are none. size: a row's share of the
-        gradient, None where it is not known. progress: called with sweeps done and in all, at most.
+        """Rows of a batch, as many as are found; None where there are none.
+
+        Args:
+            layer: whose spans tell. labels: (n,) of the batch. size: a row's share of the gradient, None where it is
+                not known. draw: of all draws. progress: called with sweeps done and in all, at most.
         """
         missing = {int(kind): int((labels == kind).sum()) for kind in labels.unique()}
         images, kinds, idle = [], [], 0

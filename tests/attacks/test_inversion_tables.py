@@ -202,7 +202,7 @@ def test_inner_products_of_whitened_gradients_are_those_of_the_gradients():
     network, target, images, words = sent(10, 1, seed=6, width=12)
     own, rows, layout = own_rows(), images.flatten(1), Layout.of(network)
     network = network.float()
-    metric = RowMetric.of(network, target, words, target.labels, own.images.flatten(1), own.labels)
+    metric = RowMetric.of(network, target, words, target.labels, own.images.flatten(1), own.labels, 0.1)
     made = metric.factors(rows, target.labels)
     for whole, goal in zip(made.sum(), metric.goal):  # the rows leave nothing
         assert (whole - goal).norm() < 1e-3 * goal.norm()
@@ -222,8 +222,9 @@ def test_inner_products_of_whitened_gradients_are_those_of_the_gradients():
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(row_fit, "BEGUN", 16)
-    monkeypatch.setattr(row_fit, "SWEEPS", 4)
+    monkeypatch.setattr(row_fit, "BEGUN", 8)
+    monkeypatch.setattr(row_fit, "DAMPINGS", (3.0,))
+    monkeypatch.setattr(row_fit, "SWEEPS", 2)
 
 
 @pytest.mark.parametrize("clipped", [False, True])
@@ -238,10 +239,10 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
         target = replace(target, clip_norm=target.gradient.norm().item())
     layout, own, done = Layout.of(network), own_rows(), []
     assert second(network, target, images) is None  # no row can be told to be there by itself
-    settings, ticks = Inversion(objective="euclidean"), lambda now, total: done.append((now, total))
+    settings, ticks = Inversion(objective="euclidean"), lambda now, total, words="": done.append((now, total))
     found = with_fit(network, layout, target, target.labels, settings, 0, own, ticks)
     assert found is not None and "200 auxiliary rows" in found.rows_by and not found.determined
-    assert done == [(k + 1, 60) for k in range(len(done))] and 24 <= len(done) <= 60
+    assert done == sorted(done) and len(done) >= 24 and done[0] == (1, 36)
 
     def right(rows):
         return scored_cells(images, target.labels, rows, found.labels)
