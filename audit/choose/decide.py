@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -13,12 +13,32 @@ from .outcome import Performance
 from .space import said
 from .trial import Trial
 
+MOST_AGAIN = 6  # settings attacked again before a study gives up
+
 
 def candidates(case: StudyCase, trials: Sequence[Trial]) -> list[Trial]:
     """The measured trials that keep every goal by their estimates, the best first."""
     own = [t for t in trials if t.state == "measured" and t.outcome is not None]
     kept = [t for t in own if all(k.kept for k in case.goals.judged(t.outcome, t.epsilon))]
     return sorted(kept, key=lambda t: (*_order(case, t), t.number))
+
+
+def first_that_keeps(
+    case: StudyCase, trials: Sequence[Trial], attacked: Callable[[Trial], Again]
+) -> tuple[Trial | None, list[Again]]:
+    """The first candidate that keeps its goals when attacked again, None where none of `MOST_AGAIN` does; and all that
+    were, in order.
+    """
+    tried: list[tuple[Trial, Again]] = []
+    for trial in candidates(case, trials):
+        if len(tried) == MOST_AGAIN:
+            break
+        if not worth_trying(case, trial, tried):
+            continue
+        tried.append((trial, attacked(trial)))
+        if tried[-1][1].keeps(case, trial):
+            return trial, [again for _, again in tried]
+    return None, [again for _, again in tried]
 
 
 def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Again]]) -> bool:
@@ -74,7 +94,7 @@ class Obstacle:
 
 
 def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -> Obstacle:
-    """What stands in the way: the goal without which most settings would do."""
+    """What stands in the way: the one goal that the nearest setting misses, or that without which most would do."""
     again = {a.trial: a for a in tried}
 
     def judged(trial: Trial) -> list[Kept]:
@@ -98,6 +118,9 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number), default=None)
     if nearest is None:
         return Obstacle(goals[binding], None, f"No setting keeps “{goals[binding]}”.")
+    missing = [i for i, kept in enumerate(judged(nearest)) if missed(nearest, kept)]
+    if len(missing) == 1:  # what the nearest misses is what is said beside it
+        binding = missing[0]
     rest = " with the rest" if len(goals) > 1 else ""
     values = "; ".join(f"{k.goal}: {k.said}" for k in judged(nearest))
     sentence = f"No setting keeps “{goals[binding]}”{rest}; nearest is {said(nearest.point)} ({values})."

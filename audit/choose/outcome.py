@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import hypot, sqrt
+from math import asin, hypot, pi, sin, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
@@ -49,24 +49,32 @@ class SingledOut(_Frozen):
 
     @cached_property
     def low(self) -> float:
-        return max(0.0, self.share - self._half(self.share - _low(self.hits, self.n)))
+        return self._limit(_low(self.hits, self.n))
 
     @cached_property
     def high(self) -> float:
         by_records = 1.0 if self.hits == self.n else float(beta.ppf(CONFIDENCE, self.hits + 1, self.n - self.hits))
-        return min(1.0, self.share + self._half(by_records - self.share))
+        return self._limit(by_records)
 
-    def _half(self, by_records: float) -> float:
-        """Half the width. A threshold that is the score of one or two outsiders of a hundred has as much luck as all
-        members' scores together.
+    def _limit(self, by_records: float) -> float:
+        """The limit, of which `by_records` is that of independent records. A threshold that is the score of one or two
+        outsiders of a hundred has as much luck as all members' scores together, and trainings' shares are then so
+        skewed that Student's t wants a scale on which their spread does not hang on their mean: the arcsine of the
+        root.
         """
         several = len(self.shares)
         if self.one_threshold and several < 2:
-            return 1.0
-        by_trainings = (
-            float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.shares) / sqrt(several) if several > 1 else 0.0
-        )
-        return hypot(by_records * (sqrt(2) if self.one_threshold else 1), by_trainings)
+            return 0.0 if by_records < self.share else 1.0
+        scale = _arcsine if self.one_threshold else float
+        by_trainings = 0.0
+        if several > 1:
+            by_trainings = float(t.ppf(CONFIDENCE, several - 1)) * stdev(map(scale, self.shares)) / sqrt(several)
+        here = scale(self.share)
+        half = hypot((scale(by_records) - here) * (sqrt(2) if self.one_threshold else 1), by_trainings)
+        limit = here + (half if by_records >= self.share else -half)
+        if self.one_threshold:
+            return sin(min(max(limit, 0.0), pi / 2)) ** 2
+        return min(max(limit, 0.0), 1.0)
 
     @property
     def control(self) -> float:
@@ -81,6 +89,10 @@ class SingledOut(_Frozen):
     def most_beyond(self) -> float:
         """Its upper limit: beyond what a control surely reaches, as the best of several may have had luck."""
         return max(0.0, self.high - max(self.chance, _low(self.control_hits, self.n)))
+
+
+def _arcsine(share: float) -> float:
+    return asin(sqrt(min(max(share, 0.0), 1.0)))
 
 
 def _low(hits: float, n: int) -> float:

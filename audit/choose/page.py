@@ -51,6 +51,7 @@ def study_page(study: Study) -> str:
         attacks=[] if again is None else list(again.attacks),
         not_tried=list(dict.fromkeys(lack for a in study.tried for lack in a.not_tried)),
         strongest=_strongest(again.outcome) if again is not None and again.outcome is not None else [],
+        most=_most(again.outcome) if again is not None and again.outcome is not None else "–",
         steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
         price=list(study.price.sentences),
         goals=case.goals.words,
@@ -137,6 +138,11 @@ def _strongest(outcome: Performance) -> list[dict[str, str]]:
         }
         for leak in outcome.leaks
     ]
+
+
+def _most(outcome: Performance) -> str:
+    """The upper limit of any attack's share."""
+    return percent_at_most(max((leak.high for leak in outcome.leaks), default=1.0))
 
 
 def _step(study: Study, key: str, up: bool, trial: Trial) -> dict[str, str]:

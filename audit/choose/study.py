@@ -19,12 +19,12 @@ from ..errors import BadInput
 from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
 from ..options import Rows, Search
-from ..setup.config import read_toml, with_overrides
+from ..setup.config import parse_config, read_toml, with_overrides
 from ..setup.key import read_key
 from ..setup.reading import present, read_text
 from .again import Again, attack_again
 from .case import StudyCase
-from .decide import Neighbour, Obstacle, candidates, front, obstacle, steps, worth_trying
+from .decide import Neighbour, Obstacle, first_that_keeps, front, obstacle, steps
 from .goals import Goals, with_defaults
 from .possible import check_clients, check_goals, rehearse
 from .price import SearchPrice, search_price
@@ -35,7 +35,6 @@ from .trial import UNTOUCHED, Asked, Batch, Trial, clear, in_batches, look_at, p
 FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
 MARK = ".work/digest"
-MOST_AGAIN = 6  # settings attacked again before a study gives up
 LEAST_SEEDS = 3
 OWN_RECORDS = (
     "the search trains on the clients' own records, and all its trainings cost them ε; on auxiliary ones it would cost"
@@ -174,7 +173,7 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
 
 
 def _first_setting(case: StudyCase) -> Setting:
-    """A point that is a setting. Raises BadInput, of the first one, where none is."""
+    """A point that is a setting. Raises BadInput, of the config or of the first one, where none is."""
     why: BadInput | None = None
     for point in case.space.design(max(case.trials, 16)) or case.space.grid(2):
         try:
@@ -184,6 +183,11 @@ def _first_setting(case: StudyCase) -> Setting:
         else:
             return point
     assert why is not None
+    try:
+        parse_config(case.raw)
+    except BadInput as own:
+        if str(own) == str(why):  # what varies has nothing to do with it
+            raise
     raise BadInput(f"--vary: no point of the space is a setting; of the first, {why}")
 
 
@@ -326,23 +330,15 @@ def _attack_the_best(
     case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None, workers: Workers
 ) -> tuple[Trial | None, list[Again]]:
     """The first candidate that keeps its goals when attacked again, and all that were."""
-    tried: list[Again] = []
-    failed: list[tuple[Trial, Again]] = []
-    for trial in candidates(case, trials):
-        if len(tried) == MOST_AGAIN:
-            break
-        if not worth_trying(case, trial, failed):
-            continue
 
-        def report(done: int, total: int, /, words: str = "", *, name: str = said(trial.point)) -> None:
+    def attacked(trial: Trial) -> Again:
+        def report(done: int, total: int, /, words: str = "") -> None:
             if progress is not None:
-                progress(done, total, f"again, {name}: {words}")
+                progress(done, total, f"again, {said(trial.point)}: {words}")
 
-        tried.append(attack_again(case, folder, trial, report, workers))
-        if tried[-1].keeps(case, trial):
-            return trial, tried
-        failed.append((trial, tried[-1]))
-    return None, tried
+        return attack_again(case, folder, trial, report, workers)
+
+    return first_that_keeps(case, trials, attacked)
 
 
 def _select(
