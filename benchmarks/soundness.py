@@ -25,6 +25,7 @@ import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.benchmarks.adversary import coins
 from dpfl_audit.benchmarks.adversary.compositions import Composition, draw
 from dpfl_audit.benchmarks.adversary.counted import COUNTABLE, Counted, count, countable
 from dpfl_audit.benchmarks.adversary.oracle import truth
@@ -33,6 +34,7 @@ from dpfl_audit.defenses.terms import ADJACENCIES, UNITS, Observer
 ROOT = Path(__file__).resolve().parents[1]
 EXACT, SAME = 1e-6, 1e-4  # relative: of the oracle's rounding; of two accountants' (PLD's grid) for one thing
 ALLOWED = 0.05
+COINS = 2000  # the first seed of cohorts drawn by coins
 MOST_UPLOADS = 16  # a run: what takes longer is not counted
 START, END = "<!-- written by `make soundness` -->", "<!-- end -->"
 # Who sees no more than the next one does.
@@ -97,6 +99,8 @@ def _knows_aggregate() -> bool:
 
 def check(seed: int, trials: int = 0) -> Checked:
     """One composition. trials: in each world of a count, 0 for none."""
+    if seed >= COINS:
+        return check_coins(seed)
     began, c = time.perf_counter(), draw(seed)
     table = []
     for row in rows(planned_ledger(c.experiment()), None, c.delta, observers(c)):
@@ -107,6 +111,19 @@ def check(seed: int, trials: int = 0) -> Checked:
     return Checked(
         seed, c.family, str(c), tuple(table), tuple(costly(c, table)), tuple(counts), time.perf_counter() - began
     )
+
+
+def check_coins(seed: int) -> Checked:
+    """One training whose cohorts are drawn by coins, towards who sees the models."""
+    began, c = time.perf_counter(), coins.draw(seed)
+    adjacency = coins.adjacency_of(c)
+    [row] = rows(
+        planned_ledger(c.experiment), None, c.delta, [Observer("downlink")], units=["client"], adjacencies=[adjacency]
+    )
+    learned, game = coins.truth(c, adjacency)
+    proven = inf if row.proven is None else row.proven
+    table = (Row("downlink", "client", adjacency, proven, learned, game),)
+    return Checked(seed, "coins", str(c), table, seconds=time.perf_counter() - began)
 
 
 def costly(c: Composition, table: Sequence[Row]) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from math import exp, inf, log
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from dpfl_audit.benchmarks.adversary.compositions import Composition, draw
 from dpfl_audit.benchmarks.adversary.federation import noise_of_rounds
 from dpfl_audit.benchmarks.adversary.losses import Pair, View, counted, epsilon, sampled, shifted
 from dpfl_audit.benchmarks.adversary.oracle import truth
+from dpfl_audit.defenses import federation as federation_module
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Scheme
@@ -204,6 +206,23 @@ def test_counts_through_the_real_round_loop_stay_below_what_is_proven(soundness)
     for adjacency, multiplier in (("zero_out", 0.5), ("replace_one", 0.25)):
         made = soundness.count(c, Observer("server"), adjacency, 200)
         assert 0.5 < made.epsilon < gaussian_epsilon(multiplier, 1e-2)
+
+
+def test_cohorts_drawn_by_coins_show_no_more_than_is_proven(soundness):
+    for seed in (2000, 2005, 2011):
+        assert not soundness.check(seed).violations
+
+
+def test_rounds_with_nobody_that_keep_the_first_clip_are_noticed(soundness, monkeypatch):
+    """As before commit 2d58087: their noise was the first clip's, whatever went out."""
+    c = soundness.coins.draw(2087)
+    mended, _ = soundness.coins.truth(c, soundness.coins.adjacency_of(c))
+    right = federation_module._nothing
+    monkeypatch.setattr(federation_module, "_nothing", lambda s, context: right(s, replace(context, told={})))
+    soundness.coins.rounds_that_tell.cache_clear()
+    [row] = soundness.check(c.seed).violations
+    soundness.coins.rounds_that_tell.cache_clear()
+    assert row.game == "empty rounds" and row.oracle > 1.1 * row.proven > 1.1 * mended
 
 
 def test_a_proof_of_half_the_loss_is_noticed(soundness):
