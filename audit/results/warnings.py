@@ -50,10 +50,26 @@ def implied(results: Results) -> list[str]:
         sentences.append(words.NO_SECRET)
     asked = [row for row in results.epsilon if row.asked]
     sentences += [said for row in asked for said in promise(row.delta or 0.0, _counted(setup, row))]
+    sentences += not_asked(results.epsilon)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
     sentences += stronger_without(results)
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
+
+
+def not_asked(rows: Sequence[Epsilon]) -> list[str]:
+    """Towards whom nothing is proven, where it is towards whom the config asks about: who reads a server's ε for
+    everybody else may take it for one towards the server.
+    """
+    asked = {(row.unit, row.adjacency): row for row in rows if row.asked}
+    if not asked or any(row.proven is None or row.proven == inf for row in asked.values()):
+        return []
+    bare = [row for row in rows if not row.asked and row.proven == inf and (row.unit, row.adjacency) in asked]
+    if not bare:
+        return []
+    towards = words.listed(list(dict.fromkeys(words.observer(row.observer) for row in bare)))
+    about = words.listed(list(dict.fromkeys(words.observer(row.observer) for row in asked.values())))
+    return [f"This is about {about}: towards {towards} nothing is proven."]
 
 
 def _counted(setup: AuditedSetup, row: Epsilon) -> int:

@@ -66,6 +66,19 @@ def test_a_delta_that_allows_to_publish_somebody_is_said_first_of_all(results) -
     )
 
 
+def test_an_epsilon_towards_others_is_not_taken_for_one_towards_the_server(results) -> None:
+    """The server of central DP sees every update bare; the first screen spoke of those alone who see its models."""
+    row = {"unit": "client", "adjacency": "zero_out", "delta": 1e-5}
+    asked = {**row, "observer": "downlink", "proven": 8.0, "asked": True}
+    server = {**row, "observer": "server", "proven": "inf"}
+    said = "This is about an eavesdropper on the server's broadcasts: towards the server nothing is proven."
+    assert said in implied(results(epsilon=[server, asked]))
+    assert said not in implied(results(epsilon=[{**server, "proven": 9.0}, asked]))
+    assert said not in implied(results(epsilon=[{**server, "unit": "record"}, asked]))
+    nothing = implied(results(epsilon=[server, {**asked, "proven": "inf"}]))
+    assert not any("towards the server nothing" in sentence for sentence in nothing)
+
+
 def test_results_of_older_versions_are_still_read_and_keep_their_own_words(results):
     read = results(quick=True, warnings=["This was a --quick run."])
     assert notices(read)[0] == "This was a --quick run." and implied(read)[0] in notices(read)
