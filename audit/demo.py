@@ -114,7 +114,7 @@ def study_config() -> dict[str, Any]:
         "model": {"name": "mlp", "options": {"widths": [64]}},
         "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 20, "epochs": 2},
         "scheme": {"name": "local-gaussian", "clip": 1.0, "noise_multiplier": 0.1, "rounds": 10},
-        "capture": {"candidates": 100},
+        "capture": {"candidates": 300},  # by fifty outsiders no limit on membership can be shown
         "attack": {"inversion": {"iterations": 120}},
     }
 
