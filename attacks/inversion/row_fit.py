@@ -37,8 +37,9 @@ from .words import Words
 if TYPE_CHECKING:
     from .attack import Inversion
 
-# In means of a second moment's eigenvalues, both tried: of few rows the one (32: 99.6 % of cells for 91.5), of many the
-# other (128: 93 for 75 with more). The lower objective is kept.
+# In means of a second moment's eigenvalues: of few rows the one (32: 99.6 % of cells for 91.5), of many the other (128:
+# 93 for 75 with more). Of no more rows than a layer has neurons both are tried, and the lower objective is kept; of
+# more the other alone, as the objective is lower for the one there, and fewer cells are right.
 DAMPINGS = (3.0, 0.1)
 BEGUN, FIRST = 64, 3  # own rows that a new row begins with, and times that each of its cells is put
 AGAIN, ONCE_MORE, EACH = 12, 2, 4  # rows gone over again, whenever so many are new, and how often their cells are put
@@ -99,13 +100,14 @@ def with_fit(
     if search is None:
         return None
     best: tuple[float, Tensor] | None = None
-    for k, damping in enumerate(DAMPINGS):
+    dampings = dampings_of(target.count, home)
+    for k, damping in enumerate(dampings):
         like = own.images[:LIKE].flatten(1)
         metric = RowMetric.of(home, target, words, labels, like, own.labels[:LIKE], damping)
         if metric is None:
             return None
         fit = RowFit(metric, search, words, labels, own, generator(seed, "row fit", target.key))
-        fitted = fit.fitted(_part(progress, k))[:, :, None, None]
+        fitted = fit.fitted(_part(progress, k, len(dampings)))[:, :, None, None]
         loss = loss_at(network, layout, target, labels, fitted, settings)
         if best is None or loss < best[0]:
             best = loss, fitted
@@ -115,13 +117,19 @@ def with_fit(
     return Solution(images.clamp(0, 1), start, labels, loss, rows_by=str(own))
 
 
-def _part(progress: Progress | None, before: int) -> Progress | None:
-    """The progress of all fits out of that of one, behind so many."""
+def dampings_of(rows: int, network: nn.Module) -> tuple[float, ...]:
+    """Those of `DAMPINGS` to try for so many rows."""
+    *hidden, _ = [layer.out_features for layer in network.modules() if isinstance(layer, nn.Linear)]
+    return DAMPINGS[1:] if rows > max(hidden) else DAMPINGS
+
+
+def _part(progress: Progress | None, before: int, fits: int) -> Progress | None:
+    """The progress of so many fits out of that of one, behind so many."""
     if progress is None:
         return None
 
     def of_one(done: int, total: int, /, words: str = "") -> None:
-        progress(before * total + done, len(DAMPINGS) * total, words)
+        progress(before * total + done, fits * total, words)
 
     return of_one
 
