@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
+from ...defenses.progress import part_of
 from ...defenses.randomness import generator
 from ..base import Progress
 from .evaluate import loss_at
@@ -107,7 +108,7 @@ def with_fit(
         if metric is None:
             return None
         fit = RowFit(metric, search, words, labels, own, generator(seed, "row fit", target.key))
-        fitted = fit.fitted(_part(progress, k, len(dampings)))[:, :, None, None]
+        fitted = fit.fitted(part_of(progress, k / len(dampings), (k + 1) / len(dampings)))[:, :, None, None]
         loss = loss_at(network, layout, target, labels, fitted, settings)
         if best is None or loss < best[0]:
             best = loss, fitted
@@ -119,19 +120,8 @@ def with_fit(
 
 def dampings_of(rows: int, network: nn.Module) -> tuple[float, ...]:
     """Those of `DAMPINGS` to try for so many rows."""
-    *hidden, _ = [layer.out_features for layer in network.modules() if isinstance(layer, nn.Linear)]
-    return DAMPINGS[1:] if rows > max(hidden) else DAMPINGS
-
-
-def _part(progress: Progress | None, before: int, fits: int) -> Progress | None:
-    """The progress of so many fits out of that of one, behind so many."""
-    if progress is None:
-        return None
-
-    def of_one(done: int, total: int, /, words: str = "") -> None:
-        progress(before * total + done, fits * total, words)
-
-    return of_one
+    widths = [layer.out_features for layer in network.modules() if isinstance(layer, nn.Linear)]
+    return DAMPINGS[1:] if rows > max(widths[:-1], default=0) else DAMPINGS
 
 
 def nearer(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ...defenses.chain import open_chain
 from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
+from ...defenses.progress import part_of
 from ..base import Progress
 from .batch_order import as_begun, in_found_order, in_orders, seeks_order
 from .batches import batches, numbers_per_image
@@ -99,13 +100,13 @@ def solve(
     share = len(rest) / (len(rest) + 2 * len(cut))
     found: dict[int, Solution] = {}
     if rest:
-        part, rows = _part(progress, 0.0, share), own_rows and [own_rows[i] for i in rest]
+        part, rows = part_of(progress, 0.0, share), own_rows and [own_rows[i] for i in rest]
         ready = _solve(module, [targets[i] for i in rest], input_shape, settings, seed, part, None, rows)
         found.update(zip(rest, ready))
-    twice = _solve_twice(module, [targets[i] for i in cut], input_shape, settings, seed, _part(progress, share, 1.0))
+    twice = _solve_twice(module, [targets[i] for i in cut], input_shape, settings, seed, part_of(progress, share, 1.0))
     found.update(zip(cut, twice))
     if progress is not None:
-        progress(1000, 1000)  # as of `_part`; where nothing was left to simulate, not all was to be done
+        progress(1000, 1000)  # as of `part_of`; where nothing was left to simulate, not all was to be done
     return [found[i] for i in range(len(targets))]
 
 
@@ -121,21 +122,10 @@ def _one_by_one(
 ) -> list[Solution]:
     found = []
     for k, target in enumerate(targets):
-        part, own = _part(progress, k / len(targets), (k + 1) / len(targets)), denoisers and denoisers[k : k + 1]
+        part, own = part_of(progress, k / len(targets), (k + 1) / len(targets)), denoisers and denoisers[k : k + 1]
         rows = own_rows and own_rows[k : k + 1]
         found += solve(module, [target], input_shape, settings, seed, part, own, rows)
     return found
-
-
-def _part(progress: Progress | None, begin: float, end: float) -> Progress | None:
-    """The progress of a whole out of that of its part from begin to end, in [0, 1]."""
-    if progress is None:
-        return None
-
-    def of_part(done: int, total: int, /, words: str = "") -> None:
-        progress(int(1000 * (begin + (end - begin) * done / max(1, total))), 1000, words)
-
-    return of_part
 
 
 def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
@@ -160,8 +150,8 @@ def _solve_in_order(
     """Targets of each of which `seeks_order` holds: read as one batch, and then in the order that is found."""
     network = as_run(module, settings.mode).to(settings.device)
     layout, begun = Layout.of(network), as_begun(network, targets[0], settings)
-    guesses = _solve(module, targets, input_shape, begun, seed, _part(progress, 0.0, 0.4))
-    tick = _counted(_part(progress, 0.4, 1.0), in_orders(settings) * len(targets))
+    guesses = _solve(module, targets, input_shape, begun, seed, part_of(progress, 0.0, 0.4))
+    tick = _counted(part_of(progress, 0.4, 1.0), in_orders(settings) * len(targets))
     each = zip(targets, guesses)
     return [in_found_order(network, layout, target, guess, settings, seed, tick) for target, guess in each]
 
@@ -188,7 +178,7 @@ def _solve_twice(
     network = as_run(module, settings.mode).to(settings.device)
     layout = Layout.of(network)
     before = replace(plain, along=0.0, along_rate=0.0)
-    found = _solve(module, targets, input_shape, before, seed, _part(progress, 0.0, 0.4))
+    found = _solve(module, targets, input_shape, before, seed, part_of(progress, 0.0, 0.4))
     left = [i for i, first in enumerate(found) if not first.determined]
     if not left:
         return found
@@ -199,14 +189,14 @@ def _solve_twice(
             longer[k], times[k] = lengthened(
                 network, layout, target, found[i].images, found[i].labels, seed, settings.device
             )
-    again = _solve(module, longer, input_shape, plain, seed, _part(progress, 0.4, 0.8))
+    again = _solve(module, longer, input_shape, plain, seed, part_of(progress, 0.4, 0.8))
     second = {i: replace(one, longer=more) for i, one, more in zip(left, again, times)}
     found = [second[i] if i in second and second[i].determined else first for i, first in enumerate(found)]
     both = [i for i in left if not second[i].determined]
     if not both:
         return found
     own, trial = [targets[i] for i in both], replace(settings, simulated=tried(settings.simulated))
-    tick = _counted(_part(progress, 0.8, 1.0), (2 * trial.simulated + settings.simulated) * len(own))
+    tick = _counted(part_of(progress, 0.8, 1.0), (2 * trial.simulated + settings.simulated) * len(own))
     begun = [replace(found[i], longer=second[i].longer) for i in both] + [second[i] for i in both]
     tries = simulate(network, layout, [*own, *own], begun, trial, seed, tick)
     kept = [
@@ -257,9 +247,9 @@ def _solve(
         readings = {i: reading for i, reading in enumerate(found) if reading is not None}
     solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
     at_once = [i for i, target in enumerate(targets) if settings.exact and reads_at_once(network, target)]
-    early, progress = (_part(progress, 0.0, 0.5), _part(progress, 0.5, 1.0)) if at_once else (None, progress)
+    early, progress = (part_of(progress, 0.0, 0.5), part_of(progress, 0.5, 1.0)) if at_once else (None, progress)
     for k, i in enumerate(at_once):
-        ahead, before = _part(early, k / len(at_once), (k + 1) / len(at_once)), solutions.get(i)
+        ahead, before = part_of(early, k / len(at_once), (k + 1) / len(at_once)), solutions.get(i)
         sure = read_at_once(network, layout, targets[i], before, labels[i], input_shape, settings, seed, ahead)
         if sure is not None:
             solutions[i] = sure
@@ -267,10 +257,11 @@ def _solve(
     fits: dict[int, Solution] = {}
     sought = [i for i in range(len(targets)) if i not in solutions] if settings.exact and denoisers is None else []
     if sought and words_of(network):
-        early, progress = _part(progress, 0.0, 0.8), _part(progress, 0.8, 1.0)
+        early, progress = part_of(progress, 0.0, 0.8), part_of(progress, 0.8, 1.0)
         for k, i in enumerate(sought):
             one_by_one, together = (
-                _part(early, (k + start) / len(sought), (k + end) / len(sought)) for start, end in ((0, 0.2), (0.2, 1))
+                part_of(early, (k + start) / len(sought), (k + end) / len(sought))
+                for start, end in ((0, 0.2), (0.2, 1))
             )
             rest = partial(_solve_rest, module, input_shape, replace(settings, labels="known"), seed)
             rows = with_rows(network, layout, targets[i], labels[i], input_shape, settings, seed, rest, one_by_one)

@@ -12,7 +12,7 @@ from dpfl_audit.attacks.inversion import row_fit, row_search
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.row_fit import OwnRows, fit_operations, nearer, with_fit
+from dpfl_audit.attacks.inversion.row_fit import DAMPINGS, OwnRows, dampings_of, fit_operations, nearer, with_fit
 from dpfl_audit.attacks.inversion.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.row_search import rows_by_search, with_rows
 from dpfl_audit.attacks.inversion.second_layer import SecondLayer
@@ -26,6 +26,7 @@ from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.cells import cells_right
 from dpfl_audit.metrics.image import match
+from torch import nn
 from torch.nn import functional as F
 
 WIDTHS = (9, 16, 7, 15, 6, 5, 2, 40)  # of Adult's columns of words
@@ -242,7 +243,7 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     settings, ticks = Inversion(objective="euclidean"), lambda now, total, words="": done.append((now, total))
     found = with_fit(network, layout, target, target.labels, settings, 0, own, ticks)
     assert found is not None and "200 auxiliary rows" in found.rows_by and not found.determined
-    assert done == sorted(done) and len(done) >= 24 and done[0] == (1, 36)
+    assert done == sorted(done) and len(done) >= 24 and done[0] == (1000 // 36, 1000)
 
     def right(rows):
         return scored_cells(images, target.labels, rows, found.labels)
@@ -261,6 +262,13 @@ def scored_cells(images, labels, rows, of_rows):
     order = torch.tensor([j for _, j in sorted(pairs)])
     kinds = [(1, column.spread / (column.most - column.least)) for column in census(1, 0)[0][:6]]
     return cells_right(images, rows[order], [*kinds, *((width, 0.0) for width in WIDTHS)]).mean().item()
+
+
+def test_of_more_rows_than_neurons_one_damping_is_tried_and_a_network_may_have_no_layer_but_the_last():
+    """`audit run` of a logistic table ended in "max() arg is an empty sequence"."""
+    network = nn.Sequential(nn.Flatten(), nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2))
+    assert dampings_of(8, network) == DAMPINGS and dampings_of(9, network) == DAMPINGS[1:]
+    assert dampings_of(9, nn.Sequential(nn.Flatten(), nn.Linear(5, 2))) == DAMPINGS[1:]
 
 
 def test_nothing_is_fitted_where_most_is_noise_or_little_is_known():
