@@ -8,9 +8,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from math import hypot, inf, sqrt
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -27,6 +25,7 @@ from .local import LOSSES, LocalJob, LocalResult, LocalTraining, NoiseInside, Pe
 from .randomness import Keystream
 from .steps.clip import clip_in_steps, clip_or_zero
 from .steps.perturb import draw, example_step
+from .threads import in_threads
 from .update import make_optimiser
 from .wire import Bound
 
@@ -207,8 +206,7 @@ def batched(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         )
     for chunk in alone:
         results.update(zip(chunk, _train_stack([jobs[i] for i in chunk])))
-    pool = _pool(torch.get_num_threads())
-    for chunk, trained in zip(chunks, pool.map(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
+    for chunk, trained in zip(chunks, in_threads(lambda c: _train_stack([jobs[i] for i in c]), chunks)):
         results.update(zip(chunk, trained))
     return [results[i] for i in range(len(jobs))]
 
@@ -253,21 +251,6 @@ def _parts(job: LocalJob, count: int, chain: bool) -> int:
     inputs = job.batches.shape[1] * job.inputs[:1].numel()
     size = max(1, min(CHAIN_CHUNK_NUMBERS // job.layout.dim, CHAIN_CHUNK_INPUTS // inputs))
     return max(-(-count // size), count // CHAIN_CHUNK_JOBS)
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that live as long as the process.
-
-    New ones would set up their memory and MKL anew in every round, 3 ms of 24 for 50 small jobs.
-    """
-    return ThreadPoolExecutor(threads, "dpfl-audit training", initializer=_one_thread)
-
-
-def _one_thread() -> None:
-    """Both are settings of the calling thread."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
 
 
 def _groups(jobs: Sequence[LocalJob]) -> list[list[int]]:

@@ -28,6 +28,7 @@ from .steps.clip import clip_to
 from .steps.discrete import PerturbDiscrete
 from .steps.perturb import Perturb, local_release, raw_release, summed_releases, summed_responses, told_release
 from .steps.respond import Respond
+from .threads import in_threads
 from .topology import Group
 from .wire import SERVER, Kind, Lineage, Message, Parcel, Release, Wire, client_address, opaque_id
 
@@ -226,6 +227,9 @@ def rounds(
     return state
 
 
+THREADED = 2**15  # numbers of a vector: torch adds up fewer of them by one thread, however many there are
+
+
 def uploads_of(
     federation: Federation, state: State, plan: RoundPlan, trained: Mapping[int, tuple[LocalJob, LocalResult]]
 ) -> Uploads:
@@ -234,7 +238,14 @@ def uploads_of(
     Args:
         federation, state, plan: as for `upload`. trained: job and result by client.
     """
-    sent = {c: federation.upload(state, c, plan, job, result) for c, (job, result) in trained.items()}
+
+    def send(client: int) -> tuple[Parcel, Figures]:
+        return federation.upload(state, client, plan, *trained[client])
+
+    for client in trained:  # in this order, whichever thread comes first
+        state.memory[client], state.kept[client]
+    large = any(job.start.numel() >= THREADED for job, _ in trained.values())
+    sent = dict(zip(trained, in_threads(send, trained) if large else map(send, trained)))
     return Uploads(
         {c: parcel for c, (parcel, _) in sent.items()},
         {c: figures for c, (_, figures) in sent.items()},
@@ -245,11 +256,16 @@ def uploads_of(
 
 def _trained(result: LocalResult) -> bool:
     """Whether training came to something finite; a clip makes 0 of what did not."""
-    return result.finite and bool(torch.isfinite(result.value).all())
+    return result.finite and _is_finite(result.value)
 
 
 def _finite(state: State) -> bool:
-    return all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
+    return all(_is_finite(model.vector) for model in state.models.values())
+
+
+def _is_finite(vector: Tensor) -> bool:
+    """By the least and the largest number, which NaN passes on: a fifteenth of the time that looking at each takes."""
+    return all(isfinite(extreme) for extreme in torch.aminmax(vector))
 
 
 STATISTICS = (

@@ -228,8 +228,8 @@ def _side_channels(card: ClaimCard) -> Iterable[str]:
         " what it hides."
     )
     yield (
-        "Randomness: 53-bit numbers of SHAKE-128, none beyond 8.7 standard deviations; a proof holds against whoever"
-        " cannot tell them from coin flips."
+        "Randomness: numbers of 53 bits by AES-256 in counter mode, none beyond 12.2 standard deviations; a"
+        " proof holds against whoever cannot tell them from coin flips."
     )
     if setup.noise_key == "published":
         yield "Key: published, so whoever has the config can draw the noise again and take it off."
