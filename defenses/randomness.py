@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 
-import numpy as np
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
@@ -55,7 +54,7 @@ def aes_words(key: bytes, counter: bytes, count: int) -> Tensor:
         key: 32 bytes. counter: the first block to encrypt, 16 bytes; each later one is larger by 1.
     """
     words = torch.empty(count + BLOCK // WORD, dtype=torch.int64)  # the cipher asks for a block's room after the end
-    room = memoryview(words.numpy().view(np.uint8))
+    room = words.numpy().data.cast("B")
     cipher = Cipher(algorithms.AES(key), modes.CTR(counter)).encryptor()
     for start in range(0, WORD * count, len(ZEROS)):
         cipher.update_into(ZEROS[: WORD * count - start], room[start:])

@@ -228,7 +228,7 @@ def _side_channels(card: ClaimCard) -> Iterable[str]:
         " what it hides."
     )
     yield (
-        "Randomness: numbers of 53 bits by AES-256 in counter mode, none beyond 12.2 standard deviations; a"
+        "Randomness: numbers of 53 bits by AES-256 in counter mode, no Gaussian one beyond 12.2 standard deviations; a"
         " proof holds against whoever cannot tell them from coin flips."
     )
     if setup.noise_key == "published":
