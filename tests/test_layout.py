@@ -59,7 +59,7 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors devices extras lock options progress cluster",
+    "files errors devices extras lock options progress cluster tensors",
     "setup",
     "record",
     "results",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ..tensors import numbers, plain
 from .planted import PlantedDataset
 
 
@@ -73,7 +74,7 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
         if not start:
             start.append(torch.cat([p.detach().reshape(-1) for p in parameters]))
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        steps.append([gradient.detach().reshape(-1).double().cpu() for gradient in gradients])
+        steps.append([numbers(gradient, "a gradient", torch.float64).reshape(-1) for gradient in gradients])
         drawn.append(dataset.drawn > before[-1])
         before.append(dataset.drawn)
 
@@ -95,8 +96,7 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
                 f"train told of {len(told.drawn)} steps and of releases of shape {tuple(told.released.shape)}; expected"
                 " (steps, d)"
             )
-        made = told.released.detach().double().cpu()
-        return Transcript(made.reshape(-1), (made.shape[1],), np.asarray(told.drawn, dtype=bool), None)
+        return Transcript(told.released.reshape(-1), (told.released.shape[1],), told.drawn, None)
     if not steps:
         raise ValueError(
             "train took no step of a torch optimiser, so there is nothing to watch; let it return"
@@ -127,7 +127,8 @@ class Steps:
 def _told(given: Any) -> Steps | None:
     if not isinstance(given, Steps):
         return None
-    return replace(given, released=torch.as_tensor(given.released))
+    drawn = plain(given.drawn, "Steps.drawn").reshape(-1).bool().numpy()
+    return replace(given, released=numbers(given.released, "Steps.released", torch.float64), drawn=drawn)
 
 
 @contextmanager
