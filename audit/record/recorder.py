@@ -68,7 +68,8 @@ class Recorder:
         folder: the setup to write; new, empty, or an unfinished recording of the same facts.
         model: an nn.Module; or a state dict or a list of arrays, of which no network can be built, so that ε is priced
             and nothing is attacked. A stack of torch's layers is built again without your code, a class of your own
-            only by --allow-model.
+            only by --allow-model, which calls it with (input_shape, classes) or with nothing. Frozen parameters may
+            stay away from what is sent; such a network is not attacked.
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
         mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
