@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..tensors import numbers, plain
-from .planted import PlantedDataset
+from .planted import PlantedDataset, trained_on
+from .raised import owners
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +63,8 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
     """One training, with all of torch's, NumPy's and Python's own randomness from `seed`.
 
     Raises:
-        ValueError: nothing is to be seen of it: no step of a torch optimiser and nothing returned, or batches that
-            worker processes took.
+        ValueError: it raises something, or nothing is to be seen of it: no step of a torch optimiser and nothing
+            returned, or batches that worker processes took.
     """
     steps: list[list[Tensor]] = []
     drawn: list[bool] = []
@@ -86,7 +87,8 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same thousands of times
-            given = train(dataset)
+            with trained_on([dataset]), owners("train"):
+                given = train(dataset)
     finally:
         handle.remove()
     told = _told(given)

@@ -114,7 +114,7 @@ def _check_tensors(named: Mapping[Any, Any]) -> None:
             or getattr(value, "is_nested", False)
         ):
             raise BadInput(f"model: {name!r} is no tensor of one shape; a state dict has names, and tensors or arrays")
-        if nn.parameter.is_lazy(value):
+        if isinstance(value, Tensor) and nn.parameter.is_lazy(value):
             raise BadInput(f"model: {name!r} of a lazy layer has no shape yet; let the network take a record first")
 
 
