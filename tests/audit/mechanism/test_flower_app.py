@@ -304,7 +304,9 @@ def test_an_apps_folder_with_its_config_and_function_specific_names(tmp_path):
     torch.manual_seed(7)
     start = torch.nn.Linear(6, 3).weight.detach().numpy()
     assert np.array_equal(next(iter(message.content.array_records["arrays"].values())).numpy(), start)
-    with pytest.raises(BadInput, match=r"KeyError: 'the.seed' \(.*both.py:\d+\); its run config has no 'the.seed': --set the.seed=…"):
+    with pytest.raises(
+        BadInput, match=r"KeyError: 'the.seed' \(.*both.py:\d+\); its run config has no 'the.seed': --set the.seed=…"
+    ):
         audit_flower(flower_app(str(package / "both.py")), delta=DELTA)
     assert flower_app(str(tmp_path), settings=["the.seed=9", "word=a b"]).config == {"the.seed": 9, "word": "a b"}
 
