@@ -11,7 +11,7 @@ from torch import Tensor
 EXACT = {torch.float32: 2**24, torch.float64: 2**53 - 1}  # whole numbers up to here have no other beside them
 
 
-def plain(value: Any, what: str) -> Tensor:
+def dense_tensor(value: Any, what: str) -> Tensor:
     """The same numbers in a dense tensor on the CPU, of the type that they have: sparse ones with their zeros,
     quantised ones multiplied out. It may share its memory with `value`.
 
@@ -22,7 +22,7 @@ def plain(value: Any, what: str) -> Tensor:
     Raises:
         ValueError: no real numbers, or none that can be read: nested, on the meta device, of a type without arithmetic.
 
-    >>> plain(torch.tensor([0.0, 2.0]).to_sparse(), "the update")
+    >>> dense_tensor(torch.tensor([0.0, 2.0]).to_sparse(), "the update")
     tensor([0., 2.])
     """
     read = value.detach() if isinstance(value, Tensor) else _read(value, what)
@@ -43,13 +43,13 @@ def plain(value: Any, what: str) -> Tensor:
     return read
 
 
-def numbers(value: Any, what: str, dtype: torch.dtype) -> Tensor:
-    """The same numbers as `dtype`, torch.float32 or torch.float64, in memory of their own. Arguments as of `plain`.
+def real_numbers(value: Any, what: str, dtype: torch.dtype) -> Tensor:
+    """The same numbers as `dtype`, torch.float32 or torch.float64, in memory of their own. Arguments as of `dense_tensor`.
 
     Raises:
-        ValueError: as `plain`, or whole numbers that `dtype` cannot tell apart.
+        ValueError: as `dense_tensor`, or whole numbers that `dtype` cannot tell apart.
     """
-    read = plain(value, what)
+    read = dense_tensor(value, what)
     if not read.is_floating_point() and read.numel() and float(read.double().abs().max()) > EXACT[dtype]:
         kind = str(dtype).removeprefix("torch.")
         raise ValueError(f"{what} holds whole numbers beyond {EXACT[dtype]:,}, which {kind} cannot tell apart")

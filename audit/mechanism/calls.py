@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
-from ..tensors import numbers
+from ..tensors import real_numbers
 
 REPEATED = 10  # calls that are made again, to see that the function keeps no state
 PAIRED = 5  # seeds that both worlds get at least, to compare how many steps they take
@@ -158,9 +158,9 @@ def as_vector(values: Any) -> Tensor:
     """Values as float64 (d,), in a copy: a function may hand out the same buffer again.
 
     Raises:
-        ValueError: they are no vector, or not to be read (`tensors.numbers`).
+        ValueError: they are no vector, or not to be read (`tensors.real_numbers`).
     """
-    vector = numbers(values, "the vector of the mechanism", torch.float64)
+    vector = real_numbers(values, "the vector of the mechanism", torch.float64)
     if vector.ndim != 1:
         raise ValueError(f"the mechanism must give a vector, got shape {tuple(vector.shape)}")
     return torch.where(vector.abs() > FAR, vector.sign() * float("inf"), vector)

@@ -52,7 +52,7 @@ class PlantedDataset(Dataset):
 
 
 @contextmanager
-def trained_on(datasets: Sequence[Any]) -> Iterator[None]:
+def training_on(datasets: Sequence[Any]) -> Iterator[None]:
     """Around a training on these: what fails at a batch of which nothing is left says so. Raises ValueError."""
     try:
         yield

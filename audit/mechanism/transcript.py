@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ..tensors import numbers, plain
-from .planted import PlantedDataset, trained_on
+from ..tensors import dense_tensor, real_numbers
+from .planted import PlantedDataset, training_on
 from .raised import owners
 
 
@@ -75,7 +75,7 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
         if not start:
             start.append(torch.cat([p.detach().reshape(-1) for p in parameters]))
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        steps.append([numbers(gradient, "a gradient", torch.float64).reshape(-1) for gradient in gradients])
+        steps.append([real_numbers(gradient, "a gradient", torch.float64).reshape(-1) for gradient in gradients])
         drawn.append(dataset.drawn > before[-1])
         before.append(dataset.drawn)
 
@@ -87,7 +87,7 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same thousands of times
-            with trained_on([dataset]), owners("train"):
+            with training_on([dataset]), owners("train"):
                 given = train(dataset)
     finally:
         handle.remove()
@@ -129,8 +129,8 @@ class Steps:
 def _told(given: Any) -> Steps | None:
     if not isinstance(given, Steps):
         return None
-    drawn = plain(given.drawn, "Steps.drawn").reshape(-1).bool().numpy()
-    return replace(given, released=numbers(given.released, "Steps.released", torch.float64), drawn=drawn)
+    drawn = dense_tensor(given.drawn, "Steps.drawn").reshape(-1).bool().numpy()
+    return replace(given, released=real_numbers(given.released, "Steps.released", torch.float64), drawn=drawn)
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from ...defenses.wire import Kind
 from ..errors import BadInput, bad_input
-from ..files import plain as plain_values
+from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
 from ..setup.reading import left_by_a_killed_run, plain_json, present, read_text, short
-from ..tensors import numbers, plain
+from ..tensors import dense_tensor, real_numbers
 from .closing import (
     Begun,
     Granted,
@@ -416,7 +416,10 @@ class Recorder:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
         with bad_input(where):
-            inputs, targets = numbers(pair[0], "records' inputs", torch.float32), plain(pair[1], "records' targets")
+            inputs, targets = (
+                real_numbers(pair[0], "records' inputs", torch.float32),
+                dense_tensor(pair[1], "records' targets"),
+            )
         if inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets) or len(inputs) == 0:
             raise BadInput(
                 f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
@@ -487,7 +490,7 @@ class Recorder:
 
     def _same_facts(self, held: Recording) -> None:
         """Raises BadInput for an unfinished recording of something else."""
-        mine, theirs = (json.loads(json.dumps(plain_values(facts))) for facts in (self._asked, held.plain()))
+        mine, theirs = (json.loads(json.dumps(plain(facts))) for facts in (self._asked, held.plain()))
         for name, value in mine.items():
             before = theirs[name]
             if name == "data":  # what was found out on the way is no contradiction

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import BadInput, bad_input
 from ..setup.reading import regular
-from ..tensors import numbers
+from ..tensors import real_numbers
 from .network import Network
 
 
@@ -57,7 +57,7 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     parts = []
     for name in names:
         with bad_input(where):
-            tensor = numbers(read[name], f"tensor {name!r}", torch.float32)
+            tensor = real_numbers(read[name], f"tensor {name!r}", torch.float32)
         if tuple(tensor.shape) != shapes[name]:
             raise BadInput(
                 f"{where}: tensor {name!r} has shape {tuple(tensor.shape)}; the model's has {tuple(shapes[name])}"

@@ -15,7 +15,7 @@ from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
-from dpfl_audit.audit.tensors import numbers, plain
+from dpfl_audit.audit.tensors import dense_tensor, real_numbers
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of layouts and quantisation
@@ -60,7 +60,7 @@ NONE = {
 def test_the_same_numbers_in_every_form(form):
     expected = VALUES if form != "twice in coo" else torch.tensor([[0.0, 0, 0, 2], [0, 0, 0, 3]])
     for dtype in (torch.float32, torch.float64):
-        read = numbers(FORMS[form](), "it", dtype)
+        read = real_numbers(FORMS[form](), "it", dtype)
         assert torch.equal(read, expected.to(dtype)) and read.dtype == dtype and not read.requires_grad
 
 
@@ -68,21 +68,21 @@ def test_the_same_numbers_in_every_form(form):
 def test_what_holds_no_such_numbers_is_one_sentence(form):
     value, words = NONE[form]()
     with pytest.raises(ValueError, match=f"^it is [^\n]*{words}"):
-        numbers(value, "it", torch.float64)
+        real_numbers(value, "it", torch.float64)
 
 
 def test_whole_numbers_are_told_apart_or_refused():
-    assert numbers(torch.tensor([2**24]), "it", torch.float32).item() == 2**24
-    assert numbers([2**53 - 1], "it", torch.float64).item() == 2**53 - 1
+    assert real_numbers(torch.tensor([2**24]), "it", torch.float32).item() == 2**24
+    assert real_numbers([2**53 - 1], "it", torch.float64).item() == 2**53 - 1
     for value, dtype in ((2**24 + 1, torch.float32), (2**53, torch.float64)):
         with pytest.raises(ValueError, match="tell apart"):
-            numbers(torch.tensor([value]), "it", dtype)
-    assert plain(np.array([3], dtype=np.int64), "it").dtype == torch.int64  # a class number stays one
+            real_numbers(torch.tensor([value]), "it", dtype)
+    assert dense_tensor(np.array([3], dtype=np.int64), "it").dtype == torch.int64  # a class number stays one
 
 
 def test_what_is_read_is_a_copy():
     value = VALUES.double()
-    read = numbers(value, "it", torch.float64)
+    read = real_numbers(value, "it", torch.float64)
     value.zero_()
     assert torch.equal(read, VALUES.double())
 

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency
 from ...record.flower.wrappers import is_adaptive, private_wrapper
-from ..planted import trained_on
+from ...tensors import real_numbers
+from ..planted import training_on
 from ..raised import owners
 from .app import ClientCall, TakenApart
 from .canaries import CLIENT_CANARIES, nothing, opposite
-from .own_data import OwnData, planted, records_of
+from .own_data import OwnData, loaded_records, planted
 
 SEEDS = 2**32  # np.random.seed takes no larger ones
 Raw = Callable[[str | None, int], Any]  # (world, seed) → what the audited client replies before its mods
@@ -156,10 +157,10 @@ class RecordUnit:
         def change(loaded: Any) -> Any:
             made = planted(loaded, canary, present=world is not None, adjacency=self.adjacency)
             if self.adjacency == "zero_out":
-                trained.append(records_of(made))
+                trained.append(loaded_records(made))
             return made
 
-        with trained_on(trained), self.data.changed(change):
+        with training_on(trained), self.data.changed(change):
             return self.client.trains(seed)
 
 
@@ -189,9 +190,10 @@ class AppRound:
         with owners("the strategy"):
             strategy = copy.deepcopy(self.strategy)  # which may keep a state, such as an adaptive bound
             arrays, _ = strategy.aggregate_train(1, replies)
-            model = None if arrays is None else _vector({n: a.numpy() for n, a in arrays.items()})
-        if model is None:
+            merged = None if arrays is None else {n: a.numpy() for n, a in arrays.items()}
+        if merged is None:
             raise ValueError("the strategy merged nothing of the replies of round 1")
+        model = _vector(merged)
         wrapper = private_wrapper(strategy)
         if wrapper is None or not is_adaptive(wrapper):
             return model
@@ -207,4 +209,6 @@ class AppRound:
 
 
 def _vector(arrays: Mapping[str, NDArray]) -> NDArray[np.float64]:
-    return np.concatenate([np.asarray(value, dtype=np.float64).reshape(-1) for value in arrays.values()])
+    return np.concatenate(
+        [real_numbers(v, f"array {n!r}", torch.float64).numpy().reshape(-1) for n, v in arrays.items()]
+    )
