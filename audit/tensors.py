@@ -44,7 +44,10 @@ def dense_tensor(value: Any, what: str) -> Tensor:
 
 
 def real_numbers(value: Any, what: str, dtype: torch.dtype) -> Tensor:
-    """The same numbers as `dtype`, torch.float32 or torch.float64, in memory of their own. Arguments as of `dense_tensor`.
+    """The same numbers as `dtype`, torch.float32 or torch.float64, in memory of their own.
+
+    Args:
+        value, what: as of `dense_tensor`. dtype: that is wanted.
 
     Raises:
         ValueError: as `dense_tensor`, or whole numbers that `dtype` cannot tell apart.

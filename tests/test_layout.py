@@ -111,6 +111,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "options",
         "progress",
         "cluster",
+        "tensors",
     }
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files
 
