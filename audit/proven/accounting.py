@@ -522,7 +522,9 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
         also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
         words = f"Exactly {drawn} are drawn: not Poisson, but without replacement, for replace_one{also}."
         return _Amplified(words, "fixed", 2 * one)
-    words = f"Poisson sampling of {drawn} on average, hidden from this observer, amplifies."
+    words = (
+        f"Poisson sampling of {drawn} on average amplifies, if this observer knows neither who is drawn nor how many."
+    )
     if hidden_whole:
         return _Amplified(words, "poisson", release.ratio * _factor(release, unit, adjacency))
     if not by_client and release.bound_of == "client":
