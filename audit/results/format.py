@@ -197,6 +197,7 @@ class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
     claimed_by: whose the claim is; "" where there is none, and in results that do not say.
+    mu: of the Gaussian whose trade-off curve bounds every attack (μ-GDP); None where only `proven` at δ is known.
     proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
@@ -221,6 +222,7 @@ class Epsilon(_Part):
     accountant: str | None = None
     multiplier: Number | None = None  # the least noise over sensitivity of any release
     releases: int | None = None  # how many draws of noise were composed
+    mu: Annotated[Number, Field(ge=0)] | None = None
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None

@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from ....defenses.presets import PRESETS
-from ...proven.gaussian import gaussian_epsilon, gaussian_multiplier
+from ...proven.gaussian import gaussian_epsilon
 from ...results import words
 from ...results.checks import USEFUL_EPSILON, refutations
 from ...results.format import Epsilon, Results
@@ -193,9 +193,9 @@ def _computed(
 def _asked_then(setting: ReportedSetting, row: Epsilon, factor: float) -> str:
     """What that noise proves of the row that the config asks about, where it is not the one that needs most."""
     asked = next((own for own in setting.results.epsilon if own.asked and own is not row), None)
-    if asked is None or noise_factor(asked, USEFUL_EPSILON) is None or not asked.proven or not asked.delta:
+    if asked is None or noise_factor(asked, USEFUL_EPSILON) is None or not asked.mu or not asked.delta:
         return ""
-    then = gaussian_epsilon(gaussian_multiplier(asked.proven, asked.delta) * factor, asked.delta)
+    then = gaussian_epsilon(factor / asked.mu, asked.delta)
     place = f"per {asked.unit}" if asked.observer == row.observer else words.where(asked)
     return f"and ε ≤ {words.at_most(then)} {place}, which is asked about"
 
