@@ -343,6 +343,7 @@ class AttackResult(_Part):
     # It names files, so it may not lead out of the folder.
     key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
     assumed: tuple[str, ...] = ()
+    doubt: str = ""  # what it takes for granted and is wrong, or unchecked, so that its failure says nothing
     settings: dict[str, Any] = {}
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))
     controls: dict[str, dict[str, Number | None]] = {}
