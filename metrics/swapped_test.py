@@ -73,7 +73,8 @@ def least_swapped(kinds: Sequence[Tensor], sent: Sequence[Tensor], swaps: int = 
     share = 1.0
     for own, messages in zip(kinds, sent):
         both = torch.stack([own.double(), messages.double()], dim=1)
-        share *= min(1.0, ways(own) * ways(messages) / ways(both) / factorial(len(own)))
+        # Whole numbers up to here: the factorial of 171 records is beyond a float, the quotient is at most 1.
+        share *= min(1.0, ways(own) * ways(messages) / (ways(both) * factorial(len(own))))
     every = prod(factorial(len(own)) for own in kinds) <= swaps
     return share if every else max(share, 1 / (swaps + 1))
 
