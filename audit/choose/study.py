@@ -106,6 +106,16 @@ class Study:
         return f"Take {said(self.chosen.point)}. With {len(self.again.seeds)} fresh seeds: {kept}."
 
     @property
+    def useless(self) -> str:
+        """That the model of the recommended setting, or of the nearest one, is no better than none; "" where it is."""
+        outcome = None if self.again is None else self.again.outcome
+        if self.obstacle is not None and (nearest := self.obstacle.nearest) is not None:
+            outcome = next((a.outcome for a in self.tried if a.trial == nearest.number), nearest.outcome)
+        if outcome is None or not outcome.useless:
+            return ""
+        return f"{outcome.useless} Train longer, or ask for a larger --accuracy-at-least or --epsilon-at-most."
+
+    @property
     def weaker(self) -> str:
         """That `audit run` would attack the recommended setting harder, "" where it would not."""
         if self.again is None or not self.again.weaker:
