@@ -45,6 +45,7 @@ def study_page(study: Study) -> str:
         tone=_tone(study),
         useless=study.useless,
         weaker=study.weaker,
+        fewer=study.case.fewer,
         utility=None if again is None or again.outcome is None else _utility(again.outcome, again.without_noise),
         loss=None if chosen is None else at_most(chosen.epsilon),
         seeds=0 if again is None else len(again.seeds),

@@ -455,7 +455,7 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
-SCORING = 3  # one more with every change to what a p-value is computed from
+SCORING = 4  # one more with every change to what a p-value is computed from
 SOUND = 2  # the first of these rules that is not known to have missed a leak
 SCORED_BEFORE = (
     "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"
