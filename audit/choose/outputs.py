@@ -44,7 +44,7 @@ def recommended_toml(study: Study) -> str:
     how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
     head = [f"Recommended by `audit choose`, {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
-    head += [study.weaker] if study.weaker else []
+    head += filter(None, [study.case.fewer, study.useless, study.weaker])
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)
     document = tomlkit.parse(study.case.source or plain)
@@ -89,9 +89,11 @@ def document(study: Study) -> dict[str, Any]:
         "format": 1,
         "digest": study.case.digest,
         "answer": study.sentence,
+        "useless": study.useless,
         "weaker": study.weaker,
         "goals": study.case.goals.words,
         "rows": study.case.rows,
+        "fewer": study.case.fewer,
         "recommended": None
         if chosen is None or again is None
         else {

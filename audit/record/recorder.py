@@ -21,7 +21,7 @@ from ..errors import BadInput, bad_input
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
-from ..setup.reading import left_by_a_killed_run, plain_json, present, read_text, short
+from ..setup.reading import SHARES, left_by_a_killed_run, plain_json, present, read_text, short
 from ..tensors import dense_tensor, real_numbers
 from .closing import (
     Begun,
@@ -299,12 +299,14 @@ class Recorder:
         self._round(round, 0, "defect").defects.append(row)
 
     def figures(self, round: int, **values: float) -> None:
-        """Figures of the round for the report, such as test_accuracy=.9 or test_loss=.3. Raises BadInput."""
+        """Figures of the round for the report, such as test_accuracy=0.9 or test_loss=0.3; beside an accuracy
+        majority_accuracy=0.6, the share of the most frequent class of the same records. Raises BadInput.
+        """
         opened = self._round(round, 0, "figures")
         for name, value in values.items():
             if not name.isidentifier() or name in ("round", "participants"):
                 raise BadInput(f"figures of round {round}: {short(name)} is no name of a figure, such as test_accuracy")
-            if not _number(value) or (name == "test_accuracy" and not 0 <= value <= 1):
+            if not _number(value) or (name in SHARES and not 0 <= value <= 1):
                 raise BadInput(f"figures of round {round}: {name} = {short(value)}: expected a finite number")
         opened.figures.update({name: float(value) for name, value in values.items()})
 

@@ -103,6 +103,7 @@ class AuditedSetup(_Part):
     clipped_in_training: bool | None = None  # inside local training, record by record or step by step
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
+    majority_accuracy: Share | None = None  # of the most frequent class of the test records as the only answer
     status: Literal["complete", "partial", "diverged"] = "complete"
     engine: Literal["batched", "looped", "sliced"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
@@ -142,11 +143,14 @@ class AuditedSetup(_Part):
         return count if isinstance(count, int) and count > 0 else None
 
     @property
-    def chance_accuracy(self) -> float | None:
-        """What guessing any class with equal probability gets; None for a regression, or where nobody says.
+    def guessing_accuracy(self) -> float | None:
+        """What the best guess gets that looks at no record: always the most frequent class. Where nobody counted it,
+        what any class with equal probability gets, which is no more; None for a regression, or where nobody says.
 
         Results of older versions have the classes in their config alone, where it names them.
         """
+        if self.majority_accuracy is not None:
+            return self.majority_accuracy
         asked = self.config.get("data")
         classes = self.data.get("classes", asked.get("classes") if isinstance(asked, dict) else None)
         return 1 / classes if isinstance(classes, int) and classes > 0 else None
@@ -454,7 +458,7 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
-SCORING = 3  # one more with every change to what a p-value is computed from
+SCORING = 4  # one more with every change to what a p-value is computed from
 SOUND = 2  # the first of these rules that is not known to have missed a leak
 SCORED_BEFORE = (
     "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"

@@ -45,6 +45,7 @@ def implied(results: Results) -> list[str]:
         sentences.append(f"Training diverged; only its {finite} are attacked.")
     if lost := sum("not_finite" in row for row in results.rounds):
         sentences.append(f"In {words.times(lost, 'round')} a client's value was not finite, and 0 went in its place.")
+    sentences += filter(None, [words.useless(setup)])
     if setup.status == "partial":
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):

@@ -42,6 +42,7 @@ from ...defenses.schedule import rounds_planned
 from ...defenses.slices import SLICED, Keep, run_sliced
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ...defenses.workers import HERE, Workers
+from ...metrics.utility import majority_accuracy
 from ..errors import BadInput
 from ..files import (
     appears,
@@ -388,7 +389,10 @@ class _Recorder:
             self.pending = [(m, captured and m.sender_party == SERVER) for m, captured in self.pending]
             return
         self.note_own_models(record.round)
-        self._write_round(record.round, record.state.models, record.figures, record.participants, record.batches)
+        figures = dict(record.figures)
+        if "test_accuracy" in figures:
+            figures["majority_accuracy"] = majority_accuracy(self.experiment.data.test_targets)
+        self._write_round(record.round, record.state.models, figures, record.participants, record.batches)
         self.models = dict(record.state.models)
         save_state(record.state, self.work)
         self.done(record.round + 1)

@@ -98,7 +98,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     row = max(rows, key=lambda row: row.proven or 0.0)
     sentence = f"Use the noise of “{setting.label}”" if count > 1 else "Keep this noise: the proof rests on it"
-    if count > 1 and words.no_better_than_guessing(results.setup):
+    if count > 1 and words.useless(results.setup):
         sentence += ", if its model is of any use: it only guesses"
     return Change(
         sentence,
@@ -226,8 +226,8 @@ def _accuracy_now(setting: ReportedSetting) -> str:
     accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
     if setting.no_noise_accuracy is not None and not noiseless(setting.results):
         accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
-    if setup.chance_accuracy is not None:
-        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
+    if setup.guessing_accuracy is not None:
+        accuracies.append(f"{words.percent(setup.guessing_accuracy, 3)} by guessing")
     return f"it is {words.listed(accuracies)}"
 
 
