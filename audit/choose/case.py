@@ -259,7 +259,7 @@ class StudyCase:
             return made
         known = self.parts[name]
         if config.parameters().target_epsilon is None:
-            return with_scheme(config, known.data, known.module, known.clients)
+            return replace(with_scheme(config, known.data, known.module, known.clients), base=self.base)
         made = target.build(config, self.base, self.allow_model)
         return replace(made, data=known.data, module=known.module, clients=known.clients)
 

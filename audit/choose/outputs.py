@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from ..setup.config import toml_value
+from ..setup.paths import rebase
 from .space import overrides, said
 from .trial import Trial
 
@@ -51,6 +52,7 @@ def recommended_toml(study: Study) -> str:
     for text in (*study.case.overrides, *overrides(chosen.point)):
         key, _, value = text.partition("=")
         _put(document, key.strip().split("."), value)
+    rebase(document, study.case.base, study.folder)
     return "".join(f"# {line}\n" for line in head) + "\n" + tomlkit.dumps(document)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import platform
 import shutil
 import socket
@@ -223,6 +224,7 @@ def _finish_together(begun: Sequence[_Begun], workers: Workers) -> None:
         write_json(
             each.folder / "environment.json",
             {
+                "config_folder": os.path.relpath(each.experiment.base.resolve(), each.folder.resolve()),
                 "host": socket.gethostname(),
                 "platform": platform.platform(),
                 "threads": torch.get_num_threads(),

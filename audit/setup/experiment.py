@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Experiment:
     config: with its claim written out.
     key: of the noise and all that is secret. Planning and replicas release nothing, so theirs may be the published one.
     drawn_with: what streams begin with, "" for the key itself (`key.drawn_with`).
+    base: where the config's relative paths start.
     """
 
     config: Config
@@ -50,6 +51,7 @@ class Experiment:
     scheme: Scheme
     key: str = PUBLISHED
     drawn_with: str = ""
+    base: Path = Path()
 
     @property
     def streams(self) -> str:
@@ -114,7 +116,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
             f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to"
             f" {len(clients) - 1}"
         )
-    return with_scheme(config, data, module, clients)
+    return replace(with_scheme(config, data, module, clients), base=base)
 
 
 def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[Tensor]) -> Experiment:
