@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ..layout import Layout
 from ..local import LocalTraining
@@ -24,6 +24,7 @@ GROUPS: dict[SchemeGroup, str] = {  # in the order of lists
     "baselines": "plain averaging, and a paper's own baseline",
 }
 KINDS: tuple[Kind, ...] = get_args(Kind)
+LEAST, MOST = 1e-50, 1e50  # of a parameter: float64 holds products of several, and their squares
 
 
 class Parameters(BaseModel):
@@ -48,6 +49,14 @@ class Parameters(BaseModel):
     target_epsilon: float | None = Field(
         default=None, gt=0, description="ε to be proven as [audit] asks; computes the noise"
     )
+
+    @field_validator("*")
+    @classmethod
+    def _of_a_size_that_floats_hold(cls, value: Any) -> Any:
+        for number in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(number, float) and number and not LEAST <= abs(number) <= MOST:
+                raise ValueError(f"{number:g} is out of range; expected a number of {LEAST:g} to {MOST:g}, or 0")
+        return value
 
 
 @dataclass(frozen=True)
