@@ -76,7 +76,9 @@ def _seen(releases: Iterable[Release]) -> tuple[list[_Seen], int]:
     return kept, len(by_id) - len(kept)
 
 
-def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+def proven(
+    releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
+) -> Price:
     """The ε proven of `subject` towards an observer whose messages reveal `releases`.
 
     Releases about others, and releases computed from others that are all seen, cost nothing; the rest are composed.
@@ -85,13 +87,14 @@ def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: 
         releases: what the messages reveal.
         subject: a client's number.
         unit, adjacency: of the ε. delta: in [0, 1).
+        times: how often all of it was released, with noise and samples of its own each time, ≥ 1.
 
     Raises:
         ValueError: an unknown unit or adjacency, a δ out of range, or a release whose facts cannot be.
     """
     _check(unit, adjacency, delta)
     kept, free = _seen(releases)
-    return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta)
+    return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta, times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,23 +304,25 @@ def _noise_scale(draws: Draws, delta: float, target: float) -> float:
 # --- from facts to draws
 
 
-def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+def _price(
+    about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
+) -> Price:
     also = (f"{free} releases were computed from others that are seen too, and cost nothing.",) if free else ()
     if not about:
         return Price(0.0, "none", None, 0, 0.0, (f"Nothing that is seen is about client {subject}.", *also))
-    count = sum(seen.release.steps for seen in about)
+    count = times * sum(seen.release.steps for seen in about)
     about, apart = _one_of_each_slot(about, unit)
     if problems := Counter(why for seen in about if (why := _problem(seen.release))):
         reasons = (f"Nothing can be proven: {why} ({n} of {len(about)} releases)." for why, n in problems.items())
         return Price(inf, "none", None, count, None, (*reasons, *also))
-    draws = _draws(about, unit, adjacency)
+    draws = tuple((draw, times * number) for draw, number in _draws(about, unit, adjacency))
     value, accountant = epsilon(draws, delta)
     words = dict.fromkeys(_sensitivity_words([seen.release for seen in about], unit, adjacency))
     words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
     words |= dict.fromkeys((_sum_words([seen.release for seen in about]), apart))
     words[_chain_words([seen.release for seen in about])] = None
     words[_discrete_words(draws)] = None
-    words[_composition_words(draws, sum(seen.release.steps for seen in about), accountant)] = None
+    words[_composition_words(draws, times * sum(seen.release.steps for seen in about), accountant)] = None
     said = [1 / draw.ratio for draw, _ in draws if draw.mechanism != "response"]
     multiplier = min(said, default=None if draws else inf)
     return Price(value, accountant, multiplier, count, gaussian_mu(draws), (*filter(None, words), *also))

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp, fsum, inf, isfinite, sqrt
+from math import exp, fsum, hypot, inf, isfinite, sqrt
 from typing import Literal
 
 from .discrete import as_continuous
-from .gaussian import gaussian_epsilon, joint_multiplier
+from .gaussian import gaussian_epsilon
 from .response import response_epsilon
 
 Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
@@ -151,4 +151,4 @@ def gaussian_mu(draws: Draws) -> float | None:
 
 def joint_ratio(draws: Draws) -> float:
     """The ratio of the one release that all Gaussian draws amount to, without amplification; 0 if there is none."""
-    return 1 / joint_multiplier(1 / (draw.ratio * sqrt(count)) for draw, count in draws if draw.mechanism == "gaussian")
+    return hypot(*(draw.ratio * sqrt(count) for draw, count in draws if draw.mechanism == "gaussian"))

@@ -7,13 +7,13 @@ from dataclasses import InitVar, asdict, dataclass
 from math import isfinite, sqrt
 from typing import Any, Literal, cast
 
+from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.terms import Unit
 from ...defenses.wire import Sampling
 from ..errors import BadInput
 from ..setup.reading import short
 
 Law = Literal["gaussian", "laplace"]
-LEAST, MOST = 1e-100, 1e100  # sizes whose squares and quotients a float64 holds
 MOST_STEPS = 10_000_000  # of one upload
 MOST_RECORDS = 2**53  # or clients: what a float64 still counts
 
@@ -228,10 +228,10 @@ def _finite_number(value: object) -> bool:
 def _check_numbers(one: Declared, numbers: Mapping[str, object]) -> None:
     law = type(one).__name__
     for name, value in numbers.items():
-        if not (_finite_number(value) and LEAST <= cast(float, value) <= MOST):
+        if not (_finite_number(value) and LEAST_SIZE <= cast(float, value) <= MOST_SIZE):
             raise BadInput(
-                f"{law}: {name} = {short(value)} must be a number above 0, from {LEAST:g} to {MOST:g}; without noise"
-                " declare nothing"
+                f"{law}: {name} = {short(value)} must be a number above 0, from {LEAST_SIZE:g} to {MOST_SIZE:g};"
+                " without noise declare nothing"
             )
     if not isinstance(one.what, str):
         raise BadInput(f"{law}: what = {short(one.what)}; expected its name")

@@ -24,9 +24,9 @@ GROUPS: dict[SchemeGroup, str] = {  # in the order of lists
     "production": "what platforms run",
     "baselines": "plain averaging, and a paper's own baseline",
 }
-LEAST, MOST = 1e-100, 1e100  # sizes whose squares and quotients a float64 holds
 MOST_COUNT = 2**53  # what a float64 still counts
 KINDS: tuple[Kind, ...] = get_args(Kind)
+LEAST, MOST = 1e-50, 1e50  # of a parameter: float64 holds products of several, and their squares
 
 
 class Parameters(BaseModel):
@@ -58,12 +58,13 @@ class Parameters(BaseModel):
     @model_validator(mode="after")
     def _within_floats(self) -> Self:
         for name, value in self:
-            if isinstance(value, int) and value > MOST_COUNT:
-                raise ValueError(f"{name} is above 2^53, the most that is counted exactly")
-            if isinstance(value, float) and value and not LEAST <= abs(value) <= MOST:
-                raise ValueError(
-                    f"{name} = {value:g} is no size from {LEAST:g} to {MOST:g}, whose square a float holds"
-                )
+            for number in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(number, int) and number > MOST_COUNT:
+                    raise ValueError(f"{name} is above 2^53, the most that is counted exactly")
+                if isinstance(number, float) and number and not LEAST <= abs(number) <= MOST:
+                    raise ValueError(
+                        f"{name} = {number:g} is out of range; expected a number of {LEAST:g} to {MOST:g}, or 0"
+                    )
             if name in self.per_round and self.rounds * abs(log(value)) > log(MOST):
                 raise ValueError(
                     f"{name} = {value:g} changes the noise more than {MOST:g}-fold in {self.rounds} rounds; take one"
