@@ -37,7 +37,7 @@ from typing import Any
 from same_pieces import Piece, pieces
 
 HERE = Path(__file__).resolve().parent.parent
-# What names a row of a table; and what is of this run, machine or format alone.
+# What names a row of a table; what is of this run, machine or format alone; and what is kept as a digest.
 NAMES = (
     "observer",
     "unit",
@@ -53,19 +53,23 @@ NAMES = (
     "number",
 )
 PASSING = (
-    "digest",
-    "messages",
-    "versions",
-    "run",
-    "folder",
-    "setup",
-    "source",
-    "seconds",
-    "format",
-    "config",
-    "study",
-    "page",
+    *(
+        "digest",
+        "messages",
+        "versions",
+        "run",
+        "folder",
+        "setup",
+        "source",
+        "seconds",
+        "format",
+        "config",
+        "study",
+        "page",
+    ),
+    "results",  # beside what `audit run` and `audit report` print; its file is read
 )
+DETAIL = ("pairs", "roc", "histogram", "per_class", "per_client", "most_exposed", "rounds")
 LONG = 8  # longer lists of numbers are kept as a digest
 
 
@@ -84,7 +88,9 @@ def flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """
     if isinstance(value, Mapping):
         for key, part in value.items():
-            if key not in PASSING:
+            if key in DETAIL and isinstance(part, list | dict):
+                yield f"{name}/{key}", digest(json.dumps(part, sort_keys=True).encode())
+            elif key not in PASSING:
                 yield from flat(part, f"{name}/{key}")
     elif isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
         counts: dict[str, int] = {}

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-SHARED = ("quiet", "lines", "one_gradient", "by_pixels", "sources")
+SHARED = ("quiet", "lines", "one_gradient", "by_pixels", "sources", "same_pieces")
 COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in SHARED)
 
 
