@@ -217,7 +217,9 @@ def measured(piece: Piece, tree: Path, data: Path, quick: bool, output: Path) ->
 
 def collect(file: Path, tree: Path, data: Path, quick: bool, jobs: int, only: str) -> int:
     """Every piece that the file does not hold yet; 1 where one failed."""
-    held = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"quick": quick, "pieces": {}}
+    held: dict[str, Any] = {"quick": quick, "pieces": {}}
+    if file.exists():
+        held = json.loads(file.read_text(encoding="utf-8"))
     if held["quick"] != quick:
         print(f"{file} was begun {'with' if held['quick'] else 'without'} --quick; give another file", file=sys.stderr)
         return 2
