@@ -96,6 +96,20 @@ def test_the_sensitivity_law(bound_of, unit, adjacency, sensitivity):
     assert found.epsilon == pytest.approx(gaussian_epsilon(3.0 / sensitivity, DELTA))
 
 
+@pytest.mark.parametrize("facts", [{}, {"mechanism": "laplace"}, {"sampling": TENTH}, {"steps": 4}])
+def test_what_is_released_several_times_costs_as_much_as_several_releases(facts):
+    again = proven([release(3.0, **facts)], subject=0, unit="client", adjacency="zero_out", delta=DELTA, times=5)
+    assert again == price([release(3.0, **facts) for _ in range(5)])
+
+
+@pytest.mark.parametrize("noise", [1e-200, 1e-160, 1e160, 1e200])
+def test_noise_beyond_what_a_square_can_hold_ends_in_no_error(noise):
+    """Noise of 1e-200 times the bound was a division by zero, as was noise of 1e200 times."""
+    found = price([release(noise), release(noise)])
+    assert found.epsilon == (math.inf if noise < 1 else 0.0)
+    assert found.mu == pytest.approx(math.sqrt(2) / noise, rel=1e-12)
+
+
 def test_the_ratio_replaces_bound_over_noise():
     """Noise by component: bounds (3, 4), noise (1, 2) have joint ratio √(9 + 4), whatever norm and std are."""
     found = price([release(bound=5.0, noise_std=math.sqrt(2.5), ratio=math.sqrt(13))])
