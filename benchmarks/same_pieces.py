@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -162,48 +163,72 @@ def default_run(kind: str) -> Piece:
 
 # --- the inversion's ways
 
-INVERSIONS = {  # what a message is of, and how it is attacked; each takes another way through attacks/inversion
-    "adam": ("photos", "mlp", "update", "adam", ("--attack", "auto")),
-    "momentum": ("photos", "mlp", "update", "momentum", ("--attack", "auto")),
-    "many steps": ("photos", "mlp", "update", "sgd", ("--attack", "auto")),
-    "cnn": ("photos", "cnn", "gradient", "sgd", ("--attack", "auto")),
-    "cnn6": ("photos", "cnn6", "gradient", "sgd", ("--attack", "auto")),
-    "lenet": ("digits", "lenet", "gradient", "sgd", ("--attack", "auto")),
-    "weights": ("digits", "mlp", "weights", "sgd", ("--attack", "auto")),
-    "table": ("table", "mlp", "gradient", "sgd", ("--attack", "auto")),
-    "ablated": ("digits", "mlp", "gradient", "sgd", ("--ablate", *FEW)),
-    **{
-        preset: (
-            "photos",
-            "mlp",
-            "update",
-            "sgd",
-            ("--attack", "inversion", "--set", f"inversion.preset={preset}", *FEW),
-        )
-        for preset in ("sme", "bayes", "analytic", "fedavg-span", "fedavg-dimitrov", "idlg", "spectrum-prior")
-    },
+AUTO = ("--attack", "auto", *FEW)
+
+
+def by(*settings: str) -> tuple[str, ...]:
+    """The words of an inversion by these settings, with few iterations."""
+    return ("--attack", "inversion", *FEW, *(word for entry in settings for word in ("--set", f"inversion.{entry}")))
+
+
+@dataclass(frozen=True)
+class Way:
+    """A message and how it is attacked. sets: what else its config has, by `--set`."""
+
+    data: str = "digits"
+    model: str = "mlp"
+    share: str = "gradient"
+    optimiser: str = "sgd"
+    words: tuple[str, ...] = AUTO
+    sets: tuple[str, ...] = ()
+
+
+NOISE = ("scheme.name=local-gaussian", "scheme.clip=1", "scheme.noise_multiplier=0.001")
+PUBLISHED = ("sme", "bayes", "analytic", "fedavg-span", "fedavg-dimitrov", "idlg")
+INVERSIONS = {  # each takes another way through attacks/inversion
+    "adam": Way("photos", share="update", optimiser="adam"),
+    "momentum": Way("photos", share="update", optimiser="momentum"),
+    "many steps": Way("photos", share="update"),
+    "cnn": Way(model="cnn"),
+    "cnn update": Way(model="cnn", share="update"),
+    "cnn6": Way("photos", "cnn6"),
+    "lenet": Way(model="lenet"),
+    "weights": Way(share="weights"),
+    "table": Way("table"),
+    "table update": Way("table", share="update"),
+    "ablated": Way(words=("--ablate", *FEW)),
+    "all rounds": Way(model="cnn", sets=("scheme.rounds=2", "local.batch_size=6")),
+    "sum": Way(words=(*AUTO, "--observer", "aggregate"), sets=("data.clients=2",)),
+    "noise": Way(words=AUTO, sets=NOISE),
+    "clip": Way(words=AUTO, sets=(*NOISE[:-1], "scheme.noise_multiplier=0", "scheme.clip=0.1")),
+    "inferred": Way(model="cnn", words=by('labels="inferred"')),
+    "halving": Way(model="cnn", words=by("restarts=4", "halving=true")),
+    "consensus": Way(model="cnn", words=by("restarts=2", "consensus=0.1", 'optimiser="adam"')),
+    "softened": Way(model="cnn", words=by("softened=10")),
+    "simulated": Way(model="cnn", share="update", words=by("simulated=10", "reorder=true")),
+    "spectrum-prior": Way(words=by('preset="spectrum-prior"'), sets=NOISE),
+    **{preset: Way(share="update", words=by(f'preset="{preset}"')) for preset in PUBLISHED},
 }
 DATA = {
     "photos": 'data = { name = "photos", classes = 10, clients = 1, samples_per_client = 6 }',
     "digits": 'data = { name = "digits", clients = 1, samples_per_client = 6 }',
     "table": KINDS["table"][0].replace("clients = 4, samples_per_client = 40", "clients = 1, samples_per_client = 6"),
 }
+OPTIONS = {"mlp": ", options = { widths = [48] }", "cnn": ", options = { channels = [4, 8] }"}
 
 
 def inversion(name: str) -> Piece:
-    data, model, share, optimiser, words = INVERSIONS[name]
+    way = INVERSIONS[name]
 
     def piece(book: Book) -> None:
         table_file(book.folder / "table.csv")
-        options = ", options = { widths = [48] }" if model == "mlp" else ""
-        noise = '"local-gaussian", clip = 1.0, noise_multiplier = 0.001' if "prior" in name else '"fedavg"'
         config = (
-            DATA[data],
-            f'model = {{ name = "{model}"{options} }}',
-            f'local = {{ optimiser = "{optimiser}", lr = 0.01, batch_size = 3 }}',
-            f'scheme = {{ name = {noise}, rounds = 1, share = "{share}" }}',
+            DATA[way.data],
+            f'model = {{ name = "{way.model}"{OPTIONS.get(way.model, "")} }}',
+            f'local = {{ optimiser = "{way.optimiser}", lr = 0.01, batch_size = 3 }}',
+            f'scheme = {{ name = "fedavg", rounds = 1, share = "{way.share}" }}',
         )
-        attacked(book, "case", "\n".join(config), words)
+        attacked(book, "case", "\n".join(config), way.words, sets=way.sets)
 
     return piece
 
