@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import gcd, prod
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -357,7 +358,7 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
                 f"{name!r} cannot be imported from {here} or the installed packages ({_words(error)})"
             ) from error
         given: tuple[Any, ...] = (shape, classes)
-        if inspect.isclass(builder) and issubclass(builder, nn.Module) and not _takes(builder, given, options):
+        if inspect.isclass(builder) and issubclass(builder, nn.Module) and not takes_shape(builder, options):
             given = ()  # a network's own class knows its sizes, or has them among the options
         try:
             inspect.signature(builder).bind(*given, **options)
@@ -377,12 +378,22 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
     return module
 
 
-def _takes(builder: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
+def takes_shape(builder: Callable[..., Any], options: Mapping[str, Any] = MappingProxyType({})) -> bool:
+    """Whether a class is called with (input_shape, classes): it takes two arguments, and the first is no number or
+    word, by its default or its annotation.
+
+    >>> takes_shape(lambda shape, classes: None), takes_shape(lambda width=16, classes=10: None)
+    (True, False)
+    """
+    signature = inspect.signature(builder)
     try:
-        inspect.signature(builder).bind(*given, **options)
+        signature.bind((), 0, **options)
     except TypeError:
         return False
-    return True
+    first = next(iter(signature.parameters.values()))
+    simple = (bool, int, float, str)
+    named = {*simple, *(kind.__name__ for kind in simple)}  # an annotation may be a text
+    return not (isinstance(first.default, simple) or first.annotation in named)
 
 
 def _words(error: Exception) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, isfinite
 
+LEAST_SIZE, MOST_SIZE = 1e-100, 1e100  # of norms and noises: float64 holds their squares, quotients and products
+
 
 def require_positive(**values: float) -> None:
     """Raises ValueError unless every value is above 0 and finite."""

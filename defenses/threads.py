@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import torch
 
-Task = TypeVar("Task")
-Made = TypeVar("Made")
+_Task = TypeVar("_Task")
+_Made = TypeVar("_Made")
 
 
-def in_threads(function: Callable[[Task], Made], tasks: Iterable[Task]) -> Iterator[Made]:
+def in_threads(function: Callable[[_Task], _Made], tasks: Iterable[_Task]) -> Iterator[_Made]:
     """function(task) of every task, in the tasks' order, by as many threads as torch may use."""
     return _pool(torch.get_num_threads()).map(function, tasks)
 

@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from .image import PSNR_CAP
-from .pool_test import AT_ONCE, ENOUGH, Rebuilt, by_lot
+from .pool_test import AT_ONCE, ENOUGH, Rebuilt, by_lot, p_value_of_draws
 
 DRAWS = 1_999
 OTHERS = 2_000  # of more images so many are drawn
@@ -178,14 +178,18 @@ def closer_together_p_value(
     close = closeness_by_record(messages, len(originals), torch.cat([originals, pool]))
     for message in messages:  # of every original, in whichever place
         close[list(message.records), : len(originals)] -= slack
-    reached, sums, dealt = 0.0, torch.zeros(draws, dtype=torch.float64), False
-    of_image = torch.cat([labels, pool_labels])
+    of_image, groups = torch.cat([labels, pool_labels]), []
     for label in labels.unique():
         images, places = (of_image == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
-        dealt |= len(images) > len(places)
-        own, step = beyond_most(close[places][:, images]), max(1, AT_ONCE // len(images))
-        reached += float(own.diagonal().sum())  # originals come first
-        for first in range(0, draws, step):
-            drawn = by_lot(len(places), len(images), min(step, draws - first), rng)
-            sums[first : first + step] += own[torch.arange(len(places)), drawn].sum(dim=1)
-    return (1 + int((sums >= reached - 1e-9).sum())) / (1 + draws) if dealt else None
+        groups.append(beyond_most(close[places][:, images]))
+    if all(len(own) == own.shape[1] for own in groups):
+        return None
+    reached = sum(float(own.diagonal().sum()) for own in groups) - 1e-9  # originals come first
+
+    def dealt(count: int) -> Tensor:
+        sums = torch.zeros(count, dtype=torch.float64)
+        for own in groups:
+            sums += own[torch.arange(len(own)), by_lot(len(own), own.shape[1], count, rng)].sum(dim=1)
+        return sums
+
+    return p_value_of_draws(dealt, reached, draws, max(1, AT_ONCE // max(own.shape[1] for own in groups)))

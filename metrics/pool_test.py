@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, prod
@@ -43,9 +43,8 @@ def pool_p_value(
     label in the pool that is no record's copy (`picked_from_pool`); counted are the hits of all messages. Pool and
     originals of one label were dealt by the same lot. If the images were made without the records, which of them are
     originals is as open as before: every relabelling within the labels is equally likely, and p is the share of those
-    with as many hits. That is exact, however alike the images and the originals are, and however often a record was
-    sent. Where luck explains it, drawing ends early (Besag and Clifford 1991, doi:10.1093/biomet/78.2.301); the least
-    value is 1/(permutations + 1).
+    with as many hits (`p_value_of_draws`). That is exact, however alike the images and the originals are, and however
+    often a record was sent.
 
     Args:
         originals, labels: (n, c, h, w) and (n,), each record once. messages: what was made of each.
@@ -77,14 +76,28 @@ def pool_p_value(
     work = max(len(group.likeness) + group.size for group in groups)
     rng = torch.Generator().manual_seed(seed)
     reached = sum(int(group.hits(torch.arange(group.originals)[None])) for group in groups)
-    as_good = drawn = 0
-    for count in _batches(permutations, max(1, AT_ONCE // work)):
-        hits = torch.stack([group.hits(by_lot(group.originals, group.size, count, rng)) for group in groups]).sum(dim=0)
-        good = as_good + (hits >= reached).cumsum(dim=0)
+
+    def hits(count: int) -> Tensor:
+        return torch.stack([group.hits(by_lot(group.originals, group.size, count, rng)) for group in groups]).sum(dim=0)
+
+    return p_value_of_draws(hits, reached, permutations, max(1, AT_ONCE // work))
+
+
+def p_value_of_draws(drawn: Callable[[int], Tensor], reached: float, draws: int, at_once: int) -> float:
+    """The share of draws that reach as much; exact where what was reached is one more draw. Where luck explains it,
+    drawing ends early (Besag and Clifford 1991, doi:10.1093/biomet/78.2.301).
+
+    Args:
+        drawn: what so many fresh draws reach, (count,). reached: what is tested. draws: at most so many; the least
+            value is 1/(draws + 1). at_once: at most so many in one call.
+    """
+    as_good = done = 0
+    for count in _batches(draws, at_once):
+        good = as_good + (drawn(count) >= reached).cumsum(dim=0)
         if good[-1] >= ENOUGH:
-            return ENOUGH / (drawn + 1 + int((good >= ENOUGH).int().argmax()))
-        as_good, drawn = int(good[-1]), drawn + count
-    return (1 + as_good) / (1 + drawn)
+            return ENOUGH / (done + 1 + int((good >= ENOUGH).int().argmax()))
+        as_good, done = int(good[-1]), done + count
+    return (1 + as_good) / (1 + done)
 
 
 def _affordable(messages: Sequence[Rebuilt], labels: int, pool: int, permutations: int, seed: int) -> Sequence[Rebuilt]:

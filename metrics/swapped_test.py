@@ -13,7 +13,7 @@ from math import factorial, prod
 import torch
 from torch import Tensor
 
-from .pool_test import AT_ONCE, ROUNDING, Rebuilt
+from .pool_test import AT_ONCE, ROUNDING, Rebuilt, p_value_of_draws
 from .reidentification import unit_rows
 
 
@@ -42,14 +42,16 @@ def swapped_p_value(blocks: Sequence[Tensor], seed: int = 0, swaps: int = 9_999)
             sums = block.double()[torch.arange(n), ways].sum(dim=1)
             every = (every[:, None] + sums).flatten()
         return float((every >= reached).double().mean())
-    rng, drawn = torch.Generator().manual_seed(seed), torch.zeros(swaps, dtype=torch.float64)
-    for block in blocks:
-        n = len(block)
-        step = max(1, AT_ONCE // n)
-        for first in range(0, swaps, step):
-            ways = torch.rand(min(step, swaps - first), n, generator=rng).argsort(dim=1)
-            drawn[first : first + step] += block.double()[torch.arange(n), ways].sum(dim=1)
-    return (1 + int((drawn >= reached).sum())) / (1 + swaps)
+    rng, doubled = torch.Generator().manual_seed(seed), [block.double() for block in blocks]
+
+    def swapped(count: int) -> Tensor:
+        sums = torch.zeros(count, dtype=torch.float64)
+        for block in doubled:
+            ways = torch.rand(count, len(block), generator=rng).argsort(dim=1)
+            sums += block[torch.arange(len(block)), ways].sum(dim=1)
+        return sums
+
+    return p_value_of_draws(swapped, reached, swaps, max(1, AT_ONCE // max(map(len, blocks))))
 
 
 def least_swapped(kinds: Sequence[Tensor], sent: Sequence[Tensor], swaps: int = 9_999) -> float:
@@ -73,7 +75,8 @@ def least_swapped(kinds: Sequence[Tensor], sent: Sequence[Tensor], swaps: int = 
     share = 1.0
     for own, messages in zip(kinds, sent):
         both = torch.stack([own.double(), messages.double()], dim=1)
-        share *= min(1.0, ways(own) * ways(messages) / ways(both) / factorial(len(own)))
+        # Whole numbers up to here: the factorial of 171 records is beyond a float, the quotient is at most 1.
+        share *= min(1.0, ways(own) * ways(messages) / (ways(both) * factorial(len(own))))
     every = prod(factorial(len(own)) for own in kinds) <= swaps
     return share if every else max(share, 1 / (swaps + 1))
 

@@ -1,4 +1,4 @@
-"""How useful a model is: accuracy on a test set."""
+"""How useful a model is: accuracy on a test set, beside what no model gets."""
 
 from __future__ import annotations
 
@@ -17,3 +17,19 @@ def accuracy(outputs: Tensor, targets: Tensor) -> float:
             f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must be (n, k) and (n,), n ≥ 1, k ≥ 2"
         )
     return int((outputs.argmax(1) == targets).sum()) / len(targets)
+
+
+def majority_accuracy(targets: Tensor) -> float:
+    """The accuracy of the best answer that looks at no record: the share of class numbers `targets` (n,), n ≥ 1, that
+    are of the most frequent class. A model that has no more has learned nothing that is of use.
+
+    Raises:
+        ValueError: there are no targets.
+
+    >>> import torch
+    >>> majority_accuracy(torch.tensor([0, 1, 1, 2]))
+    0.5
+    """
+    if targets.ndim != 1 or not len(targets):
+        raise ValueError(f"targets {tuple(targets.shape)} must be (n,), n ≥ 1")
+    return int(targets.bincount().max()) / len(targets)

@@ -22,9 +22,8 @@ from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
-COMMANDS = sorted(
-    path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("quiet", "lines", "one_gradient", "by_pixels")
-)
+SHARED = ("quiet", "lines", "one_gradient", "by_pixels", "sources", "same_pieces")
+COMMANDS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in SHARED)
 
 
 @pytest.fixture(autouse=True)

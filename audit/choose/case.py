@@ -31,6 +31,11 @@ from ..setup.planned import planned_ledger
 from .goals import Goals
 from .space import Setting, Space, overrides
 
+OWN_RECORDS = (
+    "the search trains on the clients' own records, and all its trainings cost them ε; on auxiliary ones it would cost"
+    " nobody anything, but {}"
+)
+FEWER = "{}; the study continues with that"
 MOST_DRAWS = 100  # of a seed and key, for an audited client to take part
 
 
@@ -43,7 +48,8 @@ class StudyCase:
     on; auxiliary ones are nobody's, so what a search learns of them costs nobody anything. trials: how many points are
     looked at. seeds: how often a recommended one is trained again. minutes: for the attacks on all of these together.
     baseline: also train it without clip and noise, to compare accuracy with.
-    no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own.
+    no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own. fewer: why clients have
+    fewer records than the config asks for; "" where they have not.
     key: of the study; every training of it has one of its own. device: where inversions compute, "cpu" or "cuda".
     first: a point that is a setting.
     """
@@ -64,8 +70,15 @@ class StudyCase:
     source: str = ""
     overrides: tuple[str, ...] = ()
     no_auxiliary: str = ""
+    fewer: str = ""
     first: Setting = field(default_factory=dict)
     parts: dict[str, Parts] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a study does otherwise than it may seem, a sentence each."""
+        fewer = [FEWER.format(self.fewer)] if self.fewer else []
+        return fewer + ([OWN_RECORDS.format(self.no_auxiliary)] if self.no_auxiliary else [])
 
     @property
     def no_selection(self) -> str:
@@ -246,7 +259,7 @@ class StudyCase:
             return made
         known = self.parts[name]
         if config.parameters().target_epsilon is None:
-            return with_scheme(config, known.data, known.module, known.clients)
+            return replace(with_scheme(config, known.data, known.module, known.clients), base=self.base)
         made = target.build(config, self.base, self.allow_model)
         return replace(made, data=known.data, module=known.module, clients=known.clients)
 

@@ -90,7 +90,8 @@ class Goals:
         value, limits = outcome.accuracy, outcome.accuracy_limits
         low = -1.0 if limits is None else limits[0]
         excess = inf if value is None else max(0.0, least - value) / max(least, 0.01)
-        said = _beside(value, limits)
+        guessing = "" if outcome.guessing is None else f"guessing {percent(outcome.guessing, 3)}"
+        said = _beside(value, limits, guessing)
         ok = value is not None and value >= least
         return [Kept(f"accuracy at least {percent(least)}", value, said, ok, low >= least, "measurement", excess)]
 
@@ -149,7 +150,7 @@ def with_defaults(goals: Goals) -> Goals:
     return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)
 
 
-def _beside(value: float | None, limits: tuple[float, float] | None) -> str:
+def _beside(value: float | None, limits: tuple[float, float] | None, more: str = "") -> str:
     if value is None or limits is None:
         return "not measured"
-    return f"{percent(value)} ({percent(limits[0])} to {percent(limits[1])})"
+    return f"{percent(value)} ({'; '.join(filter(None, [f'{percent(limits[0])} to {percent(limits[1])}', more]))})"

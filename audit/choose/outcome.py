@@ -13,6 +13,7 @@ from scipy.stats import beta, norm, t
 
 from ..results.checks import STRICT_FPR, beyond_proof, picked, question_of, refutations, strict_point
 from ..results.format import AttackResult, Number, Results
+from ..results.words import useless_said
 
 CONFIDENCE = 0.95  # of every limit, to its own side
 
@@ -102,15 +103,15 @@ def _low(hits: float, n: int) -> float:
 class Performance(_Frozen):
     """One setting, measured. None: not measured.
 
-    accuracies: of the final model on test records, one a training; test_records: how many each is of. chance: what
-    guessing gets. losses: of the same, where there are no classes. leaks: one an attack. psnr_margin: the largest of
-    any attack, in dB over its best control. demonstrated_from: as in the results. noise_std, server_noise_std,
-    clip_norm: as trained.
+    accuracies: of the final model on test records, one a training; test_records: how many each is of. guessing: what
+    always answering their most frequent class gets. losses: of the same, where there are no classes. leaks: one an
+    attack. psnr_margin: the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
+    noise_std, server_noise_std, clip_norm: as trained.
     """
 
     accuracies: tuple[float, ...] = ()
     test_records: int | None = None
-    chance: float | None = None
+    guessing: float | None = None
     losses: tuple[float, ...] = ()
     leaks: tuple[SingledOut, ...] = ()
     psnr_margin: float | None = None
@@ -144,6 +145,11 @@ class Performance(_Frozen):
             by_seeds = float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several)
         half = hypot(by_records, by_seeds)
         return max(0.0, p - half), min(1.0, p + half)
+
+    @property
+    def useless(self) -> str:
+        """That the model is no better than none, a sentence; "" where it is shown to be, or is of no classes."""
+        return useless_said(self.accuracy, self.accuracy_limits, self.guessing)
 
     @cached_property
     def strongest(self) -> SingledOut | None:
@@ -190,7 +196,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
     return Performance(
         accuracies=tuple(accuracies) if len(accuracies) == len(results) else (),
         test_records=setup.test_records,
-        chance=setup.chance_accuracy,
+        guessing=setup.guessing_accuracy,
         losses=tuple(losses) if len(losses) == len(results) else (),
         leaks=tuple(_leaks(results)),
         psnr_margin=max(margins, default=None),

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from ..setup.config import toml_value
+from ..setup.paths import rebase
 from .space import overrides, said
 from .trial import Trial
 
@@ -44,13 +45,14 @@ def recommended_toml(study: Study) -> str:
     how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
     head = [f"Recommended by `audit choose`, {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
-    head += [study.weaker] if study.weaker else []
+    head += filter(None, [study.case.fewer, study.useless, study.weaker])
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)
     document = tomlkit.parse(study.case.source or plain)
     for text in (*study.case.overrides, *overrides(chosen.point)):
         key, _, value = text.partition("=")
         _put(document, key.strip().split("."), value)
+    rebase(document, study.case.base, study.folder)
     return "".join(f"# {line}\n" for line in head) + "\n" + tomlkit.dumps(document)
 
 
@@ -89,9 +91,11 @@ def document(study: Study) -> dict[str, Any]:
         "format": 1,
         "digest": study.case.digest,
         "answer": study.sentence,
+        "useless": study.useless,
         "weaker": study.weaker,
         "goals": study.case.goals.words,
         "rows": study.case.rows,
+        "fewer": study.case.fewer,
         "recommended": None
         if chosen is None or again is None
         else {

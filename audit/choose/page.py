@@ -43,8 +43,9 @@ def study_page(study: Study) -> str:
         judged=[] if chosen is None or again is None else [_goal(kept) for kept in again.judged(case, chosen)],
         protected=_protected(study),
         tone=_tone(study),
-        useless=_useless(study),
+        useless=study.useless,
         weaker=study.weaker,
+        fewer=study.case.fewer,
         utility=None if again is None or again.outcome is None else _utility(again.outcome, again.without_noise),
         loss=None if chosen is None else at_most(chosen.epsilon),
         seeds=0 if again is None else len(again.seeds),
@@ -95,19 +96,6 @@ def _tone(study: Study) -> str:
     return "proven" if study.chosen.epsilon is not None and study.chosen.epsilon <= USEFUL_EPSILON else "limited"
 
 
-def _useless(study: Study) -> str:
-    """That the recommended model may be no better than guessing, "" where it is shown to be."""
-    outcome = None if study.again is None or study.chosen is None else study.again.outcome
-    if outcome is None or outcome.accuracy_limits is None or outcome.chance is None:
-        return ""
-    if outcome.accuracy_limits[0] > outcome.chance:
-        return ""
-    return (
-        f"Its accuracy, {percent(outcome.accuracy)}, is not shown to be above guessing ({percent(outcome.chance)}): ask"
-        " for --accuracy-at-least, or train longer."
-    )
-
-
 def _goal(kept: Kept) -> dict[str, Any]:
     words = {"proof": "a proof", "attack": "the attacks tried", "measurement": "measurement"}
     return {"goal": kept.goal, "said": kept.said, "by": words[kept.by]}
@@ -116,13 +104,13 @@ def _goal(kept: Kept) -> dict[str, Any]:
 def _utility(outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         low, high = outcome.accuracy_limits
-        chance = "" if outcome.chance is None else f"chance {percent(outcome.chance)}; "
+        known = "" if outcome.guessing is None else f"guessing {percent(outcome.guessing, 3)}; "
         if without_noise:
-            chance += f"without clip and noise {percent(mean(without_noise))}; "
+            known += f"without clip and noise {percent(mean(without_noise))}; "
         return {
             "name": "accuracy",
             "value": percent(outcome.accuracy),
-            "beside": f"{chance}mean of such trainings {percent(low)} to {percent(high)}",
+            "beside": f"{known}mean of such trainings {percent(low)} to {percent(high)}",
         }
     return {"name": "test loss", "value": number(outcome.loss), "beside": ""}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import BadInput
 from ..setup.config import toml_value
+from ..setup.reading import MOST_INTEGER
 
 TABLES = ("scheme", "local", "model", "data")  # what a point may change: how is trained, and never what is asked
 DEALT = ("data.split_seed", "data.train_on")
@@ -236,10 +237,12 @@ def _range(text: str, key: str, first: str, last: str) -> Span:
 
 
 def _number(value: Any) -> float | int | None:
-    """A finite number as typed; TOML wants digits before a point, people do not."""
+    """A number as typed that a float holds; TOML wants digits before a point, people do not."""
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
             return None
+    if isinstance(value, int) and abs(value) > MOST_INTEGER:
+        return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None

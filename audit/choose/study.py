@@ -20,6 +20,7 @@ from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
 from ..options import Rows, Search
 from ..setup.config import parse_config, read_toml, with_overrides
+from ..setup.experiment import TooManyRecords
 from ..setup.key import read_key
 from ..setup.reading import present, read_text
 from .again import Again, attack_again
@@ -36,10 +37,6 @@ FILE = "study.json"
 KEY_FILE = "auditor/noise-key"
 MARK = ".work/digest"
 LEAST_SEEDS = 3
-OWN_RECORDS = (
-    "the search trains on the clients' own records, and all its trainings cost them ε; on auxiliary ones it would cost"
-    " nobody anything, but {}"
-)
 
 
 @dataclass(frozen=True)
@@ -106,6 +103,16 @@ class Study:
         return f"Take {said(self.chosen.point)}. With {len(self.again.seeds)} fresh seeds: {kept}."
 
     @property
+    def useless(self) -> str:
+        """That the model of the recommended setting, or of the nearest one, is no better than none; "" where it is."""
+        outcome = None if self.again is None else self.again.outcome
+        if self.obstacle is not None and (nearest := self.obstacle.nearest) is not None:
+            outcome = next((a.outcome for a in self.tried if a.trial == nearest.number), nearest.outcome)
+        if outcome is None or not outcome.useless:
+            return ""
+        return f"{outcome.useless} Train longer, or ask for a larger --accuracy-at-least or --epsilon-at-most."
+
+    @property
     def weaker(self) -> str:
         """That `audit run` would attack the recommended setting harder, "" where it would not."""
         if self.again is None or not self.again.weaker:
@@ -117,11 +124,14 @@ class Study:
         )
 
 
-def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, base: Path) -> StudyCase:
+def opened_case(
+    config: Path | dict[str, Any], options: StudyOptions, key: str, base: Path, fewer: str = ""
+) -> StudyCase:
     """A study asked for, checked.
 
     Args:
         config: a TOML file, or its tables. options: what is asked. key: of all noise. base: where relative paths start.
+        fewer: why the clients have fewer records than the config asks for.
 
     Raises:
         BadInput: the config, the space or a goal is wrong; or no point of the space is a setting.
@@ -157,8 +167,15 @@ def opened_case(config: Path | dict[str, Any], options: StudyOptions, key: str, 
         device=device_named(options.device),
         source=source,
         overrides=options.overrides,
+        fewer=fewer,
     )
-    first = _first_setting(case)
+    try:
+        first = _first_setting(case)
+    except TooManyRecords as why:
+        if fewer or any(key.startswith("data.") for key in space.keys):
+            raise
+        fitting = (*options.overrides, f"data.samples_per_client={why.fit}")
+        return opened_case(config, replace(options, overrides=fitting), key, base, str(why))
     if options.rows is None:
         try:
             case.to_train(first, case.config_of(first).seed)
@@ -183,6 +200,8 @@ def _first_setting(case: StudyCase) -> Setting:
         else:
             return point
     assert why is not None
+    if isinstance(why, TooManyRecords):
+        raise why
     try:
         parse_config(case.raw)
     except BadInput as own:
@@ -210,7 +229,7 @@ def carry_out_study(
         force: replace another study in the folder.
         progress: called with work done and in all.
         workers: who prices, trains and attacks; this process alone asks for points and writes what came of them.
-        remark: told before anything is trained what the search is about to spend.
+        remark: told before anything is trained what the search is about to spend, and on how many records.
 
     Raises:
         BadInput: the request is wrong, the folder holds something else, or nothing of the space can be trained or
@@ -220,11 +239,12 @@ def carry_out_study(
     start = base if base is not None else config.parent if isinstance(config, Path) else Path()
     case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
     with writing(folder):
+        if remark is not None:
+            for said in case.remarks:
+                remark(said)
         if not present(folder / MARK):
             rehearse(case)
         _prepare(case, folder, force)
-        if remark is not None and case.no_auxiliary:
-            remark(OWN_RECORDS.format(case.no_auxiliary))
         trials = searched(
             case,
             folder,

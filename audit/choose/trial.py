@@ -256,11 +256,10 @@ def trained_outcome(setup: Path) -> Performance | None:
     last = auditor.rounds[-1] if auditor.rounds else {}
     accuracy, loss = last.get("test_accuracy"), last.get("test_loss")
     sizes = found.manifest.data.description.get("sizes", {})
-    classes = found.manifest.data.classes
     return Performance(
         accuracies=() if accuracy is None else (accuracy,),
         test_records=sizes.get("test"),
-        chance=1 / classes if classes else None,
+        guessing=last.get("majority_accuracy"),
         losses=() if loss is None else (loss,),
     )
 

@@ -62,8 +62,9 @@ def _numbers(results: Results) -> dict[str, float]:
         "verdict/level": LEVELS.index(results.verdict.level),
         "verdict/proof": PROOFS.index(results.verdict.proof),
     }
-    if results.setup.test_accuracy is not None:
-        found["test_accuracy"] = results.setup.test_accuracy
+    for name in ("test_accuracy", "majority_accuracy"):
+        if (share := getattr(results.setup, name)) is not None:
+            found[name] = share
     for row in results.epsilon:
         for what in ("claimed", "proven", "demonstrated", "demonstrated_on_condition", "ceiling"):
             if (value := getattr(row, what)) is not None:

@@ -105,6 +105,6 @@ def command(
     if as_json:
         click.echo(json_document({"study": str(output), **document(study)}))
     elif not quiet:
-        warned = (study.weaker,) if study.weaker else ()
+        warned = filter(None, [study.useless, study.weaker])
         click.echo("\n".join((study.sentence, *warned, *study.price.sentences, str(output / "study.html"))))
     return 0 if study.chosen is not None else 1

@@ -13,10 +13,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
+from ..tensors import real_numbers
 
 REPEATED = 10  # calls that are made again, to see that the function keeps no state
 PAIRED = 5  # seeds that both worlds get at least, to compare how many steps they take
-EXACT = 2.0**53  # below it float64 holds every whole number
 FAR = 1e100  # what is further from 0 counts as infinite: squares and their sums stay finite
 SEEDS = 2**32  # np.random.seed takes no larger ones
 
@@ -158,23 +158,9 @@ def as_vector(values: Any) -> Tensor:
     """Values as float64 (d,), in a copy: a function may hand out the same buffer again.
 
     Raises:
-        ValueError: they are no vector, complex, or whole numbers that float64 cannot tell apart.
+        ValueError: they are no vector, or not to be read (`tensors.real_numbers`).
     """
-    try:
-        read = torch.as_tensor(values).detach().cpu()
-    except (TypeError, ValueError, RuntimeError):
-        kind = type(values).__name__
-        raise ValueError(
-            f"the mechanism must give a vector of numbers, got a {kind}; join several arrays into one"
-        ) from None
-    if read.ndim != 1:
-        raise ValueError(f"the mechanism must give a vector, got shape {tuple(read.shape)}")
-    if read.is_complex():
-        raise ValueError("the mechanism must give real numbers, got complex ones; give both parts as numbers")
-    # Python's own numbers again, since torch reads a list of them as float32.
-    vector = (
-        read.to(torch.float64, copy=True) if hasattr(values, "dtype") else torch.as_tensor(values, dtype=torch.float64)
-    )
-    if not read.is_floating_point() and bool((vector.abs() >= EXACT).any()):
-        raise ValueError("the mechanism gave whole numbers of 2^53 or more, which float64 cannot tell apart")
+    vector = real_numbers(values, "the vector of the mechanism", torch.float64)
+    if vector.ndim != 1:
+        raise ValueError(f"the mechanism must give a vector, got shape {tuple(vector.shape)}")
     return torch.where(vector.abs() > FAR, vector.sign() * float("inf"), vector)

@@ -43,6 +43,7 @@ from .calls import Calls
 from .levels import Levels
 from .outcome import About, OwnAudit
 from .planted import PlantedDataset, default_canaries
+from .raised import owners
 from .rounds import RoundShape
 from .search import SearchedCanary
 from .transcript import Trainings, own_randomness_kept
@@ -147,8 +148,9 @@ def audit_dpsgd(
         train, dataset, place, canaries, trainings, delta=delta, claim=claim, confidence=confidence, seed=seed
     )
     rng = generator(seed, "canary record")
-    others = [dataset[i] for i in range(min(len(dataset), 200))]
-    named = dict(canaries) if canaries is not None else default_canaries(dataset[place], others, rng)
+    with owners("dataset"):
+        others = [dataset[i] for i in range(min(len(dataset), 200))]
+        named = dict(canaries) if canaries is not None else default_canaries(dataset[place], others, rng)
     if not named:
         raise ValueError("canaries are empty; give at least one record to plant")
     with own_randomness_kept():

@@ -27,6 +27,7 @@ from .asked import check_bounds_asked, check_draws_asked, check_function, check_
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .levels import Levels
 from .outcome import About, OwnAudit
+from .raised import guarded
 from .rounds import RoundShape
 from .saved import SavedBatches
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates
@@ -162,7 +163,7 @@ def audit_mechanism(
     asked |= {"rate": rate, "seed": seed, "delta": delta, "confidence": confidence, "gaussian": gaussian, "stop": stop}
     asked |= {"same_steps": same_steps, "versions": versions()}
     saved = SavedBatches.of(work, asked)
-    calls = Calls(update_fn, same_steps=same_steps, progress=progress)
+    calls = Calls(guarded(update_fn, "update_fn"), same_steps=same_steps, progress=progress)
     learning = spare if noiseless is None else SPREADS
     calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
     canary, searched = _best(calls, named, seed, saved) if named else ("own", ())
@@ -171,7 +172,7 @@ def audit_mechanism(
     saved.batch(calls, "differ", lambda: _checked(calls, spare, seed))
     moments = saved.batch(calls, "centres", lambda: [one.numpy() for one in _learned(calls, learning, seed)])
     *means, without, present = (torch.from_numpy(one) for one in moments)
-    centres = means if noiseless is None else [as_vector(noiseless(w)) for w in calls.worlds]
+    centres = means if noiseless is None else [as_vector(guarded(noiseless, "noiseless")(w)) for w in calls.worlds]
     whole = RoundShape.of(centres, sizes, rounds)
     # A mixture's own spread is not its noise's.
     least = [v.reshape(rounds, -1).amin(0) for v in ((without, present) if rate == 1 else (without,))]

@@ -16,6 +16,7 @@ from ..extras import needed
 from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd, check_dpsgd_asked
 from .outcome import OwnAudit
 from .planted import PlantedDataset
+from .raised import owners
 from .transcript import own_randomness_kept
 
 
@@ -69,7 +70,8 @@ def audit_opacus(
 
     with bad_input("audit_opacus"):
         with own_randomness_kept():
-            whole = PlantedDataset(dataset, place, dataset[place], present=True)  # no canary yet
+            with owners("dataset"):
+                whole = PlantedDataset(dataset, place, dataset[place], present=True)  # no canary yet
             engine, numbers, remarks = _declared(train, privacy_engine, whole, opacus, seen)
         stated = _stated(engine, delta) if claim is None else claim
         if stated is None:
@@ -96,7 +98,8 @@ def audit_opacus(
 
 def _stated(engine: Any, delta: float) -> float | None:
     """What the accountant states, None where that is no finite ε."""
-    epsilon = float(engine.accountant.get_epsilon(delta))
+    with owners("the accountant"):
+        epsilon = float(engine.accountant.get_epsilon(delta))
     return epsilon if isfinite(epsilon) else None
 
 
@@ -118,7 +121,8 @@ def _declared(
 ) -> tuple[Any, DpSgdNumbers, list[str]]:
     """The engine whose history is claimed, what it says, and remarks; by one training of the data as they are."""
     trial = _watched_engine(opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism()), seen)
-    train(dataset, trial)
+    with owners("train"):
+        train(dataset, trial)
     if not seen:
         raise BadInput("audit_opacus: train never called make_private of the engine it was given; use that one")
     optimiser = seen.pop()

@@ -7,8 +7,9 @@ place is drawn like any other and left out of its batch: the record's weight is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from torch.utils.data import Dataset
 class PlantedDataset(Dataset):
     """`records`, with `canary` at `place`; left out of every batch unless `present`.
 
-    drawn: how often the place was drawn. batches: how many batches were taken.
+    drawn: how often the place was drawn. batches: how many batches were taken. empty: whether the last one was.
     """
 
     records: Any
@@ -28,7 +29,8 @@ class PlantedDataset(Dataset):
     canary: Any
     present: bool
     drawn: int = 0
-    batches: int = field(default=0)
+    batches: int = 0
+    empty: bool = False
 
     def __len__(self) -> int:
         return len(self.records)
@@ -45,7 +47,22 @@ class PlantedDataset(Dataset):
         places = [int(i) % len(self) for i in indices]
         self.drawn += places.count(self.place)
         kept = [i for i in places if self.present or i != self.place]
+        self.empty = not kept
         return [self.canary if i == self.place else self.records[i] for i in kept]
+
+
+@contextmanager
+def training_on(datasets: Sequence[Any]) -> Iterator[None]:
+    """Around a training on these: what fails at a batch of which nothing is left says so. Raises ValueError."""
+    try:
+        yield
+    except ValueError as error:
+        if not any(isinstance(one, PlantedDataset) and one.empty for one in datasets):
+            raise
+        raise ValueError(
+            f"the canary's record is alone in a batch, which is empty without it, and then {error}; take another place,"
+            " or larger batches"
+        ) from error
 
 
 def default_canaries(record: Any, others: Sequence[Any], generator: torch.Generator) -> dict[str, Any]:

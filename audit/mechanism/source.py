@@ -14,7 +14,8 @@ from types import ModuleType
 from typing import Any
 
 from ...defenses.nearest import instead
-from ..errors import BadInput
+from ..errors import BadInput, bad_input
+from .raised import guarded, in_words
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,11 @@ class OwnCode:
         if not callable(self.value):
             raise BadInput(f"{self.name} is a {type(self.value).__name__}; expected a function")
 
+        call = guarded(self.value, self.name)
+
         def called(*arguments: Any) -> Any:
-            try:
-                return self.value(*arguments)
-            except (Exception, SystemExit) as error:
-                given = ", ".join(f"{argument!r:.40}" for argument in arguments)
-                raise BadInput(f"{self.name}({given}) raised {type(error).__name__}: {error}") from error
+            with bad_input(""):
+                return call(*arguments)
 
         return called
 
@@ -120,4 +120,4 @@ def own_module(where: str, folder: Path = Path()) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     except (Exception, SystemExit) as error:
-        raise BadInput(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
+        raise BadInput(f"{where} cannot be imported: {in_words(error)}") from error

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .planted import PlantedDataset
+from ..tensors import dense_tensor, real_numbers
+from .planted import PlantedDataset, training_on
+from .raised import owners
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +63,8 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
     """One training, with all of torch's, NumPy's and Python's own randomness from `seed`.
 
     Raises:
-        ValueError: nothing is to be seen of it: no step of a torch optimiser and nothing returned, or batches that
-            worker processes took.
+        ValueError: it raises something, or nothing is to be seen of it: no step of a torch optimiser and nothing
+            returned, or batches that worker processes took.
     """
     steps: list[list[Tensor]] = []
     drawn: list[bool] = []
@@ -73,7 +75,7 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
         if not start:
             start.append(torch.cat([p.detach().reshape(-1) for p in parameters]))
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        steps.append([gradient.detach().reshape(-1).double().cpu() for gradient in gradients])
+        steps.append([real_numbers(gradient, "a gradient", torch.float64).reshape(-1) for gradient in gradients])
         drawn.append(dataset.drawn > before[-1])
         before.append(dataset.drawn)
 
@@ -85,7 +87,8 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same thousands of times
-            given = train(dataset)
+            with training_on([dataset]), owners("train"):
+                given = train(dataset)
     finally:
         handle.remove()
     told = _told(given)
@@ -95,8 +98,7 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
                 f"train told of {len(told.drawn)} steps and of releases of shape {tuple(told.released.shape)}; expected"
                 " (steps, d)"
             )
-        made = told.released.detach().double().cpu()
-        return Transcript(made.reshape(-1), (made.shape[1],), np.asarray(told.drawn, dtype=bool), None)
+        return Transcript(told.released.reshape(-1), (told.released.shape[1],), told.drawn, None)
     if not steps:
         raise ValueError(
             "train took no step of a torch optimiser, so there is nothing to watch; let it return"
@@ -127,7 +129,8 @@ class Steps:
 def _told(given: Any) -> Steps | None:
     if not isinstance(given, Steps):
         return None
-    return replace(given, released=torch.as_tensor(given.released))
+    drawn = dense_tensor(given.drawn, "Steps.drawn").reshape(-1).bool().numpy()
+    return replace(given, released=real_numbers(given.released, "Steps.released", torch.float64), drawn=drawn)
 
 
 @contextmanager

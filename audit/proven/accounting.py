@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 
 from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
-from .composition import Amplification, Draw, Draws, epsilon, is_exact, joint_ratio
+from .composition import Amplification, Draw, Draws, epsilon, gaussian_mu, is_exact, joint_ratio
 from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
@@ -44,6 +44,8 @@ class Price:
     accountant: which one gave it; "none" for infinity, and for 0 where nothing was to be priced.
     multiplier: the least noise / sensitivity of any one release (Laplace: scale / L1 sensitivity), None where unknown.
     releases: how many draws of noise were composed (a local DP-SGD run counts its steps).
+    mu: of the Gaussian whose trade-off curve bounds every attack on any subject (`composition.gaussian_mu`); None where
+      no such curve is known, and (ε, δ) is all there is.
     reasons: in plain words: what was assumed, why it is infinite, why it differs from a naive reading.
     """
 
@@ -51,6 +53,7 @@ class Price:
     accountant: str
     multiplier: float | None
     releases: int
+    mu: float | None
     reasons: tuple[str, ...]
 
 
@@ -73,7 +76,9 @@ def _seen(releases: Iterable[Release]) -> tuple[list[_Seen], int]:
     return kept, len(by_id) - len(kept)
 
 
-def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+def proven(
+    releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
+) -> Price:
     """The ε proven of `subject` towards an observer whose messages reveal `releases`.
 
     Releases about others, and releases computed from others that are all seen, cost nothing; the rest are composed.
@@ -82,13 +87,14 @@ def proven(releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: 
         releases: what the messages reveal.
         subject: a client's number.
         unit, adjacency: of the ε. delta: in [0, 1).
+        times: how often all of it was released, with noise and samples of its own each time, ≥ 1.
 
     Raises:
         ValueError: an unknown unit or adjacency, a δ out of range, or a release whose facts cannot be.
     """
     _check(unit, adjacency, delta)
     kept, free = _seen(releases)
-    return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta)
+    return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta, times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +150,11 @@ class Exposure:
         _check(unit, adjacency, delta)
         if not self.histories:
             raise ValueError("there is no subject to price; name at least one client")
-        costs = [_cost(about, unit, adjacency, delta) for _, about in self.histories]
+        curves = [_cost(about, unit, adjacency, delta) for _, about in self.histories]
+        costs = [cost for cost, _ in curves]
         subject, about = self.histories[costs.index(max(costs))]
         price = _price(about, self.free, subject, unit, adjacency, delta)
+        price = replace(price, mu=worst_mu(mu for _, mu in curves))
         if len(set(costs)) == 1:
             return price
         return replace(price, reasons=(f"Client {subject} is the worst off of {self.subjects}.", *price.reasons))
@@ -178,6 +186,12 @@ class Exposure:
             shares = [s.release.rounding / s.release.bound_norm for s in about if s.release.bound_norm]
             most = max(most, _with_rounding(scales[draws], max(shares, default=0.0)))
         return most
+
+
+def worst_mu(mus: Iterable[float | None]) -> float | None:
+    """The largest μ, None where one is missing: curves of other laws may cross at another δ."""
+    known = list(mus)
+    return None if None in known else max(mu for mu in known if mu is not None)
 
 
 def _is_secret(sampling: Sampling | None) -> bool:
@@ -290,32 +304,36 @@ def _noise_scale(draws: Draws, delta: float, target: float) -> float:
 # --- from facts to draws
 
 
-def _price(about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+def _price(
+    about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
+) -> Price:
     also = (f"{free} releases were computed from others that are seen too, and cost nothing.",) if free else ()
     if not about:
-        return Price(0.0, "none", None, 0, (f"Nothing that is seen is about client {subject}.", *also))
-    count = sum(seen.release.steps for seen in about)
+        return Price(0.0, "none", None, 0, 0.0, (f"Nothing that is seen is about client {subject}.", *also))
+    count = times * sum(seen.release.steps for seen in about)
     about, apart = _one_of_each_slot(about, unit)
     if problems := Counter(why for seen in about if (why := _problem(seen.release))):
         reasons = (f"Nothing can be proven: {why} ({n} of {len(about)} releases)." for why, n in problems.items())
-        return Price(inf, "none", None, count, (*reasons, *also))
-    draws = _draws(about, unit, adjacency)
+        return Price(inf, "none", None, count, None, (*reasons, *also))
+    draws = tuple((draw, times * number) for draw, number in _draws(about, unit, adjacency))
     value, accountant = epsilon(draws, delta)
     words = dict.fromkeys(_sensitivity_words([seen.release for seen in about], unit, adjacency))
     words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
     words |= dict.fromkeys((_sum_words([seen.release for seen in about]), apart))
     words[_chain_words([seen.release for seen in about])] = None
     words[_discrete_words(draws)] = None
-    words[_composition_words(draws, sum(seen.release.steps for seen in about), accountant)] = None
+    words[_composition_words(draws, times * sum(seen.release.steps for seen in about), accountant)] = None
     said = [1 / draw.ratio for draw, _ in draws if draw.mechanism != "response"]
     multiplier = min(said, default=None if draws else inf)
-    return Price(value, accountant, multiplier, count, (*filter(None, words), *also))
+    return Price(value, accountant, multiplier, count, gaussian_mu(draws), (*filter(None, words), *also))
 
 
-def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float) -> float:
+def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float | None]:
+    """ε and μ, as of a `Price`."""
     if any([_problem(seen.release) for seen in about]):  # a list: every release's facts are checked
-        return inf
-    return epsilon(_draws(_one_of_each_slot(about, unit)[0], unit, adjacency), delta)[0]
+        return inf, None
+    draws = _draws(_one_of_each_slot(about, unit)[0], unit, adjacency)
+    return epsilon(draws, delta)[0], gaussian_mu(draws)
 
 
 def _renyi(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> np.ndarray:
@@ -331,8 +349,8 @@ def _ceiling(about: Sequence[_Seen], kappa: float, unit: Unit, adjacency: Adjace
     if any([_problem(seen.release) for seen in about]):
         return 1.0
     draws = _draws(about, unit, adjacency)
-    if is_exact(draws):
-        return gaussian_ceiling(joint_ratio(draws), kappa)
+    if (mu := gaussian_mu(draws)) is not None:
+        return gaussian_ceiling(mu, kappa)
     return success_ceiling(lambda delta: epsilon(draws, delta)[0], kappa)
 
 
@@ -509,7 +527,9 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
         also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
         words = f"Exactly {drawn} are drawn: not Poisson, but without replacement, for replace_one{also}."
         return _Amplified(words, "fixed", 2 * one)
-    words = f"Poisson sampling of {drawn} on average, hidden from this observer, amplifies."
+    words = (
+        f"Poisson sampling of {drawn} on average amplifies, if this observer knows neither who is drawn nor how many."
+    )
     if hidden_whole:
         return _Amplified(words, "poisson", release.ratio * _factor(release, unit, adjacency))
     if not by_client and release.bound_of == "client":

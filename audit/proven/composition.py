@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp, fsum, inf, isfinite, sqrt
+from math import exp, fsum, hypot, inf, isfinite, sqrt
 from typing import Literal
 
 from .discrete import as_continuous
-from .gaussian import gaussian_epsilon, joint_multiplier
+from .gaussian import gaussian_epsilon
 from .response import response_epsilon
 
 Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
@@ -98,18 +98,27 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
 
 
 def _of_continuous(draws: Draws, delta: float, use_pld: bool) -> tuple[float, str]:
-    """With continuous noise in the place of discrete noise (`discrete`)."""
+    continuous, off = with_continuous_noise(draws)
+    if not isfinite(off):
+        return inf, "none"
+    value, accountant = epsilon(continuous, delta * exp(-off), use_pld)
+    return value + 2 * off, accountant
+
+
+def with_continuous_noise(draws: Draws) -> tuple[Draws, float]:
+    """Continuous noise in the place of discrete noise (`discrete`), and κ, how far log-probabilities are from post-
+    processing of it; ∞ where no continuous noise will do.
+    """
     counts: Counter[Draw] = Counter()
     off = 0.0
     for draw, count in draws:
         if draw.mechanism == "discrete":
             factor, apart = as_continuous(draw.steps, draw.senders, draw.numbers)
             if not isfinite(factor):
-                return inf, "none"
+                return (), inf
             draw, off = Draw("gaussian", draw.ratio * factor), off + count * apart
         counts[draw] += count
-    value, accountant = epsilon(tuple(sorted(counts.items())), delta * exp(-off), use_pld)
-    return value + 2 * off, accountant
+    return tuple(sorted(counts.items())), off
 
 
 def is_exact(draws: Draws) -> bool:
@@ -127,6 +136,19 @@ def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
     return (gaussian_epsilon(1 / gaussian, delta) if gaussian else 0.0) + pure, " + ".join(names)
 
 
+def gaussian_mu(draws: Draws) -> float | None:
+    """μ of the one Gaussian release whose trade-off curve bounds that of all draws together (μ-GDP, Dong, Roth and Su
+    2019); None where some of them have another law, or a sample hides something.
+
+    Discrete noise is off by a factor of e^κ of continuous noise (`discrete`), for each of the two worlds. Φ⁻¹ of a
+    probability moves by less than 2κ where that, and what is missing to 1, change by no more than such a factor.
+    """
+    continuous, off = draws, 0.0
+    if any(draw.mechanism == "discrete" for draw, _ in draws):
+        continuous, off = with_continuous_noise(draws)
+    return joint_ratio(continuous) + 4 * off if is_exact(continuous) and off < 0.1 else None
+
+
 def joint_ratio(draws: Draws) -> float:
     """The ratio of the one release that all Gaussian draws amount to, without amplification; 0 if there is none."""
-    return 1 / joint_multiplier(1 / (draw.ratio * sqrt(count)) for draw, count in draws if draw.mechanism == "gaussian")
+    return hypot(*(draw.ratio * sqrt(count) for draw, count in draws if draw.mechanism == "gaussian"))

@@ -10,8 +10,7 @@ never overflows: at multiplier 1/100, ε is tens of thousands, and e^ε cannot b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import erf, fsum, inf, isnan, log, log1p, pi, sqrt
+from math import erf, inf, isnan, log, log1p, pi, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
@@ -20,18 +19,6 @@ from scipy.special import erfcx, erfinv, ndtr
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _LOWEST, _HIGHEST = -37.0, 39.0  # δ(t) rounds to 1 below and to 0 above
 _EXACT = {"xtol": 1e-300, "rtol": 4 * np.finfo(float).eps, "maxiter": 500}
-
-
-def joint_multiplier(multipliers: Iterable[float]) -> float:
-    """The one release whose ε is that of all of them together: (Σ z_i^-2)^-1/2, exact for Gaussians without sampling.
-
-    multipliers: noise_std / sensitivity of each release, ≥ 0; a release of infinite multiplier tells nothing.
-
-    >>> joint_multiplier([2.0, 2.0, 2.0, 2.0])
-    1.0
-    """
-    total = fsum(_square(1 / z) if z else inf for z in multipliers)
-    return 1 / sqrt(total) if total else inf
 
 
 def gaussian_delta(*, multiplier: float, epsilon: float) -> float:
@@ -115,10 +102,6 @@ def _log_delta(t: float, mu: float) -> float:
 
 def _mills(x):
     return sqrt(pi / 2) * erfcx(x / sqrt(2))
-
-
-def _square(x: float) -> float:
-    return x * x  # not x**2, which raises where this gives infinity
 
 
 def _check_multiplier(multiplier: float) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, fsum, inf, isfinite, log, sqrt
 from typing import Literal
 
 from scipy.optimize import brentq
 
+from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
 from ..errors import BadInput
@@ -18,7 +20,7 @@ from ..setup.promise import promise
 from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon
 
-MOST_ROUNDS = 100_000  # each is a release of the ledger
+MOST_ROUNDS = 100_000  # more than anybody trains
 MOST_CLIENTS = 10**12  # more than there are devices
 LEAST_NOISE = 60.0  # e-folds below the clip, where noise is none
 HUGE = 1e6  # the logarithm of an ε that is as good as infinite
@@ -29,8 +31,8 @@ TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken t
 class Numbers:
     """What a platform's settings say.
 
-    clip: C > 0, the L2 norm that bounds an update. noise_std: > 0, in the same units; noise_on: of the noise on each
-    "update", or on the round's "sum" of them, which a trusted server adds.
+    clip: C, the L2 norm that bounds an update. noise_std: in the same units; both lie in [1e-100, 1e100]. noise_on: of
+    the noise on each "update", or on the round's "sum" of them, which a trusted server adds.
     rounds, clients: at least 1. cohort: how many clients are in a round, None for all; sampling: "fixed", exactly so
     many by lot, or "poisson", a coin for each client.
 
@@ -47,8 +49,8 @@ class Numbers:
 
     def __post_init__(self) -> None:
         for option, value in (("--clip", self.clip), ("--noise-std", self.noise_std)):
-            if not 0 < value < inf:
-                raise BadInput(f"{option} {value:g}: must be above 0 and finite")
+            if not LEAST_SIZE <= value <= MOST_SIZE:
+                raise BadInput(f"{option} {value:g}: must be above 0, from {LEAST_SIZE:g} to {MOST_SIZE:g}")
         for option, count in (("--rounds", self.rounds), ("--clients", self.clients), ("--cohort", self.cohort)):
             if count is not None and count < 1:
                 raise BadInput(f"{option} {count}: must be at least 1")
@@ -69,27 +71,24 @@ class Numbers:
         return self.noise_on == "sum" and self.rate < 1
 
     @property
-    def releases(self) -> list[Release]:
-        """What somebody who is in every round reveals of itself."""
+    def release(self) -> Release:
+        """What somebody who is in every round reveals of itself in each."""
         kind: Literal["poisson", "without_replacement"] = (
             "poisson" if self.sampling == "poisson" else "without_replacement"
         )
-        return [
-            Release(
-                id=f"{i:016x}",
-                round=i,
-                mechanism="gaussian",
-                noise_std=self.noise_std,
-                bound_norm=self.clip,
-                bound_order=2,
-                bound_of="client",
-                records=1,
-                ratio=self.clip / self.noise_std,
-                subjects=frozenset({0}),
-                sampling=Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None,
-            )
-            for i in range(self.rounds)
-        ]
+        return Release(
+            id=f"{0:016x}",
+            round=0,
+            mechanism="gaussian",
+            noise_std=self.noise_std,
+            bound_norm=self.clip,
+            bound_order=2,
+            bound_of="client",
+            records=1,
+            ratio=self.clip / self.noise_std,
+            subjects=frozenset({0}),
+            sampling=Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None,
+        )
 
 
 def number_rows(
@@ -110,7 +109,9 @@ def number_rows(
     table = []
     for unit in units:
         for adjacency in adjacencies:
-            price = proven(numbers.releases, subject=0, unit=unit, adjacency=adjacency, delta=delta)
+            price = proven(
+                [numbers.release], subject=0, unit=unit, adjacency=adjacency, delta=delta, times=numbers.rounds
+            )
             value, reasons = price.epsilon, list(price.reasons)
             assert price.multiplier is not None
             whole = gaussian_epsilon(price.multiplier / sqrt(numbers.rounds), delta)  # of somebody in every round
@@ -147,6 +148,7 @@ CLOSE = 1e-4  # relative, of the noise that is looked for
 
 def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacency: Adjacency) -> float:
     """The least noise_std at which ε is proven to be at most the target, to four digits and never less than it takes.
+    Raises BadInput where no noise does that, or none that is priced.
 
     Args:
         numbers: the settings, whose own noise_std does not matter. target: above 0 and finite.
@@ -158,17 +160,25 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
     True
     """
 
-    def beyond(log_noise: float) -> float:
-        (row,) = number_rows(replace(numbers, noise_std=exp(log_noise)), None, delta, [unit], [adjacency])
+    def beyond(log_multiplier: float) -> float:
+        at = replace(numbers, clip=1.0, noise_std=min(exp(log_multiplier), MOST_SIZE))
+        (row,) = number_rows(at, None, delta, [unit], [adjacency])
         value = row.proven or 0.0
         return min(log(value), HUGE) - log(target) if value > 0 else -HUGE
 
-    low = high = log(numbers.clip * sqrt(numbers.rounds))
+    unpriced = BadInput(
+        f"--target-epsilon {target:g}: no noise_std from {LEAST_SIZE:g} to {MOST_SIZE:g} proves it at δ = {delta:g}"
+        f" behind a clip of {numbers.clip:g}; take another target, or a larger δ"
+    )
+    low = high = log(numbers.rounds) / 2
+    step = 1.5
     while beyond(high) > 0:
-        low, high = high, high + 1.5
+        if high == log(MOST_SIZE):
+            raise unpriced
+        low, high, step = high, min(high + step, log(MOST_SIZE)), 2 * step
     while beyond(low) <= 0:
-        low, high = low - 1.5, low
-        if low < log(numbers.clip) - LEAST_NOISE:
+        low, high, step = low - step, low, 2 * step
+        if low < -LEAST_NOISE:
             raise BadInput(
                 f"--target-epsilon {target:g}: a client is drawn with probability"
                 f" {numbers.rate * numbers.rounds:.3g} at most, which is within δ = {delta:g}, so ε is 0 with any noise"
@@ -177,7 +187,10 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
     root = float(brentq(beyond, low, high, xtol=CLOSE / 4))
     while beyond(root) > 0:
         root += CLOSE / 4
-    return exp(root)
+    noise_std = numbers.clip * exp(root)
+    if not LEAST_SIZE <= noise_std <= MOST_SIZE:
+        raise unpriced
+    return noise_std
 
 
 def _sentence(value: float, claimed: float | None, exact: bool) -> str:
@@ -190,6 +203,7 @@ def _sentence(value: float, claimed: float | None, exact: bool) -> str:
     return f"{said}; {number(claimed)} {'cannot hold' if exact else 'is not proven'}."
 
 
+@lru_cache(maxsize=64)  # rows of other units and adjacencies ask for the same
 def epsilon_of_drawn(multiplier: float, rounds: int, rate: float, delta: float) -> float:
     """The ε of Gaussian releases in those of `rounds` that a client is drawn in, seen by somebody who sees who is.
 
@@ -200,7 +214,7 @@ def epsilon_of_drawn(multiplier: float, rounds: int, rate: float, delta: float) 
     """
     from scipy.stats import binom  # of whoever is drawn by lot alone: it takes half a second
 
-    low, high = (int(binom.ppf(share, rounds, rate)) for share in (TAIL * delta, 1 - TAIL * delta))
+    low, high = (int(end(TAIL * delta, rounds, rate)) for end in (binom.ppf, binom.isf))
     left = float(binom.cdf(low - 1, rounds, rate) + binom.sf(high, rounds, rate))
     counts = range(max(1, low), max(1, high) + 1)
     chances = binom.pmf(counts, rounds, rate)
@@ -212,10 +226,10 @@ def epsilon_of_drawn(multiplier: float, rounds: int, rate: float, delta: float) 
     if excess(0.0) <= 0:
         return 0.0
     most = gaussian_epsilon(multiplier / sqrt(counts[-1]), delta / 2)
-    if not isfinite(most):
-        return inf
+    if not isfinite(most) or excess(most) >= 0:  # so large that float64 does not tell the δ at it
+        return most
     root = float(brentq(excess, 0.0, most, xtol=1e-12, rtol=1e-12))
-    step = 1e-12 * root
+    step = 1e-12 * root or 1e-15
     while excess(root) > 0:
         root, step = root + step, 2 * step
     return root

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...defenses.ranges import LEAST_SIZE
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
@@ -108,8 +109,8 @@ def numbers_table(
 
 def check_delta(delta: float | None) -> None:
     """Raises BadInput for a δ that is none; None for no δ."""
-    if delta is not None and not 0 < delta < 1:
-        raise BadInput(f"--delta {delta}: δ must lie between 0 and 1")
+    if delta is not None and not LEAST_SIZE <= delta < 1:
+        raise BadInput(f"--delta {delta}: δ must lie between {LEAST_SIZE:g} and 1")
 
 
 def check_target(target: float) -> None:

@@ -18,6 +18,7 @@ from ..setup.format import Declaration
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
 from ..setup.promise import promise
+from .accounting import worst_mu
 from .views import Views
 
 
@@ -147,6 +148,7 @@ def rows(
                         accountant=price.accountant,
                         multiplier=price.multiplier,
                         releases=price.releases,
+                        mu=worst_mu(p.mu for p in prices),
                         notes=tuple(notes),
                     )
                 )

@@ -1,4 +1,7 @@
-"""What the owner declares, one thing after the other: declared, checked, or contradicted by what was recorded."""
+"""What the owner declares, one thing after the other: declared, checked, or contradicted by what was recorded.
+
+A sentence has one predicate and one test: what no test looks at is a declaration of its own.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +53,14 @@ def declarations(
     made: list[Declaration] = []
     if first is not None:
         residuals = [residual for r in rounds for residual in r.residuals]
-        noise = _noise(first, rounds, others)
-        made.append(_stated("norm bound", _changing(rounds, "clip_words"), _bound(recording, first, rounds, others)))
+        bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others)
+        made.append(_stated("norm bound", _changing(rounds, "clip_words"), bound))
         made.append(_stated("noise", _changing(rounds, "words"), noise))
-        said = "noise is drawn anew for every message, and is known to nobody else"
+        said = "the noises of different messages do not correlate, and none repeats itself"
         made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
-        made += _beside(rounds, noise)
+        said = "nobody else knows the noise, or can draw it again, as by a seed that can be guessed"
+        made.append(_stated("secrecy of the noise", said, Tested("declared", NOBODY_CAN_TELL)))
+        made += _beside(rounds, bound, noise)
         made += [
             _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
             for one in dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
@@ -167,7 +172,7 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Teste
     return _of_all(found, rounds, others)
 
 
-def _beside(rounds: Sequence[ClosedRound], noise: Tested) -> list[Declaration]:
+def _beside(rounds: Sequence[ClosedRound], bound: Tested, noise: Tested) -> list[Declaration]:
     """Of tensors that have no noise, and of running statistics, which nobody trains and which tell all the same."""
     made = []
     if harmless := list(dict.fromkeys(name for r in rounds for name in r.harmless)):
@@ -177,8 +182,10 @@ def _beside(rounds: Sequence[ClosedRound], noise: Tested) -> list[Declaration]:
         made.append(_stated("outside the noise", said, Tested("declared", why)))
     moved = list(dict.fromkeys(name for r in rounds for name in r.moved))
     if moved and noise.status != "contradicted":
-        said = f"{named(moved)} are clipped and get noise with everything else, as they tell of their batches"
-        made.append(_stated("running statistics", said, Tested(noise.status, "they are looked at with the noise")))
+        said = f"{named(moved)} are clipped with everything else, as they tell of their batches"
+        made.append(_stated("clip of statistics", said, Tested(bound.status, "they are looked at with the norm bound")))
+        said = f"{named(moved)} get noise with everything else"
+        made.append(_stated("noise of statistics", said, Tested(noise.status, "they are looked at with the noise")))
     return made
 
 

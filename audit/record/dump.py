@@ -142,7 +142,7 @@ def _floats(table: Any) -> Any:
     """TOML's 1 is a whole number, and a norm is not."""
     if not isinstance(table, Mapping):
         return table
-    sizes = ("clip", "noise_std", "noise_scale")
+    sizes = ("clip", "noise_std", "noise_multiplier", "noise_scale")
     small = {k for k in sizes if type(table.get(k)) is int and abs(table[k]) < 2**53}
     return {k: float(v) if k in small else v for k, v in table.items()}
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass
 from math import isfinite, sqrt
 from typing import Any, Literal, cast
 
+from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.terms import Unit
 from ...defenses.wire import Sampling
 from ..errors import BadInput
 from ..setup.reading import short
 
 Law = Literal["gaussian", "laplace"]
-LEAST, MOST = 1e-100, 1e100  # sizes whose squares and quotients a float64 holds
 MOST_STEPS = 10_000_000  # of one upload
 MOST_RECORDS = 2**53  # or clients: what a float64 still counts
 
@@ -24,7 +24,7 @@ class Gaussian:
 
     clip: C > 0, the L2 norm that bounds what the noise is added to, in parameter units: a client's update (of a client
       that sends weights: their distance from the model it got), or with of="record" each record's gradient.
-    noise_std: > 0, its standard deviation in the same units: by="client" on each client's update, by="server" on the
+    noise_std: > 0, its standard deviation in parameter units: by="client" on each client's update, by="server" on the
       round's mean of the clipped updates. With of="record": on the sum of a batch's clipped gradients, so that
       noise_std / clip is DP-SGD's noise multiplier; where batches are drawn by coins, a step divides by their expected
       size (as Opacus does), or its draw is told by what it divides by.
@@ -34,20 +34,37 @@ class Gaussian:
     on: by="server" alone: whether the noise is on the round's "mean", or on its "sum", of which the mean is one part in
       as many as there are uploads. A further mechanism's sum is of values that nobody weighs.
     what: its name, where a round has several.
+    noise_multiplier: in place of noise_std: that over the sensitivity, which is clip, so noise_std = noise_multiplier *
+      clip. Not of the mean by a server: how far one client moves that follows how many there are.
 
-    Raises BadInput for a number out of its range, or a combination that nothing prices.
+    Raises BadInput for a number out of its range, a combination that nothing prices, or not exactly one of noise_std
+    and noise_multiplier.
+
+    >>> Gaussian(clip=2, noise_multiplier=1.5) == Gaussian(clip=2, noise_std=3.0)
+    True
     """
 
     clip: float
-    noise_std: float
+    noise_std: float = cast(float, None)
     by: Literal["client", "server"] = "client"
     of: Unit = "client"
     steps: int = 1
     sampling: Sampling | None = None
     on: Literal["mean", "sum"] = "mean"
     what: str = ""
+    noise_multiplier: InitVar[float | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, noise_multiplier: float | None) -> None:
+        if (self.noise_std is None) == (noise_multiplier is None):
+            raise BadInput("Gaussian: give either noise_std or noise_multiplier, which is noise_std over clip")
+        if noise_multiplier is not None:
+            _check_numbers(self, {"clip": self.clip, "noise_multiplier": noise_multiplier})
+            if self.by == "server" and self.on == "mean":
+                raise BadInput(
+                    "Gaussian: noise_multiplier is over the sensitivity, and how far a client moves a server's mean"
+                    " follows how many there are; give noise_std = noise_multiplier * clip / clients, or on = 'sum'"
+                )
+            object.__setattr__(self, "noise_std", float(noise_multiplier) * self.clip)
         _check_numbers(self, {"clip": self.clip, "noise_std": self.noise_std})
         if self.of not in ("client", "record"):
             raise BadInput(f"Gaussian: of = {self.of!r}; what is clipped is of a 'client' or of a 'record'")
@@ -211,10 +228,10 @@ def _finite_number(value: object) -> bool:
 def _check_numbers(one: Declared, numbers: Mapping[str, object]) -> None:
     law = type(one).__name__
     for name, value in numbers.items():
-        if not (_finite_number(value) and LEAST <= cast(float, value) <= MOST):
+        if not (_finite_number(value) and LEAST_SIZE <= cast(float, value) <= MOST_SIZE):
             raise BadInput(
-                f"{law}: {name} = {short(value)} must be a number above 0, from {LEAST:g} to {MOST:g}; without noise"
-                " declare nothing"
+                f"{law}: {name} = {short(value)} must be a number above 0, from {LEAST_SIZE:g} to {MOST_SIZE:g};"
+                " without noise declare nothing"
             )
     if not isinstance(one.what, str):
         raise BadInput(f"{law}: what = {short(one.what)}; expected its name")
@@ -252,7 +269,9 @@ def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
     Laplace(clip=1.0, noise_scale=0.5, by='client', sampling=None, on='mean', what='')
     """
     if not isinstance(values, Mapping):
-        raise BadInput(f"mechanism = {short(values)}: expected a table with clip, and noise_std or noise_scale")
+        raise BadInput(
+            f"mechanism = {short(values)}: expected a table with clip, and noise_std, noise_multiplier or noise_scale"
+        )
     kind = Laplace if "noise_scale" in values else Gaussian
     lot = values.get("sampling")
     try:

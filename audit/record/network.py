@@ -57,6 +57,21 @@ class Network:
     def known(self) -> bool:
         return self.name != UNKNOWN
 
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Of the parameters those that are not trained."""
+        return tuple(name for name in self.parameters if name in self.untrained)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """Of the parameters those that every client sends; all of them, where none is trained."""
+        return tuple(name for name in self.parameters if name not in self.untrained) or self.parameters
+
+    @property
+    def orders(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the tensors of a list, where it has as many: the whole state, or parameters alone."""
+        return (self.state, self.parameters, self.trained)
+
     def layout(self, names: Sequence[str]) -> Layout:
         """Of these of its tensors, in the names of the network that is built again."""
         shapes = dict(zip(self.state, self.shapes))
@@ -79,8 +94,7 @@ def network_of(model: object) -> Network:
         named = {f"tensor-{i:03d}": value for i, value in enumerate(model)}
     else:
         raise BadInput(f"model is a {type(model).__name__}: expected an nn.Module, a state dict, or a list of arrays")
-    if wrong := [n for n, v in named.items() if not isinstance(n, str) or not isinstance(v, Tensor | np.ndarray)]:
-        raise BadInput(f"model: {wrong[0]!r} is no tensor; a state dict has names, and tensors or arrays")
+    _check_tensors(named)
     if not any(0 not in value.shape for value in named.values()):
         raise BadInput("model: no tensor holds a number, so nothing of it can be sent")
     names = tuple(named)
@@ -89,6 +103,24 @@ def network_of(model: object) -> Network:
     trained = tuple(n for n in names if n not in buffers) or names
     shapes = tuple(tuple(v.shape) for v in named.values())
     return Network(UNKNOWN, {}, names, shapes, trained, untrained=buffers, whole=counters)
+
+
+def _check_tensors(named: Mapping[Any, Any]) -> None:
+    """Raises BadInput for what is no tensor of one shape."""
+    for name, value in named.items():
+        if (
+            not isinstance(name, str)
+            or not isinstance(value, Tensor | np.ndarray)
+            or getattr(value, "is_nested", False)
+        ):
+            raise BadInput(f"model: {name!r} is no tensor of one shape; a state dict has names, and tensors or arrays")
+        if isinstance(value, Tensor) and nn.parameter.is_lazy(value):
+            raise BadInput(f"model: {name!r} of a lazy layer has no shape yet; let the network take a record first")
+
+
+def _place(value: Tensor) -> int:
+    """Where its numbers lie; 0 where nobody can tell."""
+    return value.data_ptr() if value.numel() and value.layout == torch.strided and not value.is_meta else 0
 
 
 def _trains(parameter: nn.Parameter | None) -> bool:
@@ -101,14 +133,15 @@ def _floating(value: Tensor | np.ndarray) -> bool:
 
 def _of_module(module: nn.Module) -> Network:
     held = module.state_dict()
+    _check_tensors(held)
     state = {n: tuple(v.shape) for n, v in held.items()}
     own = dict(module.named_parameters())
     if not own:
         raise BadInput(f"model: {type(module).__name__} has no parameters, so nothing of it can be sent")
     names = tuple(n for n in state if n in own)
     shapes = tuple(state.values())
-    first = {held[n].data_ptr(): n for n in reversed(state) if held[n].numel()}
-    twins = {n: first[v.data_ptr()] for n, v in held.items() if first.get(v.data_ptr(), n) != n}
+    first = {place: n for n in reversed(state) if (place := _place(held[n]))}
+    twins = {n: first[_place(v)] for n, v in held.items() if first.get(_place(v), n) != n}
     untrained = tuple(n for n in state if not _trains(own.get(twins.get(n, n))))
     whole = tuple(n for n in untrained if not _floating(held[n]))
     stack = [layer for layer in _stack(module) if layer is not None]
@@ -119,7 +152,8 @@ def _of_module(module: nn.Module) -> Network:
     printed = tuple(models.describe(module))
     described = [_described(layer) for layer in stack if not isinstance(layer, models.Normalise)]
     entries = [entry for entry in described if entry is not None]
-    if stack and len(entries) == len(described) and len(names) == len(state):
+    frozen = any(n in untrained for n in names)  # attacks take every parameter for a trained one
+    if stack and len(entries) == len(described) and len(names) == len(state) and not frozen:
         rebuilt = nn.Sequential(nn.Identity(), *models.layers((), 0, layers=entries))  # the normalisation comes first
         again = Layout.of(rebuilt)
         if again.shapes == tuple(state[n] for n in names):
@@ -128,7 +162,7 @@ def _of_module(module: nn.Module) -> Network:
             return Network(
                 "layers", options, tuple(state), shapes, names, "", renamed, mean, std, printed, untrained, whole, twins
             )
-    path = _path_of(type(module))
+    path = UNKNOWN if frozen else _path_of(type(module))
     return Network(path, {}, tuple(state), shapes, names, "1.", {}, (), (), printed, untrained, whole, twins)
 
 
@@ -171,17 +205,3 @@ def _path_of(kind: type[nn.Module]) -> str:
         module = Path(file).stem if file else ""
     plain = "." not in kind.__qualname__ and module.partition(".")[0] != "torch"  # of a file of its owner's
     return f"{module}:{kind.__qualname__}" if module and plain else UNKNOWN
-
-
-def outputs_of(module: nn.Module, input_shape: Sequence[int]) -> int | None:
-    """How many numbers the owner's network, in the owner's own process, gives for a record; None where it fails."""
-    was = module.training
-    try:
-        with torch.no_grad():
-            like = next(module.parameters())
-            result = module.eval()(torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype))
-        return int(result.shape[1]) if isinstance(result, Tensor) and result.dim() == 2 else None
-    except Exception:
-        return None
-    finally:
-        module.train(was)

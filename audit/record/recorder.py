@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses.wire import Kind
-from ..errors import BadInput
+from ..errors import BadInput, bad_input
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
-from ..setup.reading import left_by_a_killed_run, plain_json, present, read_text, short
+from ..setup.reading import SHARES, left_by_a_killed_run, plain_json, present, read_text, short
+from ..tensors import dense_tensor, real_numbers
 from .closing import (
     Begun,
     Granted,
@@ -32,10 +33,11 @@ from .closing import (
     write_partial,
 )
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
-from .network import Network, outputs_of
+from .network import Network
 from .recording import MOST_CLIENTS, Average, DataFacts, Recording, fitting, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
+from .usable import check_usable
 from .values import NotFiniteTensor, flat_of, names_in
 
 RecordPair = tuple[Any, Any]
@@ -66,7 +68,8 @@ class Recorder:
         folder: the setup to write; new, empty, or an unfinished recording of the same facts.
         model: an nn.Module; or a state dict or a list of arrays, of which no network can be built, so that ε is priced
             and nothing is attacked. A stack of torch's layers is built again without your code, a class of your own
-            only by --allow-model.
+            only by --allow-model, which calls it with (input_shape, classes) or with nothing. Frozen parameters may
+            stay away from what is sent; such a network is not attacked.
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
         mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
@@ -107,7 +110,7 @@ class Recorder:
     ) -> None:
         self.folder = Path(folder)
         self._keep = _kept(keep)
-        self._module = model if isinstance(model, nn.Module) else None
+        self._module, self._usable = (model if isinstance(model, nn.Module) else None), False
         recording = recording_of(
             model,
             claim=claim,
@@ -193,7 +196,8 @@ class Recorder:
                 num_examples, but where the mechanism draws records: then num_examples may be how many were drawn.
 
         Raises:
-            BadInput: out of turn, or not this model's tensors. What was sent nevertheless is counted.
+            BadInput: out of turn, or not this model's tensors. What was sent nevertheless is counted. Where only its
+                records cannot be taken, the upload is recorded without them.
         """
         opened = self._round(round, client, "upload")
         where = f"upload of client {client} in round {round}"
@@ -295,12 +299,14 @@ class Recorder:
         self._round(round, 0, "defect").defects.append(row)
 
     def figures(self, round: int, **values: float) -> None:
-        """Figures of the round for the report, such as test_accuracy=.9 or test_loss=.3. Raises BadInput."""
+        """Figures of the round for the report, such as test_accuracy=0.9 or test_loss=0.3; beside an accuracy
+        majority_accuracy=0.6, the share of the most frequent class of the same records. Raises BadInput.
+        """
         opened = self._round(round, 0, "figures")
         for name, value in values.items():
             if not name.isidentifier() or name in ("round", "participants"):
                 raise BadInput(f"figures of round {round}: {short(name)} is no name of a figure, such as test_accuracy")
-            if not _number(value) or (name == "test_accuracy" and not 0 <= value <= 1):
+            if not _number(value) or (name in SHARES and not 0 <= value <= 1):
                 raise BadInput(f"figures of round {round}: {name} = {short(value)}: expected a finite number")
         opened.figures.update({name: float(value) for name, value in values.items()})
 
@@ -411,16 +417,16 @@ class Recorder:
         """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
-        try:
-            inputs, targets = (v if isinstance(v, Tensor) else torch.as_tensor(np.asarray(v)) for v in pair)
-        except (TypeError, ValueError) as error:
-            said = " ".join(str(error).split())[:120]
-            raise BadInput(f"{where}: records are no arrays of numbers ({said})") from None
-        inputs, targets = inputs.detach().cpu().float(), targets.detach().cpu()
-        if len(inputs) == 0 or inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets):
+        with bad_input(where):
+            inputs, targets = (
+                real_numbers(pair[0], "records' inputs", torch.float32),
+                dense_tensor(pair[1], "records' targets"),
+            )
+        if inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets) or len(inputs) == 0:
             raise BadInput(
-                f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs"
-                " (n, …) and targets (n,), at least one"
+                f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
+                " and targets (n,), at least one, a class or a number of each: several labels of a record, or one of"
+                " each pixel, cannot be scored, and ε is priced without records"
             )
         data = self._learn(inputs, targets, where)
         if tuple(inputs.shape[1:]) != data.input_shape:
@@ -447,20 +453,17 @@ class Recorder:
 
     def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
         """What a record looks like, from the first that are seen, where the owner did not say."""
-        data = self._begun.recording.data
-        if data.input_shape is not None and data.classes is not None:
-            return data
+        recording = self._begun.recording
+        data, classes = recording.data, recording.data.classes
         shape = data.input_shape or tuple(inputs.shape[1:])
-        classes = data.classes
-        if classes is None:
-            outputs = None if self._module is None else outputs_of(self._module, shape)
-            if outputs is None:
-                if targets.is_floating_point():
-                    outputs = 1
-                else:
-                    raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
-            classes = 0 if outputs == 1 else outputs
-        known = data.model_copy(update={"input_shape": shape, "classes": classes})
+        if self._module is not None and not self._usable:
+            classes = check_usable(self._module, recording.network.name, shape, classes, where)
+            self._usable = True
+        if classes is None and not targets.is_floating_point():
+            raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
+        if (data.input_shape, data.classes) == (shape, classes):
+            return data
+        known = data.model_copy(update={"input_shape": shape, "classes": classes or 0})
         self._begun = replace(self._begun, recording=replace(self._begun.recording, data=known))
         self._begun.write(self.folder)
         return known

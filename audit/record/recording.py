@@ -9,6 +9,7 @@ from math import inf
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
+from torch import nn
 
 from ...defenses.wire import Kind
 from ..errors import BadInput
@@ -17,6 +18,7 @@ from ..setup.mistakes import sentence
 from ..setup.reading import short
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
+from .usable import check_usable
 
 Average = Literal["records", "mean", "expected", "unknown"]
 MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
@@ -140,6 +142,9 @@ def recording_of(
     except ValidationError as error:
         raise BadInput(sentence(error, given, "data", DataFacts)) from None
     network = network_of(model)
+    if isinstance(model, nn.Module):
+        known = facts.input_shape if facts.classes is not None else None
+        check_usable(model, network.name, known, facts.classes, "model")
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
     if facts.mean is not None and facts.std is not None and len(facts.mean) != len(facts.std):

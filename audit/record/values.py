@@ -14,11 +14,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
-from ..errors import BadInput
+from ..errors import BadInput, bad_input
 from ..setup.reading import regular
+from ..tensors import real_numbers
 from .network import Network
-
-MOST_EXACT = 2**24  # integers up to here are float32 numbers
 
 
 class NotFiniteTensor(BadInput):
@@ -30,8 +29,8 @@ def names_in(value: object, network: Network, where: str) -> tuple[str, ...]:
     read = _read(value, network, where)
     if stranger := [n for n in read if n not in network.state]:
         raise BadInput(f"{where}: tensor {stranger[0]!r} is none of the model's, which are {_few(network.state)}")
-    if missing := [n for n in network.parameters if n not in read]:
-        raise BadInput(f"{where}: the model's tensor {missing[0]!r} is missing")
+    if missing := [n for n in network.trained if n not in read]:
+        raise BadInput(f"{where}: the model's tensor {missing[0]!r} is missing; what came are {_few([*read])}")
     return tuple(n for n in network.state if n in read)
 
 
@@ -46,18 +45,19 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     read = _read(value, network, where, len(names))
     shapes = dict(zip(network.state, network.shapes))
     if missing := [n for n in names if n not in read]:
-        kept = missing[0] in network.untrained
-        how = (
-            "; where clients keep it to themselves, broadcast without it, as dict(net.named_parameters())"
-            if kept
-            else ""
-        )
-        raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it{how}")
+        trained = "dict(net.named_parameters())"
+        if network.frozen:
+            trained = "{n: p for n, p in net.named_parameters() if p.requires_grad}"
+        how = f"what came are {_few([*read])}"
+        if missing[0] in network.untrained:
+            how = f"where clients keep it to themselves, broadcast without it, as {trained}"
+        raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it; {how}")
     if more := [n for n in read if n not in names]:
         raise BadInput(f"{where}: the tensor {more[0]!r} is new; the first broadcast had {_few(names)}")
     parts = []
     for name in names:
-        tensor = _tensor(read[name], f"{where}: tensor {name!r}")
+        with bad_input(where):
+            tensor = real_numbers(read[name], f"tensor {name!r}", torch.float32)
         if tuple(tensor.shape) != shapes[name]:
             raise BadInput(
                 f"{where}: tensor {name!r} has shape {tuple(tensor.shape)}; the model's has {tuple(shapes[name])}"
@@ -69,29 +69,12 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     return torch.cat(parts)
 
 
-def _tensor(value: Any, where: str) -> Tensor:
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "fiub":
-            raise BadInput(f"{where} is of {value.dtype}; expected numbers")
-        whole = np.ascontiguousarray(value)
-        value = torch.from_numpy(whole if whole.flags.writeable else whole.copy()).reshape(value.shape)
-    if not isinstance(value, Tensor):
-        raise BadInput(f"{where} is a {type(value).__name__}; expected a tensor or an array")
-    value = value.detach().cpu()
-    if value.is_complex():
-        raise BadInput(f"{where} is of {value.dtype}; expected real numbers")
-    value = value.to_dense() if value.layout != torch.strided else value
-    if not value.is_floating_point() and value.numel() and float(value.double().abs().max()) > MOST_EXACT:
-        raise BadInput(f"{where} holds whole numbers beyond {MOST_EXACT}, which float32 cannot; leave it out")
-    return value.to(torch.float32)
-
-
 def _read(value: object, network: Network, where: str, count: int | None = None) -> dict[str, Any]:
     """By the owner's names. count: of tensors, where that is known."""
     if isinstance(value, nn.Module):
         return dict(value.state_dict())
     if isinstance(value, Mapping):
-        return dict(value)
+        return _unwrapped(dict(value), network)
     if isinstance(value, bytes | bytearray):
         return _safetensors(bytes(value), where)
     if isinstance(value, str | Path):
@@ -99,12 +82,12 @@ def _read(value: object, network: Network, where: str, count: int | None = None)
     if isinstance(value, Tensor | np.ndarray):
         return _parted(value, network, where, count)
     if isinstance(value, Sequence):
-        for names in (network.state, network.parameters):
+        for names in network.orders:
             if len(names) == len(value):
                 return dict(zip(names, value))
         raise BadInput(
-            f"{where}: {len(value)} arrays; the model has {len(network.state)} tensors, {len(network.parameters)} of"
-            " them trained"
+            f"{where}: {len(value)} arrays; the model has {len(network.state)} tensors, {len(network.trained)} of them"
+            " trained"
         )
     raise BadInput(
         f"{where} is a {type(value).__name__}: expected a state dict, a list of arrays, a flat vector, or a safetensors"
@@ -112,10 +95,22 @@ def _read(value: object, network: Network, where: str, count: int | None = None)
     )
 
 
+def _unwrapped(read: dict[str, Any], network: Network) -> dict[str, Any]:
+    """By the model's names, where a wrapper (of Opacus, DDP, torch.compile) puts the same before all of them."""
+    first, state = str(next(iter(read), "")), {*network.state}
+    if state & {*read}:
+        return read
+    for prefix in (first.removesuffix(name) for name in state if first.endswith(f".{name}")):
+        bare = {str(name).removeprefix(prefix): value for name, value in read.items()}
+        if all(str(name).startswith(prefix) for name in read) and state >= {*bare}:
+            return bare
+    return read
+
+
 def _parted(value: Tensor | np.ndarray, network: Network, where: str, count: int | None) -> dict[str, Any]:
     """A flat vector (d,) as named tensors."""
     shapes = dict(zip(network.state, network.shapes))
-    for names in (network.parameters, network.state):
+    for names in network.orders[::-1]:
         sizes = [int(np.prod(shapes[n])) for n in names]
         if value.ndim == 1 and len(value) == sum(sizes) and count in (None, len(names)):
             ends = np.cumsum([0, *sizes]).tolist()

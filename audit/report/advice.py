@@ -279,22 +279,16 @@ def _missing(results: Results) -> list[str]:
 def noise_factor(row: Epsilon, target: float) -> float | None:
     """By how much all noise must grow for `row.proven` to become `target`.
 
-    None unless the row is an exact price of unsampled Gaussian noise.
+    None unless all that is seen amounts to one Gaussian release (`Epsilon.mu`), whose ε is known at any noise.
 
     Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise.
     At δ = 1e-5 multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
 
     >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
-    >>> row = Epsilon(**place, proven=23.35, accountant="closed form")
+    >>> row = Epsilon(**place, proven=23.35, mu=15**0.5)
     >>> round(noise_factor(row, target=4.3772), 2)
     3.87
     """
-    if (
-        row.accountant != "closed form"
-        or not row.delta
-        or not 0 < row.delta < 1
-        or not row.proven
-        or math.isinf(row.proven)
-    ):
+    if not row.mu or not row.delta or not 0 < row.delta < 1 or not row.proven or math.isinf(row.proven):
         return None
-    return gaussian_multiplier(target, row.delta) / gaussian_multiplier(row.proven, row.delta)
+    return row.mu * gaussian_multiplier(target, row.delta)

@@ -155,6 +155,9 @@ def _utility(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.test_accuracy is not None:
         yield f"The final model has {words.percent(setup.test_accuracy)} of the test split right{_interval(card)}."
+        if setup.guessing_accuracy is not None:
+            yield f"Guessing without a look at the records gets {words.percent(setup.guessing_accuracy, 3)}."
+        yield from filter(None, [words.useless(setup)])
         if setup.noise_std != 0 or card.results.server_noise_std:
             yield "What it would have right without noise was not measured."
     elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):

@@ -79,7 +79,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "test_accuracy": setup.test_accuracy,
                 "accuracy_low": low,
                 "accuracy_high": high,
-                "chance_accuracy": setup.chance_accuracy,
+                "guessing_accuracy": setup.guessing_accuracy,
                 "no_noise_accuracy": setting.no_noise_accuracy,
                 "accuracy": words.accuracy_said(setup, setting.without_noise),
                 "psnr": best and best.value("psnr"),

@@ -43,10 +43,12 @@ def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
     for row in rows:
         places.setdefault((row.observer, row.unit), []).append(row)
     units = dict.fromkeys(row.unit for row in rows)
+    # A draw by coins hides nobody from whoever knows how many it gave.
+    counts = "" if any(map(_counts_on_a_draw, rows)) else " How many take part is no secret in either world."
     return [
         "Take two worlds that differ in the data of one client, or in one record. Whatever is seen has in one world a"
         " probability of at most e^ε times that in the other, plus δ. The smaller ε and δ, the less it tells; ε = ∞"
-        " promises nothing. How many take part is no secret in either world.",
+        f" promises nothing.{counts}",
         *(_place(own) for own in places.values()),
         " ".join(_COVERED[unit] for unit in units),
         "This holds if all parties do what the scheme says, the noise's key is secret, and nothing else that was"
@@ -78,11 +80,18 @@ def _limit(row: Epsilon) -> str:
 
 def _draw(rows: Sequence[Epsilon]) -> str:
     """Whether these ε count on a draw that nobody saw, and what they are without it."""
-    finite = [row for row in rows if row.proven is not None and row.proven < inf]
-    if not finite:
+    if not any(row.proven is not None and row.proven < inf for row in rows):
         return "Whoever looks may learn everything."
-    counting = [row for row in finite if row.proven_without_sampling not in (None, row.proven)]
+    counting = [row for row in rows if _counts_on_a_draw(row)]
     if not counting:
         return "No secret draw is counted on."
     without = listed([f"{at_most(row.proven_without_sampling)} ({row.adjacency})" for row in counting])
-    return f"This counts on nobody knowing who, or which records, were drawn; if that is known, ε is at most {without}."
+    return (
+        "This counts on nobody knowing who, or which records, were drawn, nor how many, where each is drawn by a coin;"
+        f" if any of that is known, ε is at most {without}."
+    )
+
+
+def _counts_on_a_draw(row: Epsilon) -> bool:
+    finite = row.proven is not None and row.proven < inf
+    return finite and row.proven_without_sampling not in (None, row.proven)

@@ -103,6 +103,7 @@ class AuditedSetup(_Part):
     clipped_in_training: bool | None = None  # inside local training, record by record or step by step
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
+    majority_accuracy: Share | None = None  # of the most frequent class of the test records as the only answer
     status: Literal["complete", "partial", "diverged"] = "complete"
     engine: Literal["batched", "looped", "sliced"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
@@ -142,11 +143,14 @@ class AuditedSetup(_Part):
         return count if isinstance(count, int) and count > 0 else None
 
     @property
-    def chance_accuracy(self) -> float | None:
-        """What guessing any class with equal probability gets; None for a regression, or where nobody says.
+    def guessing_accuracy(self) -> float | None:
+        """What the best guess gets that looks at no record: always the most frequent class. Where nobody counted it,
+        what any class with equal probability gets, which is no more; None for a regression, or where nobody says.
 
         Results of older versions have the classes in their config alone, where it names them.
         """
+        if self.majority_accuracy is not None:
+            return self.majority_accuracy
         asked = self.config.get("data")
         classes = self.data.get("classes", asked.get("classes") if isinstance(asked, dict) else None)
         return 1 / classes if isinstance(classes, int) and classes > 0 else None
@@ -197,6 +201,7 @@ class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
     claimed_by: whose the claim is; "" where there is none, and in results that do not say.
+    mu: of the Gaussian whose trade-off curve bounds every attack (μ-GDP); None where only `proven` at δ is known.
     proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
@@ -221,6 +226,7 @@ class Epsilon(_Part):
     accountant: str | None = None
     multiplier: Number | None = None  # the least noise over sensitivity of any release
     releases: int | None = None  # how many draws of noise were composed
+    mu: Annotated[Number, Field(ge=0)] | None = None
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None
@@ -341,6 +347,7 @@ class AttackResult(_Part):
     # It names files, so it may not lead out of the folder.
     key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
     assumed: tuple[str, ...] = ()
+    doubt: str = ""  # what it takes for granted and is wrong, or unchecked, so that its failure says nothing
     settings: dict[str, Any] = {}
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))
     controls: dict[str, dict[str, Number | None]] = {}
@@ -451,7 +458,7 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
-SCORING = 3  # one more with every change to what a p-value is computed from
+SCORING = 4  # one more with every change to what a p-value is computed from
 SOUND = 2  # the first of these rules that is not known to have missed a leak
 SCORED_BEFORE = (
     "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"

@@ -140,12 +140,14 @@ def proof(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon], secret: b
 
 def kinds_tried(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> dict[str, bool]:
     """Each kind of attack that was tried, and whether it could have shown a leak, by a metric with a control that
-    success would have beaten; tests of ε where they could have shown more than the proof allows.
+    success would have beaten, without a doubt of what it assumes; tests of ε where they could have shown more than the
+    proof allows.
     """
     kinds: dict[str, bool] = {}
     for attack, own in zip(attacks, checks(attacks, epsilon)):
         if attack.kind != "canary":
-            kinds[attack.kind] = kinds.get(attack.kind, False) or any(not check.powerless for check in own)
+            able = not attack.doubt and any(not check.powerless for check in own)
+            kinds[attack.kind] = kinds.get(attack.kind, False) or able
     known = [row for row in epsilon if not row.aside]
     tested = [row for row in known if row.demonstrated is not None or row.demonstrated_on_condition is not None]
     if any(_ceiling(row) > allowed_epsilon(row, epsilon) for row in tested):

@@ -179,8 +179,7 @@ def _no_leak(
     within: str,
 ) -> str:
     """No check beat its control: how much that says. scored: attacks. within: the last words, of the proof."""
-    blind = [check for _, check in judged if check.powerless]
-    if len(blind) == len(judged):
+    if all(check.powerless or attack.doubt for attack, check in judged):
         return f"What an attacker really gets was not measured: {_blind(judged)}.{within}"
     kinds = kinds_tried(attacks, epsilon)
     lost = [kind for kind, could in kinds.items() if not could and any(attack.kind == kind for attack, _ in judged)]
@@ -275,8 +274,10 @@ def _both(row: Epsilon, said: bool = False) -> str:
 
 
 def _blind(judged: Sequence[tuple[AttackResult, Check]]) -> str:
-    """Why not even success would have been told from luck, and what came of it."""
+    """Why not even success would have been told from luck, or why there may have been none; and what came of it."""
     attack, check = judged[0]
+    if doubt := next((attack.doubt for attack, _ in judged if attack.doubt), ""):
+        return f"{doubt} ({_outcome(attack, check)})"
     what = {"membership": "records no score", "linking": "messages no link"}.get(
         attack.kind, f"{attack.thing}s no line-up"
     )

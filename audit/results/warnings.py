@@ -39,11 +39,13 @@ def implied(results: Results) -> list[str]:
     if _without_clip(results) and not setup.recorded:
         sentences.append("Nothing was clipped in training: this setup has no clip.")
     sentences += declared_said(setup)
+    sentences += doubted(results)
     if setup.status == "diverged":
         finite = "finite rounds" if setup.rounds is None else f"{setup.rounds} finite rounds"
         sentences.append(f"Training diverged; only its {finite} are attacked.")
     if lost := sum("not_finite" in row for row in results.rounds):
         sentences.append(f"In {words.times(lost, 'round')} a client's value was not finite, and 0 went in its place.")
+    sentences += filter(None, [words.useless(setup)])
     if setup.status == "partial":
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):
@@ -95,6 +97,14 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     if all(d.what == LAST_MODEL for d in setup.declared):
         sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")
     return sentences
+
+
+def doubted(results: Results) -> list[str]:
+    """What the attacks take for granted that does not hold, or nobody could check, a sentence each."""
+    doubts = dict.fromkeys(attack.doubt for attack in results.attacks if attack.doubt)
+    return [
+        f"{doubt[0].upper()}{doubt[1:]}; where these attacks get nothing, nothing was measured." for doubt in doubts
+    ]
 
 
 def picked_said(settings: Mapping[str, Any]) -> str:

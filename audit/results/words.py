@@ -91,14 +91,14 @@ def noise(noise_std: float | None, server_noise_std: float | None) -> str:
     )
 
 
-def percent(share: float | None) -> str:
+def percent(share: float | None, digits: int = 2) -> str:
     """
     >>> [percent(x).replace("\N{NO-BREAK SPACE}", " ") for x in (None, 0.0, 0.0001, 0.025, 0.317, 1.0)]
     ['–', '0 %', '0.01 %', '2.5 %', '32 %', '100 %']
     """
     if share is None:
         return MISSING
-    return f"{number(100 * share, 2)}\N{NO-BREAK SPACE}%"
+    return f"{number(100 * share, digits)}\N{NO-BREAK SPACE}%"
 
 
 def percent_at_least(share: float | None) -> str:
@@ -405,10 +405,11 @@ def without_noise(accuracy: float | None) -> str:
 def accuracy_said(setup: AuditedSetup, *more: str) -> str:
     """The accuracy on test records, with its 95 % interval and what guessing gets, each where it is known, and more.
 
-    >>> data = {"classes": 10, "sizes": {"test": 300}}
-    >>> setup = AuditedSetup(digest="", scheme="ldp", test_accuracy=0.71, data=data)
-    >>> accuracy_said(setup).replace("\N{NO-BREAK SPACE}", " ")
+    >>> known = {"digest": "", "scheme": "ldp", "test_accuracy": 0.71, "data": {"classes": 10, "sizes": {"test": 300}}}
+    >>> accuracy_said(AuditedSetup(**known)).replace("\N{NO-BREAK SPACE}", " ")
     '71 % (65 % to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
+    >>> accuracy_said(AuditedSetup(**known, majority_accuracy=0.1234)).replace("\N{NO-BREAK SPACE}", " ")
+    '71 % (65 % to 77 % on 300 test records; always guessing the most frequent class gives 12.3 %)'
     """
     if setup.test_accuracy is None:
         return MISSING
@@ -416,9 +417,11 @@ def accuracy_said(setup: AuditedSetup, *more: str) -> str:
     if (interval := accuracy_interval(setup)) is not None:
         low, high = percent_at_least(interval[0]), percent_at_most(interval[1])
         beside.append(f"{low} to {high} on {times(setup.test_records or 0, 'test record')}")
-    if setup.chance_accuracy is not None:
-        classes = round(1 / setup.chance_accuracy)
-        beside.append(f"guessing one of {classes} classes gives {percent(setup.chance_accuracy)}")
+    if (guessing := setup.guessing_accuracy) is not None:
+        guess = f"guessing one of {round(1 / guessing)} classes"
+        if setup.majority_accuracy is not None:
+            guess = "always guessing the most frequent class"
+        beside.append(f"{guess} gives {percent(guessing, 3)}")
     beside += [text for text in more if text]
     return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
 
@@ -431,16 +434,32 @@ def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
     return clopper_pearson_interval(round(setup.test_accuracy * n), n)
 
 
-def no_better_than_guessing(setup: AuditedSetup) -> bool:
-    """Whether the accuracy's interval does not lie above what guessing gets; False where either is unknown.
+def useless_said(accuracy: float | None, limits: tuple[float, float] | None, guessing: float | None) -> str:
+    """That a model is no better than none, in a sentence; "" where its accuracy's limits lie above what a guess gets,
+    or where either is unknown.
+
+    >>> useless_said(0.72, (0.71, 0.73), 0.761).replace("\N{NO-BREAK SPACE}", " ")
+    'The model is worse than no model: it has 72 % of the test records right (71 % to 73 %), guessing alone 76.1 %.'
+    >>> useless_said(0.77, (0.75, 0.79), 0.761).partition(":")[0], useless_said(0.8, (0.78, 0.82), 0.761)
+    ('The model is not shown to be better than no model', '')
+    """
+    if accuracy is None or limits is None or guessing is None or limits[0] > guessing:
+        return ""
+    compared = "worse than" if limits[1] < guessing else "not shown to be better than"
+    right = f"{percent(accuracy, 3)} of the test records right"
+    interval = f"{percent_at_least(limits[0])} to {percent_at_most(limits[1])}"
+    return f"The model is {compared} no model: it has {right} ({interval}), guessing alone {percent(guessing, 3)}."
+
+
+def useless(setup: AuditedSetup) -> str:
+    """`useless_said` of what was audited.
 
     >>> data = {"classes": 10, "sizes": {"test": 300}}
     >>> setups = [AuditedSetup(digest="", scheme="ldp", test_accuracy=a, data=data) for a in (0.12, 0.3)]
-    >>> [no_better_than_guessing(setup) for setup in setups]
+    >>> [bool(useless(setup)) for setup in setups]
     [True, False]
     """
-    interval, chance = accuracy_interval(setup), setup.chance_accuracy
-    return interval is not None and chance is not None and interval[0] <= chance
+    return useless_said(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy)
 
 
 LEAKS = {

@@ -34,6 +34,7 @@ def audited_setup(auditor: Auditor) -> AuditedSetup:
         clipped_in_training=facts.clipped_in_training,
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
+        majority_accuracy=rounds[-1].get("majority_accuracy") if rounds else None,
         status=manifest.status,
         engine=None if manifest.engine.name == "recorded" else manifest.engine.name,
         recorded="" if manifest.recorded is None else manifest.recorded.by,

@@ -69,7 +69,7 @@ def _not_attackable(setup: Setup) -> str:
     if not recorded.network:
         return (
             "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers,"
-            " or a class of yours"
+            " or a class of yours, trained whole (no frozen parameters)"
         )
     return (
         "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"

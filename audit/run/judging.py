@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .. import evidence, scoring
 from ..evidence import Plan
 from ..results.format import SCORING, AttackResult, Choice, NotRun, Results
 from ..results.verdict import verdict
 from ..results.warnings import NO_TRUTH, implied
+from ..scoring.trained_loss import doubt_of_loss
 from .audited import audited_setup
 from .job import Job
 from .pricing import Priced
 
+ASSUME_LOSS = ("inversion", "membership")  # kinds of attacks
 OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
 
@@ -29,7 +33,7 @@ def judged_results(
         scores, prices: of the attacks and of the messages.
         ablated: weaker than the attacks by intent, so that no verdict is on them.
     """
-    attacks = (*scores.attacks, *prices.attacks)
+    attacks = (*_doubted(job, scores.attacks), *prices.attacks)
     chosen_by_us, unfinished = _ran(job.choice, collected)
     setup = audited_setup(job.auditor)
     results = Results(
@@ -51,6 +55,14 @@ def judged_results(
     by_other = [OTHER_NET] if measured and job.net == "squeeze" else []
     warnings = (*implied(results), *_warnings(job), *by_other, *scores.warnings, *prices.warnings, *plan.refused)
     return results.model_copy(update={"warnings": tuple(dict.fromkeys((*warnings, *unfinished)))})
+
+
+def _doubted(job: Job, attacks: Sequence[AttackResult]) -> list[AttackResult]:
+    """With what is unknown of the loss that inversion and membership inference assume."""
+    if not any(attack.kind in ASSUME_LOSS for attack in attacks):
+        return list(attacks)
+    doubt = doubt_of_loss(job.setup, job.auditor, job.options.allow_model)
+    return [attack.having(doubt=doubt) if attack.kind in ASSUME_LOSS else attack for attack in attacks]
 
 
 def _ran(chosen_by_us: Choice | None, collected: evidence.Collected) -> tuple[Choice | None, list[str]]:

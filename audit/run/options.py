@@ -12,6 +12,7 @@ from ...defenses.nearest import instead
 from ..errors import BadInput
 from ..setup.config import CANARY, toml_value
 from ..setup.folder import Setup
+from ..setup.paths import rebase
 
 INVERSION = "inversion"
 
@@ -55,7 +56,9 @@ def settings_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
             raise BadInput(f"--set {text!r}: {attack!r} is not an attack{instead(attack, names)}")
         if attack == name:
             overrides[entry] = toml_value(value) if value.strip() else None
-    table = {**setup.config.attack.get(name, {}), **overrides}
+    tables = {"attack": {name: dict(setup.config.attack.get(name, {}))}}
+    rebase(tables, setup.config_folder, Path())  # those of --set start here
+    table = {**tables["attack"][name], **overrides}
     return {key: value for key, value in table.items() if value is not None}
 
 

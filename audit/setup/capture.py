@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import platform
 import shutil
 import socket
@@ -42,6 +43,7 @@ from ...defenses.schedule import rounds_planned
 from ...defenses.slices import SLICED, Keep, run_sliced
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ...defenses.workers import HERE, Workers
+from ...metrics.utility import majority_accuracy
 from ..errors import BadInput
 from ..files import (
     appears,
@@ -222,6 +224,7 @@ def _finish_together(begun: Sequence[_Begun], workers: Workers) -> None:
         write_json(
             each.folder / "environment.json",
             {
+                "config_folder": os.path.relpath(each.experiment.base.resolve(), each.folder.resolve()),
                 "host": socket.gethostname(),
                 "platform": platform.platform(),
                 "threads": torch.get_num_threads(),
@@ -388,7 +391,10 @@ class _Recorder:
             self.pending = [(m, captured and m.sender_party == SERVER) for m, captured in self.pending]
             return
         self.note_own_models(record.round)
-        self._write_round(record.round, record.state.models, record.figures, record.participants, record.batches)
+        figures = dict(record.figures)
+        if "test_accuracy" in figures:
+            figures["majority_accuracy"] = majority_accuracy(self.experiment.data.test_targets)
+        self._write_round(record.round, record.state.models, figures, record.participants, record.batches)
         self.models = dict(record.state.models)
         save_state(record.state, self.work)
         self.done(record.round + 1)

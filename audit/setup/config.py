@@ -94,8 +94,8 @@ class LocalTable(ConfigTable):
     optimiser: str = "adam"
     lr: float = Field(default=1e-3, gt=0, lt=1e38)  # a float32
     batch_size: int = Field(default=25, ge=1)
-    epochs: int | None = Field(default=None, ge=1)
-    steps: int | None = Field(default=None, ge=1)
+    epochs: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
+    steps: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     momentum: float = Field(default=0.9, ge=0, lt=1)
 
     @model_validator(mode="after")

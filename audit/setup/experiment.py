@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Experiment:
     config: with its claim written out.
     key: of the noise and all that is secret. Planning and replicas release nothing, so theirs may be the published one.
     drawn_with: what streams begin with, "" for the key itself (`key.drawn_with`).
+    base: where the config's relative paths start.
     """
 
     config: Config
@@ -50,6 +51,7 @@ class Experiment:
     scheme: Scheme
     key: str = PUBLISHED
     drawn_with: str = ""
+    base: Path = Path()
 
     @property
     def streams(self) -> str:
@@ -92,6 +94,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     """
     _check_trainable(config)
     data = load_data(config, base)
+    _check_records(config, data)
     with _options(
         "[data]",
         "partition_options",
@@ -113,7 +116,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
             f"[capture] clients = {config.capture.clients}: there is no client {outside[0]}, clients are 0 to"
             f" {len(clients) - 1}"
         )
-    return with_scheme(config, data, module, clients)
+    return replace(with_scheme(config, data, module, clients), base=base)
 
 
 def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[Tensor]) -> Experiment:
@@ -148,6 +151,30 @@ def _check_observer(made: Experiment, observer: Observer) -> None:
         raise BadInput(f"[claim] observer = {str(observer)!r}: nobody in this federation is that; there are {here}")
     if observer.kind.party and observer.name not in parties:
         raise BadInput(f"[claim] observer = {str(observer)!r}: nobody is elected here; there are {', '.join(parties)}")
+
+
+class TooManyRecords(BadInput):
+    """The clients ask for more records than there are to train on. fit: how many each can have."""
+
+    def __init__(self, sentence: str, fit: int) -> None:
+        super().__init__(sentence)
+        self.fit = fit
+
+
+def _check_records(config: Config, data: Dataset) -> None:
+    """Raises TooManyRecords, with what test, auxiliary and outside records take of a data set."""
+    clients, each, there = config.data.clients, config.data.samples_per_client, len(data.targets)
+    outsiders = config.capture.candidates - config.capture.candidates // 2
+    fit = (there - outsiders) // clients
+    if each is None or clients * each <= there or fit < 1:
+        return
+    held = f"{len(data.test_targets)} records are for testing and {len(data.auxiliary_targets)} auxiliary"
+    left = f", with {outsiders} outsiders for [capture] candidates = {config.capture.candidates}" if outsiders else ""
+    raise TooManyRecords(
+        f"[data]: {clients} clients of {each} records ask for {clients * each}, the training split has {there}, as"
+        f" {held}; --set data.samples_per_client={fit} takes all of these from the same rows{left}",
+        fit,
+    )
 
 
 LINE_UP = 30  # images of a class left over, among which an original is to be picked (`scoring._in_its_pool`)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 MOST_INTEGER = 2**64  # larger ones overflow what computes with them
+SHARES = ("test_accuracy", "majority_accuracy", "share_clipped")  # figures from 0 to 1
 
 
 def present(path: Path) -> bool:
@@ -214,7 +215,7 @@ def csv_number(path: Path, row: int, name: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or (name in ("test_accuracy", "share_clipped") and not 0 <= value <= 1):
+    if not math.isfinite(value) or (name in SHARES and not 0 <= value <= 1):
         raise BadInput(f"{path}: row {row + 1}: {name} = {short(text)}; expected a finite number, a share from 0 to 1")
     return value
 

@@ -25,6 +25,8 @@ ORDERS = tuple(range(2, 65))  # α of (10)
 class AdapDpflParameters(Parameters):
     """Of the paper's MNIST."""
 
+    per_round = ("beta",)
+
     rounds: int = Field(default=100, ge=1, description="T, how many rounds, of one local step each")
     alpha: float = Field(default=1.0, gt=0, description="α: C of the next round = α·(noised mean of this lot's norms)")
     beta: float = Field(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from math import log
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..layout import Layout
 from ..local import LocalTraining
@@ -23,7 +24,9 @@ GROUPS: dict[SchemeGroup, str] = {  # in the order of lists
     "production": "what platforms run",
     "baselines": "plain averaging, and a paper's own baseline",
 }
+MOST_COUNT = 2**53  # what a float64 still counts
 KINDS: tuple[Kind, ...] = get_args(Kind)
+LEAST, MOST = 1e-50, 1e50  # of a parameter: float64 holds products of several, and their squares
 
 
 class Parameters(BaseModel):
@@ -32,8 +35,11 @@ class Parameters(BaseModel):
 
     The run ends when too few clients are left within their budget. A target_epsilon is replaced by the noise that it
     takes (`audit.proven.target`) before a scheme is built.
+
+    per_round: names of the factors by which the noise changes every round.
     """
 
+    per_round: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     rounds: int = Field(default=15, ge=1, description="T, how many rounds")
@@ -48,6 +54,23 @@ class Parameters(BaseModel):
     target_epsilon: float | None = Field(
         default=None, gt=0, description="ε to be proven as [audit] asks; computes the noise"
     )
+
+    @model_validator(mode="after")
+    def _within_floats(self) -> Self:
+        for name, value in self:
+            for number in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(number, int) and number > MOST_COUNT:
+                    raise ValueError(f"{name} is above 2^53, the most that is counted exactly")
+                if isinstance(number, float) and number and not LEAST <= abs(number) <= MOST:
+                    raise ValueError(
+                        f"{name} = {number:g} is out of range; expected a number of {LEAST:g} to {MOST:g}, or 0"
+                    )
+            if name in self.per_round and self.rounds * abs(log(value)) > log(MOST):
+                raise ValueError(
+                    f"{name} = {value:g} changes the noise more than {MOST:g}-fold in {self.rounds} rounds; take one"
+                    " nearer to 1, or fewer rounds"
+                )
+        return self
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from .base import Parameters, Population, Preset
 class GeometricParameters(Parameters):
     """Theorem 1's; with a noise_std of one's own its (8) and (9) are at the ε whose noise it is."""
 
+    per_round = ("ratio",)
+
     rounds: int = Field(default=30, ge=1, description="M, how many rounds")
     share: Kind = Field(default="weights", description='a client\'s message: "weights"')
     epsilon: float = Field(

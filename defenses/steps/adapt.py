@@ -11,12 +11,12 @@ import torch
 from ..grid import TAIL, noisy, step_of
 from ..local import LocalTraining
 from ..randomness import Keystream
+from ..ranges import LEAST_SIZE, MOST_SIZE
 from ..scheme import Context
 from ..wire import Parcel
 from .perturb import draw
 
 CLIP_NORM = "clip_norm"  # what a client remembers it by
-LEAST, MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class AdaptClip:
                 step = step_of(std, context.num_examples * norm + TAIL * std)
                 summed = torch.tensor([inside.clipped_norms], dtype=torch.float64)
                 size = abs(noisy(summed, noise, step, bounded=True).item()) / self.local.batch_size
-            context.memory[CLIP_NORM] = min(max(self.alpha * size, LEAST), MOST)
+            context.memory[CLIP_NORM] = min(max(self.alpha * size, LEAST_SIZE), MOST_SIZE)
         if self.of == "gradient":
             return parcel
         both = frozenset(

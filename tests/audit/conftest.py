@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit.choose.goals import Goals
+from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
 from dpfl_audit.audit.results.format import AttackResult, Epsilon
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc_p_value, exceedance
@@ -185,6 +186,10 @@ def canary() -> dict[str, Any]:
 
 
 def row(**changes: Any) -> dict[str, Any]:
+    """A row of ε in JSON. What is composed by a closed form is Gaussian noise here, whose μ its ε tells."""
+    proven, delta = changes.get("proven"), changes.get("delta", 1e-5)
+    if changes.get("accountant") == "closed form" and delta and isinstance(proven, float) and proven > 0:
+        changes = {"mu": 1 / gaussian_multiplier(proven, delta), **changes}
     return {
         "observer": "server",
         "unit": "record",

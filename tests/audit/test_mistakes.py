@@ -159,7 +159,7 @@ LINES = [  # audit …
     ("epsilon config.toml --unit clients", "'clients' cannot be chosen; did you mean 'client'?"),
     ("epsilon config.toml --adjacency replaceone", "'replaceone' cannot be chosen; did you mean 'replace_one'?"),
     ("epsilon config.toml --observer serv", "observer 'serv' is unknown; did you mean 'server'?"),
-    ("epsilon config.toml --delta 2", "--delta 2.0: δ must lie between 0 and 1"),
+    ("epsilon config.toml --delta 2", "--delta 2.0: δ must lie between 1e-100 and 1"),
     ("epsilon config.toml --target-epsilon -1", "a target must be above 0 and finite"),
     ("epsilon results", "results holds results: `audit report results`"),
     ("epsilon setup --results nowhere", "nowhere/results.json is missing"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import isfinite, log, sqrt
 from statistics import median
 
 import pytest
@@ -755,3 +755,25 @@ def test_gossip_with_one_neighbour_needs_pairs(clients, dropout, fits):
     else:
         with pytest.raises(ValueError, match="cannot all be paired"):
             preset.scheme(parameters, LocalTraining(), population)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("geometric", {"ratio": 0.5, "rounds": 1500}),  # 2^1500 and 2^(3000/2) were an OverflowError
+        ("geometric", {"ratio": 2.0, "rounds": 3000}),
+        ("adap-dpfl", {"beta": 1e-3, "rounds": 400}),
+        ("dpsgd", {"sigma": 1e300}),
+        ("dpsgd", {"sigma": 1e-300}),
+        ("laplace", {"tau": 10**30}),
+    ],
+)
+def test_what_no_float_holds_is_refused(name, parameters):
+    with pytest.raises(ValidationError, match=next(iter(parameters))):
+        PRESETS[name].parameters(**parameters)
+
+
+def test_a_long_geometric_training_within_floats_is_priced():
+    parameters = PRESETS["geometric"].parameters(ratio=1.05, rounds=3000)
+    scheme = PRESETS["geometric"].scheme(parameters, LocalTraining(), Population((600,) * 100))
+    assert isfinite(scheme.claim.epsilon(3000, 1e-3))

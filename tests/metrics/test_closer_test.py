@@ -115,8 +115,9 @@ def test_together_it_is_the_share_of_all_deals_with_as_large_a_sum(seed: int) ->
     messages = [Rebuilt([0, 1], images(2, seed + 200)), Rebuilt([1, 2], originals[2:] * 0.8 + 0.1)]
     exact = by_hand(originals, messages, pool)
     labels = torch.zeros(3), torch.zeros(2)
-    p_value = closer_together_p_value(originals, labels[0], messages, pool, labels[1], draws=20_000)
-    assert p_value == pytest.approx(exact, abs=0.012)
+    drawn = [closer_together_p_value(originals, labels[0], messages, pool, labels[1], seed=i) for i in range(200)]
+    # Drawing ends with the twentieth deal that is as close: each p-value is known to a fifth, 5 % above on average.
+    assert np.mean(drawn) == pytest.approx(exact, rel=0.1)
 
 
 def test_four_of_fifteen_pictures_that_are_much_closer_are_no_luck() -> None:

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 import torch
 from dpfl_audit.metrics import pool_test
-from dpfl_audit.metrics.pool_test import Rebuilt, least_p_value, pool_p_value
+from dpfl_audit.metrics.pool_test import Rebuilt, least_p_value, p_value_of_draws, pool_p_value
 from torch import Tensor
 
 
@@ -124,3 +124,18 @@ def test_where_all_would_cost_too_much_messages_are_drawn_whatever_came_of_them(
     nothing = [Rebuilt([i], images(1, 0)) for i in range(40)]
     assert [m.records for m in lots] == [m.records for m in pool_test._affordable(nothing, 1, 30, 999, seed)]
     assert pool_p_value(originals, torch.zeros(40), messages, pool, torch.zeros(30), seed, 999) == 0.001
+
+
+def test_drawing_ends_where_luck_explains_it_and_goes_on_where_it_does_not() -> None:
+    """A p-value near one took all 200,000 draws of hundreds of records: minutes of scoring a setting."""
+    rng, counts = torch.Generator().manual_seed(0), []
+
+    def drawn(count: int) -> Tensor:
+        counts.append(count)
+        return torch.rand(count, generator=rng)
+
+    assert p_value_of_draws(drawn, 0.5, 200_000, 1_000) == pytest.approx(0.5, rel=0.4) and sum(counts) == 100
+    counts.clear()
+    assert p_value_of_draws(drawn, 2.0, 20_000, 1_000) == 1 / 20_001 and sum(counts) == 20_000
+    alarms = sum(p_value_of_draws(drawn, float(drawn(1)), 999, 100) <= 0.05 for _ in range(2_000)) / 2_000
+    assert 0.02 < alarms <= 0.05 + 3 * (0.05 * 0.95 / 2_000) ** 0.5

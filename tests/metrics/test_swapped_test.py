@@ -42,6 +42,16 @@ def test_it_is_the_share_of_all_ways_that_do_as_well() -> None:
     assert least_swapped([torch.arange(5)], [torch.arange(5)]) == pytest.approx(1 / len(ways))
 
 
+def test_as_many_records_as_a_hospital_has_are_counted_without_an_overflow() -> None:
+    """170! is the largest factorial of a float; `audit choose` on 400 records a client ended in an OverflowError. All
+    copies of one record but one: 400 places for it, so 1/400; six such blocks are below what 9,999 swaps can show.
+    """
+    every, alike = torch.arange(400), (torch.arange(400) == 0).long()
+    assert least_swapped([alike], [every]) == 1 / 400
+    assert least_swapped([alike] * 6, [every] * 6) == 1e-4 == least_swapped([every], [every])
+    assert least_swapped([every], [torch.zeros(400)]) == 1.0
+
+
 def test_records_of_the_same_messages_cannot_be_told_by_changing_places() -> None:
     """Rows are equal there: every way has the same sum, and p is 1 whatever came back."""
     counted = torch.rand(1, 6).expand(6, 6)

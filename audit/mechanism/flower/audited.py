@@ -17,6 +17,7 @@ from ...record.flower.wrappers import private_wrapper, strategies_in
 from ..asked import check_bounds_asked, check_draws_asked, check_words_asked, whole
 from ..function import audit_mechanism
 from ..outcome import OwnAudit
+from ..raised import owners
 from ..transcript import own_randomness_kept
 from .app import FlowerApp, flower_app, taken_apart
 from .canaries import client_canaries
@@ -109,8 +110,13 @@ def audit_flower(
         raw, named = _canaries(opened.clients[0], asked, adjacency, data, known, again, seed)
         leaves = (asked, adjacency) == ("client", "zero_out")
         update = AppRound(raw, opened.clients, opened.others, opened.strategy, leaves)
+
+        def called(world: str | None, draw: int) -> Any:
+            with bad_input(known.name):  # before somebody takes it for the sentence of a function
+                return update(world, draw)
+
         made = audit_mechanism(
-            update,
+            called,
             candidates=_chosen(named, canary),
             delta=at,
             claim=claimed,
@@ -145,6 +151,10 @@ def _app(app: Any, server: Any, config: Mapping[str, Any] | None, name: str) -> 
     elif isinstance(app, str):
         known = flower_app(app, server if isinstance(server, str) else None)
     else:
+        from flwr.clientapp import ClientApp
+
+        if not isinstance(app, ClientApp):
+            raise BadInput(f"app is a {type(app).__name__}; expected a ClientApp, or where one is")
         known = FlowerApp("a Flower app", app)
     served = known.server if server is None or isinstance(server, str) else server
     return replace(known, server=served, config={**known.config, **(config or {})}, name=name or known.name)
@@ -217,7 +227,7 @@ def _opened(
 def _count(reply: Any, key: str) -> int:
     for record in reply.metric_records.values():
         for name in (key, *COUNTS):
-            if name in record:
+            if isinstance(record.get(name), int | float):
                 return int(record[name])
     raise BadInput(
         f"the client's reply tells no number of records ({key!r} of its metrics), by which replies are weighed"
@@ -254,7 +264,8 @@ def _canaries(
         client.trains(stream(seed, "training"))
     if not seen:
         raise BadInput(f"--data {own.name}: the client's training never called it; name the function that it calls")
-    records = record_canaries(seen[0], adjacency, seed)
+    with owners(f"--data {own.name}"):
+        records = record_canaries(seen[0], adjacency, seed)
     return RecordUnit(client, own, records, adjacency, anew, seed), list(records)
 
 

@@ -77,8 +77,11 @@ def client_canaries(reply: ClientArrays) -> list[str]:
 
 
 def _moved(sent: ClientArrays, reply: ClientArrays) -> list[str]:
-    """The tensors that training moves: floats of the model that came."""
-    return [n for n, v in reply.items() if v.dtype.kind == "f" and n in sent and v.shape == sent[n].shape and v.size]
+    """The tensors that training moves: floats of the model that came. Raises ValueError where there are none."""
+    names = [n for n, v in reply.items() if v.dtype.kind == "f" and n in sent and v.shape == sent[n].shape and v.size]
+    if not names:
+        raise ValueError("the client replies with no tensor of floats that it was sent, by the same name and shape")
+    return names
 
 
 def _scalars(reply: ClientArrays) -> list[str]:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import BadInput
+from ...errors import BadInput, bad_input
 from ...record.flower.strategy import RECORDS
+from ..raised import in_words, owners
 from .app import FlowerApp
 
 PATIENCE = 5  # times that nodes are asked for, before it is said that there are too few
@@ -69,11 +70,12 @@ def first_round(app: FlowerApp, clients: int, model: Any = None) -> FirstRound:
     Raises:
         BadInput: there is neither, the server fails, or waits for more clients.
     """
-    from flwr.app import ArrayRecord, ConfigRecord
+    from flwr.app import ArrayRecord, ConfigRecord, Message
 
     grid = _grid(clients)
     if model is not None:
-        record = ArrayRecord(_arrays(model))
+        with bad_input(app.name), owners("the model"):
+            record = ArrayRecord(_arrays(model))
         return FirstRound((_message(app, record, ConfigRecord({"server-round": 1})),), None, grid)
     if app.server is None:
         raise BadInput(
@@ -94,7 +96,9 @@ def first_round(app: FlowerApp, clients: int, model: Any = None) -> FirstRound:
     except BadInput:
         raise
     except Exception as error:
-        raise BadInput(f"{app.name}: its strategy raised {type(error).__name__}: {error}") from error
+        raise BadInput(f"{app.name}: its strategy raised {in_words(error)}") from error
+    if stranger := [one for one in messages if not isinstance(one, Message)]:
+        raise BadInput(f"{app.name}: its strategy sends a {type(stranger[0]).__name__}; expected Messages")
     if not messages:
         raise BadInput(f"{app.name}: its strategy sends nobody anything to train in round 1")
     return FirstRound(messages, strategy, grid)
@@ -117,7 +121,7 @@ def _run(app: FlowerApp, grid: Any) -> _Sent:
         raise
     except (Exception, SystemExit) as error:
         lacks = f"; its run config has no {error}: --set {str(error).strip(chr(39))}=…" * isinstance(error, KeyError)
-        raise BadInput(f"{app.name}: its ServerApp raised {type(error).__name__}: {error}{lacks}") from error
+        raise BadInput(f"{app.name}: its ServerApp raised {in_words(error)}{lacks}") from error
     raise BadInput(f"{app.name}: its ServerApp ended without sending anything to train")
 
 

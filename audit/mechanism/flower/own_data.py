@@ -88,7 +88,7 @@ def record_canaries(loaded: Any, adjacency: Adjacency, seed: int) -> dict[str, A
     Raises:
         BadInput: its records are no (input, label) pairs of a classifier.
     """
-    records = _records(loaded)
+    records = loaded_records(loaded)
     first = records[PLACE]
     pair, back = _as_pair(first)
     others = [_as_pair(records[i])[0] for i in range(min(len(records), KNOWN))]
@@ -130,14 +130,14 @@ def planted(loaded: Any, canary: Any, *, present: bool, adjacency: Adjacency) ->
     return PlantedDataset(loaded, PLACE, canary if present else loaded[PLACE], True)
 
 
-def _records(loaded: Any) -> Any:
+def loaded_records(loaded: Any) -> Any:
     """The records that are trained on, one by one. Raises BadInput where they cannot be told."""
     if isinstance(loaded, DataLoader):
-        return _records(loaded.dataset)
+        return loaded_records(loaded.dataset)
     if _are_arrays(loaded):
         return [*zip(loaded[0], loaded[1])]
     if _are_several(loaded):
-        return _records(loaded[0])
+        return loaded_records(loaded[0])
     if hasattr(loaded, "__getitem__") and hasattr(loaded, "__len__") and not isinstance(loaded, Mapping | str):
         return loaded
     raise BadInput(

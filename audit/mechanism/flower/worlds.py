@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency
-from ...errors import BadInput
 from ...record.flower.wrappers import is_adaptive, private_wrapper
+from ...tensors import real_numbers
+from ..planted import training_on
+from ..raised import owners
 from .app import ClientCall, TakenApart
 from .canaries import CLIENT_CANARIES, nothing, opposite
-from .own_data import OwnData, planted
+from .own_data import OwnData, loaded_records, planted
 
 SEEDS = 2**32  # np.random.seed takes no larger ones
 Raw = Callable[[str | None, int], Any]  # (world, seed) → what the audited client replies before its mods
@@ -64,12 +66,12 @@ def seed_all(seed: int) -> None:
 
 def _called(call: ClientCall, message: Any, context: Any, whose: str) -> Any:
     """A reply with arrays. Raises ValueError where it is none."""
-    try:
+    from flwr.app import Message
+
+    with owners(whose):
         reply = call(copy.deepcopy(message), copy.deepcopy(context))
-    except BadInput:  # of what is planted in it
-        raise
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{whose} raised {type(error).__name__}: {error}") from error
+    if not isinstance(reply, Message):
+        raise ValueError(f"{whose} replied with a {type(reply).__name__}; expected a Message")
     if reply.has_error():
         raise ValueError(f"{whose} replied with an error: {reply.error.reason}")
     _arrays_of(reply.content, f"the reply of {whose}")
@@ -78,7 +80,8 @@ def _called(call: ClientCall, message: Any, context: Any, whose: str) -> Any:
 
 def arrays_in(content: Any, what: str) -> dict[str, NDArray]:
     """The arrays of a message by name. Raises ValueError where it has none."""
-    return {name: array.numpy() for name, array in _arrays_of(content, what).items()}
+    with owners(what):
+        return {name: array.numpy() for name, array in _arrays_of(content, what).items()}
 
 
 def _arrays_of(content: Any, what: str) -> Any:
@@ -149,10 +152,15 @@ class RecordUnit:
         some = next(iter(self.canaries.values()))
         canary = some if world is None else self.canaries[world]
 
-        def change(loaded: Any) -> Any:
-            return planted(loaded, canary, present=world is not None, adjacency=self.adjacency)
+        trained: list[Any] = []
 
-        with self.data.changed(change):
+        def change(loaded: Any) -> Any:
+            made = planted(loaded, canary, present=world is not None, adjacency=self.adjacency)
+            if self.adjacency == "zero_out":
+                trained.append(loaded_records(made))
+            return made
+
+        with training_on(trained), self.data.changed(change):
             return self.client.trains(seed)
 
 
@@ -179,12 +187,14 @@ class AppRound:
         if self.strategy is None:
             return _vector(arrays_in(reply.content, "the reply"))
         replies = [reply, *(client.replies(other) for client, other in zip(self.clients[1:], self.others))]
-        strategy = copy.deepcopy(self.strategy)  # which may keep a state, such as an adaptive bound
-        arrays, _ = strategy.aggregate_train(1, replies)
-        if arrays is None:
+        with owners("the strategy"):
+            strategy = copy.deepcopy(self.strategy)  # which may keep a state, such as an adaptive bound
+            arrays, _ = strategy.aggregate_train(1, replies)
+            merged = None if arrays is None else {n: a.numpy() for n, a in arrays.items()}
+        if merged is None:
             raise ValueError("the strategy merged nothing of the replies of round 1")
+        model = _vector(merged)
         wrapper = private_wrapper(strategy)
-        model = _vector({n: a.numpy() for n, a in arrays.items()})
         if wrapper is None or not is_adaptive(wrapper):
             return model
         half = float(wrapper.clip_norm_lr) / 2 / len(replies) if self.leaves and world is None else 0.0
@@ -199,4 +209,6 @@ class AppRound:
 
 
 def _vector(arrays: Mapping[str, NDArray]) -> NDArray[np.float64]:
-    return np.concatenate([np.asarray(value, dtype=np.float64).reshape(-1) for value in arrays.values()])
+    return np.concatenate(
+        [real_numbers(v, f"array {n!r}", torch.float64).numpy().reshape(-1) for n, v in arrays.items()]
+    )

@@ -14,12 +14,12 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from ...files import write_tensors
+from ...tensors import dense_tensor
 
 KEY = "dpfl-audit"  # of the config record that a reply takes along
 LocalParameters = tuple[float, float, float, float]  # clipping_norm, sensitivity, epsilon, delta
@@ -74,7 +74,7 @@ class AuditMod:
             told |= dict(zip(("clipping-norm", "sensitivity", "epsilon", "delta"), mod))
         if self.records is not None and not (own / "records.safetensors").exists():
             with _never_in_the_way():
-                inputs, targets = (torch.as_tensor(np.asarray(part)) for part in self.records(context))
+                inputs, targets = (dense_tensor(part, "a part of the records") for part in self.records(context))
                 write_tensors(own / "records.safetensors", {"inputs": inputs, "targets": targets})
         reply.content[KEY] = ConfigRecord(told)
         return reply

@@ -186,7 +186,7 @@ class Flow:
         if set(arrays) != set(numbers):
             return dict(arrays)
         network = self.recorder.network
-        names = next((n for n in (network.state, network.parameters) if len(n) == len(arrays)), numbers)
+        names = next((n for n in network.orders if len(n) == len(arrays)), numbers)
         return {name: arrays[number] for name, number in zip(names, numbers)}
 
     def _number(self, one: _Reply) -> int:

@@ -40,7 +40,7 @@ def decision_on(settings: Sequence[ReportedSetting]) -> Decision:
 def _untrained(settings: Sequence[ReportedSetting]) -> str:
     """A model that guesses in every setting says nothing of what noise costs; without noise it learned nothing."""
     results = [setting.results for setting in settings if setting.results.setup.test_accuracy is not None]
-    if not results or not all(words.no_better_than_guessing(own.setup) for own in results):
+    if not results or not all(words.useless(own.setup) for own in results):
         return ""
     if any(map(noiseless, results)):
         return (

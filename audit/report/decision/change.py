@@ -8,7 +8,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from ....defenses.presets import PRESETS
-from ...proven.gaussian import gaussian_epsilon, gaussian_multiplier
+from ...proven.gaussian import gaussian_epsilon
 from ...results import words
 from ...results.checks import USEFUL_EPSILON, refutations
 from ...results.format import Epsilon, Results
@@ -98,7 +98,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
     row = max(rows, key=lambda row: row.proven or 0.0)
     sentence = f"Use the noise of “{setting.label}”" if count > 1 else "Keep this noise: the proof rests on it"
-    if count > 1 and words.no_better_than_guessing(results.setup):
+    if count > 1 and words.useless(results.setup):
         sentence += ", if its model is of any use: it only guesses"
     return Change(
         sentence,
@@ -193,9 +193,9 @@ def _computed(
 def _asked_then(setting: ReportedSetting, row: Epsilon, factor: float) -> str:
     """What that noise proves of the row that the config asks about, where it is not the one that needs most."""
     asked = next((own for own in setting.results.epsilon if own.asked and own is not row), None)
-    if asked is None or noise_factor(asked, USEFUL_EPSILON) is None or not asked.proven or not asked.delta:
+    if asked is None or noise_factor(asked, USEFUL_EPSILON) is None or not asked.mu or not asked.delta:
         return ""
-    then = gaussian_epsilon(gaussian_multiplier(asked.proven, asked.delta) * factor, asked.delta)
+    then = gaussian_epsilon(factor / asked.mu, asked.delta)
     place = f"per {asked.unit}" if asked.observer == row.observer else words.where(asked)
     return f"and ε ≤ {words.at_most(then)} {place}, which is asked about"
 
@@ -226,8 +226,8 @@ def _accuracy_now(setting: ReportedSetting) -> str:
     accuracies = [f"{words.percent(setup.test_accuracy)} at {words.noise(setup.noise_std, server)}"]
     if setting.no_noise_accuracy is not None and not noiseless(setting.results):
         accuracies.append(f"{words.percent(setting.no_noise_accuracy)} without noise")
-    if setup.chance_accuracy is not None:
-        accuracies.append(f"{words.percent(setup.chance_accuracy)} by guessing")
+    if setup.guessing_accuracy is not None:
+        accuracies.append(f"{words.percent(setup.guessing_accuracy, 3)} by guessing")
     return f"it is {words.listed(accuracies)}"
 
 

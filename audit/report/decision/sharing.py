@@ -77,7 +77,7 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
         [setting for setting, answer in zip(settings, answers) if answer.answer == kind]
         for kind in ("no", "unproven", "proven")
     )
-    most = max(proven, key=lambda setting: setting.results.verdict.proven or 0.0, default=None)
+    most = min(proven, key=lambda setting: _bound(setting.results).wrong, default=None)
     if most is not None and len(proven) == len(settings):
         return share_one(most.results, what)
     if most is not None:
@@ -226,52 +226,69 @@ def _unproven(results: Results) -> str:
 
 @dataclass(frozen=True)
 class _Bound:
-    """The question on which the proof limits every attack, the share of right answers it allows, that which a strong
-    guarantee would, and whether it is more.
+    """The question on which the proof limits every attack, the least share of wrong answers it forces, that which a
+    strong guarantee would, and whether it allows more than that.
     """
 
     question: str
-    right: str
-    strong: str
+    wrong: float
+    strongly_wrong: float
     limited: bool
+
+    @property
+    def right(self) -> str:
+        return at_most_right(self.wrong)
+
+    @property
+    def strong(self) -> str:
+        return at_most_right(self.strongly_wrong)
 
 
 def _bound(results: Results) -> _Bound:
     rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
-    row = asked_or_worst(results.attacks, results.epsilon)
+    worst = min(rows, key=_least_wrong)
+    asked = asked_or_worst(results.attacks, results.epsilon)
+    row = asked if asked.asked else worst
     who = words.listed(list(dict.fromkeys(words.observer(one.observer) for one in ([row] if row.asked else rows))))
-    delta = f" ({row.adjacency}, δ = {words.number(row.delta)})" if row.delta else f" ({row.adjacency})"
+    delta = row.delta or 0.0
+    place = f" ({row.adjacency}, δ = {words.number(delta)})" if delta else f" ({row.adjacency})"
     question = (
-        f"Asked whether one {row.unit} took part, from all that {who} sees{delta}; a guess is right half of the time."
+        f"Asked whether one {row.unit} took part, from all that {who} sees{place}; a guess is right half of the time."
     )
-    worst = max(rows, key=lambda row: row.proven or 0.0)
-    if (worst.proven or 0.0) > (row.proven or 0.0):  # of another unit or observer, and counted too
-        question += f" About one {worst.unit}, towards {words.observer(worst.observer)}, it is {_right(worst)}"
+    if _least_wrong(worst) < _least_wrong(row):  # of another unit or observer, and counted too
+        most = at_most_right(_least_wrong(worst))
+        question += f" About one {worst.unit}, towards {words.observer(worst.observer)}, it is {most}"
         turned = (row.unit, worst.unit) == ("client", "record")
         question += ", as one record can turn a whole clipped update around." if turned else "."
-    strong = _right(row.having(proven=STRONG_EPSILON))
-    return _Bound(question, _right(row), strong, (worst.proven or 0.0) > STRONG_EPSILON)
+    strong_mu = 1 / gaussian_multiplier(STRONG_EPSILON, delta) if row.mu is not None and 0 < delta < 1 else None
+    limited = max(row.proven or 0.0 for row in rows) > STRONG_EPSILON
+    return _Bound(question, _least_wrong(row), least_wrong(STRONG_EPSILON, delta, strong_mu), limited)
 
 
-def _right(row: Epsilon) -> str:
-    return at_most_right(row.proven or 0.0, row.delta or 0.0, gaussian=row.accountant == "closed form")
+def _least_wrong(row: Epsilon) -> float:
+    return least_wrong(row.proven or 0.0, row.delta or 0.0, row.mu)
 
 
-def at_most_right(epsilon: float, delta: float, gaussian: bool = False) -> str:
-    """The share of right answers that (ε, δ) allows to the question "in or out?" at even odds, rounded up but not to
-    all of them: (e^ε + δ)/(1 + e^ε), Kairouz, Oh and Viswanath, arXiv:1311.0776, theorem 2.1.
+def least_wrong(epsilon: float, delta: float, mu: float | None = None) -> float:
+    """The share of wrong answers to the question "in or out?" at even odds that (ε, δ) forces on any attack:
+    (1 − δ)/(1 + e^ε), Kairouz, Oh and Viswanath, arXiv:1311.0776, theorem 2.1.
 
-    gaussian: of Gaussian noise that has this curve, Φ(μ/2), μ the inverse of its noise multiplier: far less, as an
-      attack can be nearly sure of few only (Dong, Roth and Su, arXiv:1905.02383, section 2).
+    mu: where a Gaussian's curve bounds it too: then at least Φ(−μ/2), far more, as an attack can be nearly sure of few
+      only (Dong, Roth and Su, arXiv:1905.02383, section 2).
 
-    >>> [at_most_right(x, 0.0).replace("\N{NO-BREAK SPACE}", " ") for x in (0.0, 1.0, 7.3)]
-    ['50 %', '73.2 %', '99.94 %']
-    >>> at_most_right(4.3772, 1e-5, gaussian=True).replace("\N{NO-BREAK SPACE}", " ")       # multiplier 1: Φ(.5)
-    '69.2 %'
+    >>> round(least_wrong(1.0, 0.0), 4), round(least_wrong(4.3772, 1e-5, mu=1.0), 4)      # multiplier 1: Φ(−0.5)
+    (0.2689, 0.3085)
     """
     wrong = (1 - delta) / (expm1(epsilon) + 2)
-    if gaussian and epsilon > 0 and 0 < delta < 1:
-        wrong = max(wrong, float(ndtr(-0.5 / gaussian_multiplier(epsilon, delta))))
+    return wrong if mu is None else max(wrong, float(ndtr(-mu / 2)))
+
+
+def at_most_right(wrong: float) -> str:
+    """All other answers as a percentage, rounded up but not to all of them.
+
+    >>> [at_most_right(x).replace("\N{NO-BREAK SPACE}", " ") for x in (0.5, 0.2689, 0.0006)]
+    ['50 %', '73.2 %', '99.94 %']
+    """
     for digits in range(3, 16):
         said = words.at_most(100 * (1 - wrong), digits)
         if said != "100":

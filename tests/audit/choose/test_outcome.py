@@ -101,7 +101,7 @@ def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:
     (only,) = outcome.leaks
     assert (only.hits, only.n, only.control_hits) == (10, 80, 4)
     assert outcome.leakage == pytest.approx(10 / 80 - 4 / 80)
-    assert outcome.accuracies == (0.5, 0.6) and outcome.chance == 0.25 and outcome.psnr_margin == 1
+    assert outcome.accuracies == (0.5, 0.6) and outcome.guessing == 0.25 and outcome.psnr_margin == 1
 
 
 def test_variants_of_an_attack_are_not_averaged_and_messages_of_one_training_are_not_fresh_records() -> None:

@@ -24,6 +24,7 @@ from dpfl_audit.audit.setup.config import with_overrides
         (["scheme.clip=2..1"], "the lower one first"),
         (["scheme.clip=a..b"], "expected two numbers"),
         (["scheme.clip=1..inf"], "expected two numbers"),
+        ([f"scheme.rounds=1..{10**400}"], "expected two numbers"),
         (["scheme.clip=1,2", "scheme.clip=3,4"], "given twice"),
         (["audit.delta=1e-5,1e-6"], "what is asked is the same"),
         (["capture.rounds=1,2"], "what is asked is the same"),

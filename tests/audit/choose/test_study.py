@@ -39,7 +39,7 @@ from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells
 from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
-from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.experiment import TooManyRecords, build
 from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.defenses.workers import HERE
 from dpfl_audit.metrics import closer_test
@@ -82,6 +82,21 @@ def test_a_gpu_computes_another_study_and_one_that_is_not_there_is_refused(monke
         != here.digest
         == studies.opened_case(RAW, replace(OPTIONS, device="cpu"), PUBLISHED, Path()).digest
     )
+
+
+def test_clients_who_ask_for_every_row_have_as_many_as_leave_test_auxiliary_and_outside_records() -> None:
+    """2,400 rows are no 6 × 400 to train on: 480 test, 240 are auxiliary, and somebody must be an outsider."""
+    held = {"data": {**RAW["data"], "samples_per_client": 898}, "capture": {"candidates": 41}}  # 1,797 digits in all
+    case = studies.opened_case({**RAW, **held}, replace(OPTIONS, rows=None), PUBLISHED, Path())
+    assert case.config.data.samples_per_client == (1200 - 21) // 2 == 589
+    assert [len(own) for own in case.to_train(case.first, 0).clients] == [589, 589]
+    assert case.overrides == ("data.samples_per_client=589",) and len(case.remarks) == 2
+    assert all(number in case.remarks[0] for number in ("1796", "1200", "300 records", "297 auxiliary", "=589", "21"))
+    with pytest.raises(TooManyRecords) as why:
+        build(parse_config({**RAW, **held}), Path())
+    assert why.value.fit == 589 and case.remarks[0].startswith(str(why.value))
+    varied = replace(OPTIONS, vary=("data.samples_per_client=10,898",))
+    assert studies.opened_case({**RAW, **held}, varied, PUBLISHED, Path()).config.data.samples_per_client == 898
 
 
 def content(folder: Path) -> dict[str, bytes]:

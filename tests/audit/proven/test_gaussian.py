@@ -5,7 +5,7 @@ import math
 import mpmath
 import pytest
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
-from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier, joint_multiplier
+from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
 
 DELTAS = (1e-300, 1e-100, 1e-10, 1e-5, 1e-3, 0.1, 0.5, 0.999)
 
@@ -58,8 +58,6 @@ def test_the_ends():
     assert gaussian_epsilon(1e-200, 1e-5) == math.inf
     assert gaussian_delta(multiplier=0.0, epsilon=5.0) == 1 and gaussian_delta(multiplier=2.0, epsilon=math.inf) == 0
     assert gaussian_epsilon(gaussian_multiplier(0.0, 1e-3), 1e-3) == 0
-    assert joint_multiplier([]) == math.inf and joint_multiplier([1.0, 0.0]) == 0
-    assert joint_multiplier([3.0, math.inf]) == 3.0
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,12 @@ BAD = [
     (("--clip", 1, "--target-epsilon", 0), "a target must be above 0"),
     (("--clip", 1, "--target-epsilon", 1e300), "a target above 1e+50 asks for no noise at all"),
     (("--clip", 1, "--clients", 9, "--cohort", 3, "--target-epsilon", 2e50), "a target above 1e+50"),
-    ((*NEEDED, "--delta", 2), "between 0 and 1"),
+    ((*NEEDED, "--delta", 2), "δ must lie between"),
+    ((*NEEDED, "--delta", 1e-320), "δ must lie between"),
+    (("--clip", 1, "--noise-std", 1e-310), "must be above 0, from 1e-100"),  # 70, as the next two
+    (("--clip", 1e300, "--noise-std", 1e-300), "--clip 1e+300: must be above 0, from 1e-100"),
+    (("--clip", 1e-320, "--noise-std", 1), "must be above 0, from 1e-100"),
+    (("--clip", 1, "--delta", 1e-99, "--target-epsilon", 1e-99, "--rounds", 10**5), "no noise_std from 1e-100"),
     ((*NEEDED, "--set", "a.b=1"), "--set asks about a config or a setup, and none is given"),
     (("config.toml", "--clip", 1), "go without SOURCE"),
 ]

@@ -52,6 +52,18 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config.toml"
 
 
+def test_a_row_carries_a_gaussians_curve_only_where_that_is_the_law(config: Path) -> None:
+    """Responses are composed by a closed form too, and by that name 67.9 % stood for 88.1 %."""
+    place = {"unit": "client", "adjacency": "zero_out", "observers": ["server"]}
+    (row,) = table(config, **place).rows
+    assert row.accountant == "closed form" and row.mu == pytest.approx(2**0.5, rel=1e-3)
+    config.write_text(
+        CLAIMED.replace('"local-gaussian", clip = 1.0, noise_multiplier = 1.0', '"ldp-fl", epsilon = 2.0')
+    )
+    (row,) = table(config, **place).rows
+    assert row.accountant == "closed form" and row.mu is None
+
+
 @pytest.mark.parametrize(
     ("options", "seen"),
     [({}, True), ({"unit": "client"}, False), ({"observers": ["downlink"]}, False), ({"unit": "record"}, True)],

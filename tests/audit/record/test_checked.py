@@ -97,6 +97,12 @@ def test_what_is_as_declared_is_checked(tmp_path):
     assert [found[what].status for what in ("norm bound", "noise", "average")] == ["checked"] * 3
 
 
+def test_that_noises_do_not_correlate_shows_nobody_who_knows_them(tmp_path):
+    """Its seeds are public here (10,000 + 100 t + c), and "checked: … is known to nobody else" was said of it."""
+    found = of_clients(tmp_path / "s", noise_of)
+    assert (found["independence"].status, found["secrecy of the noise"].status) == ("checked", "declared")
+
+
 def test_honest_recordings_are_never_contradicted(tmp_path):
     """Of 12 recordings of four shapes; a false alarm is to come once in a hundred thousand."""
     for seed in range(4):

@@ -53,6 +53,7 @@ def test_check_says_in_json_what_is_declared(tmp_path, capsys):
         "norm bound",
         "noise",
         "independence",
+        "secrecy of the noise",
         "average",
         "low bits",
         "completeness",

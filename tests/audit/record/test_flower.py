@@ -177,6 +177,7 @@ def test_a_servers_fixed_clip_is_read_from_the_wrapper_and_checked(tmp_path):
         "norm bound": "declared",  # such noise hides √2 of it in two rounds,
         "noise": "checked",
         "independence": "checked",
+        "secrecy of the noise": "declared",
         "average": "declared",  # and twice a weight
         "low bits": "declared",
         "completeness": "declared",

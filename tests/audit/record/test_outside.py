@@ -85,9 +85,8 @@ def epsilon(folder: Path) -> float:
 @pytest.mark.parametrize("sizes", [EQUAL, (20, 7, 33, 48)])
 def test_a_counter_of_batches_beside_noise_on_all_the_rest_is_right(tmp_path, share, sizes):
     found = recorded(tmp_path / "s", share=share, sizes=sizes)
-    assert [found[what].status for what in ("norm bound", "noise", "independence", "running statistics")] == [
-        "checked"
-    ] * 4
+    both = ("clip of statistics", "noise of statistics")
+    assert [found[what].status for what in ("norm bound", "noise", "independence", *both)] == ["checked"] * 5
     assert "num_batches_tracked" in found["outside the noise"].said and epsilon(tmp_path / "s") < inf
 
 
@@ -95,6 +94,9 @@ def test_the_same_without_raw_values_and_by_a_server_is_not_contradicted(tmp_pat
     assert contradicted(recorded(tmp_path / "s", raw=0)) == []
     found = recorded(tmp_path / "t", by="server")
     assert contradicted(found) == [] and found["noise"].status == "checked"
+    # No update is longer than the bound, so nothing shows the clip; "checked" was said of clip and noise together.
+    assert (found["norm bound"].status, found["clip of statistics"].status) == ("declared", "declared")
+    assert found["noise of statistics"].status == "checked"
 
 
 @pytest.mark.parametrize("raw", [1, 4])

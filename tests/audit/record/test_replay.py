@@ -148,4 +148,9 @@ def test_what_the_loop_declares_is_checked(both):
     _, auditor = check_setup(both[1])
     status = {d.what: d.status for d in auditor.declared}
     assert [what for what in status if status[what] == "checked"] == ["norm bound", "noise", "independence"]
-    assert [what for what in status if status[what] == "declared"] == ["average", "low bits", "completeness"]
+    assert [what for what in status if status[what] == "declared"] == [
+        "secrecy of the noise",
+        "average",
+        "low bits",
+        "completeness",
+    ]

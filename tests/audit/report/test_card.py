@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import date
-from math import inf
+from math import exp, inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from command import called
@@ -26,6 +27,7 @@ from dpfl_audit.audit.results.format import Epsilon, Results
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
+from scipy.stats import binom, norm
 
 Maker = Callable[..., Path]
 DELTA = 1e-5
@@ -197,10 +199,26 @@ def test_the_statement_says_what_a_secret_draw_is_worth() -> None:
     (row,) = number_rows(drawn, None, DELTA, ["client"], ["zero_out"])
     assert row.proven_without_sampling == pytest.approx(gaussian_epsilon(2 / 3, DELTA), rel=1e-9)
     assert row.proven is not None and row.proven < gaussian_epsilon(2 / 3, DELTA) / 4
-    assert (
-        "This counts on nobody knowing who, or which records, were drawn; if that is known, ε is at most 7.06 ("
-        in (statement([row])[1])
-    )
+    assert "if any of that is known, ε is at most 7.06 (" in statement([row])[1]
+
+
+def test_the_number_drawn_by_coins_is_a_secret_that_the_proof_needs() -> None:
+    """ "How many take part is no secret" stood beside 1.69, and whoever is told how many were drawn has 2.43."""
+    drawn = Numbers(1.0, 1.0, clients=10, cohort=1, noise_on="sum", sampling="poisson")
+    (row,) = number_rows(drawn, None, DELTA, ["client"], ["zero_out"])
+    assert row.proven is not None and row.proven_without_sampling is not None
+    x = np.linspace(-10, 11, 21_001)
+    without, there = norm.pdf(x), norm.pdf(x - 1)
+
+    def delta_at(epsilon: float) -> float:
+        """Told that k of 10 were drawn, the client is one of them with k/10."""
+        pairs = ((binom.pmf(k, 10, 0.1), (1 - k / 10) * without + k / 10 * there) for k in range(11))
+        return sum(w * float(np.maximum(p - exp(epsilon) * without, 0).sum()) * 1e-3 for w, p in pairs)
+
+    assert delta_at(row.proven) > 10 * DELTA and delta_at(row.proven_without_sampling) < DELTA
+    said = statement([row])
+    assert "no secret" not in said[0] and "nor how many, where each is drawn by a coin" in said[1]
+    assert "How many take part is no secret" in statement([row.having(proven=row.proven_without_sampling)])[0]
 
 
 def test_a_trained_scheme_says_what_its_secret_cohort_is_worth() -> None:

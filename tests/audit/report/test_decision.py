@@ -14,7 +14,7 @@ import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report.decision import Decision, decision_on, share
 from dpfl_audit.audit.report.decision.change import _typed
-from dpfl_audit.audit.report.decision.sharing import at_most_right
+from dpfl_audit.audit.report.decision.sharing import at_most_right, least_wrong
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
@@ -110,7 +110,7 @@ def test_nothing_measured_is_said(decide: Any, row: Any) -> None:
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 7.3, 10.0])
 def test_the_bound_on_right_answers_is_kairouz_and_is_never_said_smaller(epsilon: float) -> None:
     """At even odds (ε, δ) allows (e^ε + δ)/(1 + e^ε) right answers (arXiv:1311.0776); 100 % would be no bound."""
-    said = at_most_right(epsilon, 1e-5).replace("\N{NO-BREAK SPACE}%", "")
+    said = at_most_right(least_wrong(epsilon, 1e-5)).replace("\N{NO-BREAK SPACE}%", "")
     exact = 100 * (math.exp(epsilon) + 1e-5) / (1 + math.exp(epsilon))
     assert exact <= float(said) < min(100, exact + 0.1)
 
@@ -255,7 +255,7 @@ def test_a_false_claim_beside_a_useful_proof_is_no_reason_not_to_share(decide: A
     held = row(unit="client", proven=4.38, asked=True, accountant="closed form", **claim)
     found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [held, row(proven=10.0)]})
     assert found.share.answer == "proven" and found.share.because.startswith("The claim of this setup is refuted")
-    right = at_most_right(4.38, 1e-5, gaussian=True)
+    right = at_most_right(least_wrong(4.38, 1e-5, held["mu"]))
     assert (
         found.share.sentence
         == f"A claim is refuted. Proven within limits: an attack may be right up to {right} of the time"
@@ -275,8 +275,8 @@ def test_of_gaussian_noise_no_test_is_right_more_often_than_is_said(multiplier: 
     right = np.mean(np.concatenate([rng.normal(0, multiplier, 40_000) < 0.5, rng.normal(1, multiplier, 40_000) > 0.5]))
     epsilon = gaussian_epsilon(multiplier, 1e-5)
     said, of_any = (
-        float(at_most_right(epsilon, 1e-5, gaussian=gaussian).replace("\N{NO-BREAK SPACE}%", ""))
-        for gaussian in (True, False)
+        float(at_most_right(least_wrong(epsilon, 1e-5, mu)).replace("\N{NO-BREAK SPACE}%", ""))
+        for mu in (1 / multiplier, None)
     )
     assert said / 100 == pytest.approx(float(right), abs=0.006) and said < of_any
 
@@ -285,9 +285,11 @@ def test_the_headline_is_of_the_unit_that_is_asked_about(decide: Any, row: Any) 
     """Asked about clients, 2.35 stood on the ε card and "right up to 99.5 %", of a record's 5.18, above it."""
     rows = [row(unit="client", proven=2.35, asked=True), row(proven=5.18)]
     found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": rows})
-    assert found.share.sentence.endswith(f"right up to {at_most_right(2.35, 1e-5)} of the time")
+    assert found.share.sentence.endswith(f"right up to {at_most_right(least_wrong(2.35, 1e-5))} of the time")
     assert "one client took part" in found.share.because
-    assert f"About one record, towards the server, it is {at_most_right(5.18, 1e-5)}" in found.share.because
+    assert (
+        f"About one record, towards the server, it is {at_most_right(least_wrong(5.18, 1e-5))}" in found.share.because
+    )
 
 
 @pytest.mark.parametrize(
@@ -517,7 +519,7 @@ def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing
 
 def test_results_that_name_the_classes_in_their_config_alone_have_a_chance(decide: Any) -> None:
     old = {"data": {"name": "photos"}, "config": {"data": {"classes": 100}}}
-    assert decide({"quality": 0.97, "n": 8, "setup": old}).worst.results.setup.chance_accuracy == 0.01
+    assert decide({"quality": 0.97, "n": 8, "setup": old}).worst.results.setup.guessing_accuracy == 0.01
 
 
 @pytest.mark.parametrize(("clean", "said"), [(0.011, "learned nothing yet, so"), (None, "either"), (0.2, "")])

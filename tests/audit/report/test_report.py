@@ -625,7 +625,7 @@ def test_the_noise_advised_proves_the_target(target: float) -> None:
         adjacency="zero_out",
         delta=1e-5,
         proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5),
-        accountant="closed form",
+        mu=math.sqrt(15),
     )
     factor = noise_factor(row, target)
     assert factor is not None and gaussian_epsilon(factor / math.sqrt(15), 1e-5) == pytest.approx(target, rel=1e-9)
@@ -639,8 +639,7 @@ def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
 
     assert factor() is not None
     assert (
-        factor(accountant="RDP")
-        is factor(accountant="linear composition")
+        factor(mu=None)  # of another law, or of a sample, also where a closed form composed it
         is factor(proven="inf")
         is factor(delta=None)
         is factor(delta=0.0)

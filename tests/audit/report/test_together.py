@@ -212,7 +212,7 @@ def test_accuracy_stands_with_chance_interval_and_the_accuracy_without_noise(mak
     assert rows[0]["accuracy"] == f"71{NBSP}% ({said}90{NBSP}%)"
     assert "without noise" not in rows[1]["accuracy"]
     assert [row["no_noise_accuracy"] for row in rows] == [0.9, 0.9, 0.95]
-    assert (rows[0]["accuracy_low"], rows[0]["accuracy_high"]) == (low, high) and rows[0]["chance_accuracy"] == 0.1
+    assert (rows[0]["accuracy_low"], rows[0]["accuracy_high"]) == (low, high) and rows[0]["guessing_accuracy"] == 0.1
     for text in (render([noisy]), render([noisy], None, "md"), render([noisy, clean], None, "md")):
         assert "guessing one of 10 classes gives" in text and "without noise" in text
 

@@ -748,3 +748,13 @@ def test_what_one_kind_of_attack_could_not_show_another_does_not_make_good(row: 
     within = row(unit="client", proven=7.3, demonstrated=0.08, ceiling=5.77)
     assert verdict([members], [within]).measured and not verdict([], [within]).measured
     assert verdict([], [row(proven=812.0, demonstrated=0.08, ceiling=5.77)]).measured
+
+
+def test_an_attack_in_doubt_measures_nothing_by_its_failure():
+    """Its assumption may be wrong; what it gets is a leak all the same."""
+    doubt = {"doubt": "loss taken as cross-entropy, not checked"}
+    failed, leaked = image(0.0, share=0.0, margin=-1.0, margin_low=-2.0), image(0.6)
+    assert verdict([failed], []).measured
+    seen = verdict([{**failed, **doubt}], [])
+    assert not seen.measured and badge(seen).startswith("leak not measured") and doubt["doubt"] in seen.sentences[0]
+    assert verdict([{**leaked, **doubt}], []) == verdict([leaked], [])

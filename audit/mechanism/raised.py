@@ -1,0 +1,68 @@
+"""What an owner's code raises, as one sentence with its place: a fault there is none of this tool's."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from ..errors import BadInput
+
+OURS = str(Path(__file__).parents[1])
+INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+MOST = 200  # characters of what somebody else's error says
+
+
+@contextmanager
+def owners(whose: str) -> Iterator[None]:
+    """Around a call of somebody else's code. whose: the code's name in a sentence.
+
+    Raises:
+        ValueError: it raised something, or left the process.
+    """
+    try:
+        yield
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{whose} raised {in_words(error)}") from error
+
+
+def guarded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function, whose errors become one ValueError each, with what it was called with."""
+
+    @wraps(function)
+    def called(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except BadInput:
+            raise
+        except (Exception, SystemExit) as error:
+            given = ", ".join(f"{argument!r:.40}" for argument in arguments)
+            raise ValueError(f"{name}({given}) raised {in_words(error)}") from error
+
+    return called
+
+
+def in_words(error: BaseException) -> str:
+    """An error's kind, what it says, and where the owner's own file raised it: else where a library did.
+
+    >>> try:
+    ...     1 / 0
+    ... except ZeroDivisionError as error:
+    ...     in_words(error).partition(" (")[0]
+    'ZeroDivisionError: division by zero'
+    """
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    others = [(file, line) for file, line in frames if not file.startswith((OURS, "<frozen"))]
+    own = [(file, line) for file, line in others if not file.startswith(INSTALLED)]
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
+    if not others:
+        return said
+    file, line = (own or others)[-1]
+    place = next((file.removeprefix(home).lstrip("/") for home in INSTALLED[1:] if file.startswith(home)), file)
+    return f"{said} ({place.removeprefix(f'{Path.cwd()}/')}:{line})"

@@ -1,0 +1,123 @@
+"""Whether attacks can use an owner's network: tried while the owner can still change it, before training is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...defenses import models
+from ..errors import BadInput
+
+ALONE = "; without records and data={'input_shape': …} ε is priced all the same"
+
+
+def check_usable(
+    module: nn.Module, name: str, shape: Sequence[int] | None, classes: int | None, where: str
+) -> int | None:
+    """That attacks can build the network again and give it records, as far as it can be told by now.
+
+    Args:
+        module: of the owner, in whose process it runs. name: as of a `Network`.
+        shape, classes: of a record, and how many classes there are, 0 for regression; None where nobody knows yet.
+        where: for a sentence.
+
+    Returns:
+        The number of classes, None where nobody knows.
+
+    Raises:
+        BadInput: in one sentence.
+    """
+    if shape is not None:
+        outputs = outputs_of(module, shape, where)
+        if classes is None:
+            classes = 0 if outputs == 1 else outputs
+        elif max(1, classes) != outputs:
+            raise BadInput(
+                f"{where}: the network gives {outputs} numbers for a record, and data says classes = {classes}"
+            )
+    if ":" in name:
+        check_class(module, shape, classes)
+    return classes
+
+
+def check_class(module: nn.Module, shape: Sequence[int] | None, classes: int | None) -> None:
+    """That a class of the owner's gives the same network again, in the owner's own process, as an attack will ask for
+    one. Of a class that takes the shape of a record nothing is known before that is.
+
+    Raises:
+        BadInput: it raises, or has other tensors.
+    """
+    kind = type(module)
+    if models.takes_shape(kind):
+        if shape is None or classes is None:
+            return
+        given: tuple[Any, ...] = (tuple(shape), classes)
+    else:
+        given = ()
+    call = f"{kind.__name__}({', '.join(map(str, given))})"
+    try:
+        with torch.random.fork_rng(devices=[]):
+            again = kind(*given).state_dict()
+        wrong = [n for n, v in module.state_dict().items() if n not in again or again[n].shape != v.shape]
+        why = f"has no tensor {wrong[0]!r} of the same shape" if wrong else ""
+    except Exception as error:
+        why = f"raises {type(error).__name__}: {' '.join(str(error).split())[:100]}"
+    if why:
+        raise BadInput(
+            f"model: an attack makes its network by {call}, which {why}; record a class that is called with"
+            " (input_shape, classes) or with nothing, or for ε alone net.state_dict() in its place"
+        )
+
+
+def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int:
+    """How many numbers the owner's network, in the owner's own process, gives for a record.
+
+    Args:
+        module: as it is; nothing of it changes. input_shape: of a record. where: for a sentence.
+
+    Raises:
+        BadInput: it is none that attacks can be tried on: it takes no real numbers, gives no single row, or is frozen.
+    """
+    frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
+    if frozen:
+        raise BadInput(f"{where}: {frozen[0]!r} is frozen, and attacks know of networks that are trained whole{ALONE}")
+    modes = [(part, part.training) for part in module.modules()]
+    like = next(module.parameters())
+    record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=True)
+    try:
+        result = module.eval()(record.clone())
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        raise BadInput(
+            f"{where}: the network takes no records of real numbers of shape {tuple(input_shape)} ({said}), and attacks"
+            f" know no others, such as token ids{ALONE}"
+        ) from None
+    finally:
+        for part, mode in modes:
+            part.training = mode
+    if not isinstance(result, Tensor) or result.dim() != 2:
+        gives = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
+        raise BadInput(f"{where}: the network gives {gives} for one record; attacks need (1, outputs){ALONE}")
+    if not _follows(result, record):
+        raise BadInput(
+            f"{where}: what the network gives does not follow its inputs by a gradient, as where they are token ids;"
+            f" attacks need real numbers{ALONE}"
+        )
+    return int(result.shape[1])
+
+
+def _follows(result: Tensor, inputs: Tensor) -> bool:
+    """Whether a gradient reaches the inputs: looked up, since a backward pass would call the owner's hooks."""
+    todo, seen = [result.grad_fn], set[Any]()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        if getattr(node, "variable", None) is inputs:
+            return True
+        seen.add(node)
+        todo += [before for before, _ in node.next_functions]
+    return False

@@ -1,0 +1,289 @@
+"""What attacks could not use is said while the owner can change it; what is priced without them stays recorded."""
+
+from __future__ import annotations
+
+import importlib
+from math import inf, sqrt
+from pathlib import Path
+
+import pytest
+import torch
+from dp_accounting import get_epsilon_gaussian
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.mechanism import Gaussian
+from dpfl_audit.audit.record.recorder import Recorder
+from dpfl_audit.audit.setup.auditor import check_setup
+from torch import Tensor, nn
+
+NOISE = Gaussian(clip=1.0, noise_std=0.5)
+ROWS, CLASSES = torch.rand(5, 6, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3
+NETS = """
+import torch
+from torch import nn
+
+class Wide(nn.Module):
+    def __init__(self, width=8, classes=3):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, width), nn.Linear(width, classes)
+    def forward(self, x): return self.last(torch.relu(self.first(x)))
+
+class Needs(Wide):
+    def __init__(self, width: int, depth: int, classes: int): super().__init__(width, classes)
+
+class Plain(Wide):
+    def __init__(self, width, classes): super().__init__(width, classes)
+
+class Shaped(Wide):
+    def __init__(self, shape, classes): super().__init__(8, classes); self.first = nn.Linear(shape[0], 8)
+
+class Drawn(Wide):
+    def __init__(self): super().__init__(); self.register_buffer("b", torch.rand(2))
+"""
+
+
+@pytest.fixture
+def nets(tmp_path, monkeypatch):
+    (tmp_path / "nets_of_a_test.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    return importlib.import_module("nets_of_a_test")
+
+
+def recorded(folder: Path, net, records=None) -> Path:
+    """Two rounds of one client, which sends whole state dicts."""
+    start = net.state_dict() if isinstance(net, nn.Module) else net
+    with Recorder(folder, net, mechanism=NOISE) as rec:
+        for t in range(2):
+            rec.broadcast(t, start)
+            noise = torch.Generator().manual_seed(t)
+            rec.upload(
+                t, 0, {n: 0.5 * torch.randn(v.shape, generator=noise) for n, v in start.items()}, 5, records=records
+            )
+    return folder
+
+
+def proven(folder: Path) -> float:
+    rows = table(folder).rows
+    return next(r.proven for r in rows if (r.observer, r.unit, r.adjacency) == ("server", "client", "zero_out"))
+
+
+TWO_ROUNDS = get_epsilon_gaussian(0.5 / sqrt(2), 1e-5)  # 15.46
+
+
+# --- a class with a constructor of its own
+
+
+@pytest.mark.parametrize("made", [lambda n: n.Wide(16, 3), lambda n: n.Needs(8, 2, 3)])
+def test_a_constructor_of_other_arguments_is_told_when_the_recorder_opens(made, nets):
+    with pytest.raises(BadInput, match=r"^model: an attack makes its network by \w+\(\), which .*net\.state_dict\(\)"):
+        Recorder("s", made(nets), mechanism=NOISE)
+    assert not Path("s").exists()
+    assert proven(recorded(Path("s"), made(nets).state_dict())) == pytest.approx(TWO_ROUNDS)  # as the sentence advises
+
+
+def test_where_the_shape_of_a_record_decides_it_is_told_with_the_first_records(nets):
+    """`Plain(width, classes)` could be a class of (input_shape, classes), until there is a shape."""
+    with Recorder("s", nets.Plain(8, 3), mechanism=NOISE) as rec:
+        rec.broadcast(0, nets.Plain(8, 3))
+        with pytest.raises(BadInput, match=r"Plain\(\(6,\), 3\), which raises TypeError"):
+            rec.upload(0, 0, nets.Plain(8, 3), 5, records=(ROWS, CLASSES))
+    with pytest.raises(BadInput, match=r"Plain\(\(6,\), 3\), which raises TypeError"):
+        Recorder("t", nets.Plain(8, 3), data={"input_shape": [6], "classes": 3})
+
+
+@pytest.mark.parametrize("made", [lambda n: n.Wide(), lambda n: n.Shaped((6,), 3), lambda n: n.Drawn()])
+def test_what_is_built_again_is_recorded_and_draws_nothing(made, nets):
+    net, before = made(nets), torch.get_rng_state()
+    folder = recorded(Path("s"), net, (ROWS, CLASSES))
+    assert torch.equal(torch.get_rng_state(), before)
+    setup, auditor = check_setup(folder)
+    module = setup.module(f"nets_of_a_test:{type(net).__name__}")
+    assert [v.shape for v in module.parameters()] == [v.shape for v in net.parameters()] and auditor.truth is not None
+
+
+# --- records that no attack can use
+
+
+class Tokens(nn.Module):
+    """strict: as torch's own Embedding is; else it makes whole numbers of whatever comes."""
+
+    def __init__(self, strict: bool = True) -> None:
+        super().__init__()
+        self.strict, self.table, self.last = strict, nn.Embedding(50, 4), nn.Linear(4, 3)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.last(self.table(ids if self.strict else ids.long()).mean(1))
+
+
+class Pixels(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+def frozen() -> nn.Sequential:
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    net[0].requires_grad_(False)
+    return net
+
+
+def stack() -> nn.Sequential:
+    return nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
+
+
+IDS, SEVERAL, IMAGES = torch.arange(30).reshape(5, 6), torch.ones(5, 3), torch.rand(5, 1, 4, 4)
+UNUSABLE = {
+    "token ids": (lambda: Tokens(), (IDS, CLASSES), "token ids"),
+    "token ids made whole": (lambda: Tokens(strict=False), (IDS, CLASSES), "token ids"),
+    "token ids of a stack": (stack, (IDS, CLASSES), "token ids"),
+    "frozen": (frozen, (ROWS, CLASSES), "'0.weight' is frozen"),
+    "several labels": (lambda: nn.Linear(6, 3), (ROWS, SEVERAL), "several labels"),
+    "a label a pixel": (Pixels, (IMAGES, torch.zeros(5, 4, 4, dtype=torch.long)), "one of each pixel"),
+    "a score a pixel": (Pixels, (IMAGES, CLASSES), r"gives shape \(1, 3, 4, 4\)"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_it_is_told_with_the_first_records_and_priced_without(case, tmp_path):
+    made, records, words = UNUSABLE[case]
+    net = made()
+    sent = {n: 0.5 * torch.randn(v.shape) for n, v in net.state_dict().items()}
+    with Recorder(tmp_path / "s", net, mechanism=NOISE) as rec:
+        rec.broadcast(0, net)
+        with pytest.raises(BadInput, match=f"^upload of client 0 in round 0: .*{words}"):
+            rec.upload(0, 0, sent, 5, records=records)
+        with pytest.raises(BadInput, match=f"^candidates: .*{words}"):
+            rec.candidates(*records, [0] * 5)
+    setup, auditor = check_setup(tmp_path / "s")
+    assert len(setup.messages) == 2 and auditor.truth is None and proven(tmp_path / "s") < inf
+    assert proven(recorded(tmp_path / "t", net)) == pytest.approx(TWO_ROUNDS)
+
+
+@pytest.mark.parametrize("case", ["token ids", "token ids made whole", "frozen", "a score a pixel"])
+def test_it_is_told_at_once_where_the_shape_is_stated(case, tmp_path):
+    made, records, words = UNUSABLE[case]
+    with pytest.raises(BadInput, match=f"^model: .*{words}"):
+        Recorder(tmp_path / "s", made(), data={"input_shape": [*records[0].shape[1:]], "classes": 3})
+    assert not (tmp_path / "s").exists()
+
+
+def test_classes_that_the_network_does_not_give_are_told_at_once(tmp_path):
+    with pytest.raises(BadInput, match="gives 3 numbers for a record, and data says classes = 5"):
+        Recorder(tmp_path / "s", nn.Linear(6, 3), data={"input_shape": [6], "classes": 5})
+
+
+def test_whole_numbers_of_a_table_are_numbers(tmp_path):
+    folder = recorded(tmp_path / "s", nn.Linear(6, 3), (IDS, CLASSES))
+    assert torch.equal(check_setup(folder)[1].truth.inputs, IDS.float())
+
+
+def test_a_trial_leaves_the_owners_network_as_it_was(tmp_path):
+    """Modes of its layers one by one, gradients, hooks that only a backward pass calls."""
+    net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 3))
+    net[1].eval()
+    called: list[object] = []
+    net[0].register_full_backward_hook(lambda *_: called.append(1))
+    before = {n: v.clone() for n, v in net.state_dict().items()}
+    recorded(tmp_path / "s", net, (ROWS, CLASSES))
+    assert [layer.training for layer in net] == [True, False, True, True] and net.training and called == []
+    assert all(torch.equal(v, before[n]) for n, v in net.state_dict().items()) and net[0].weight.grad is None
+
+
+# --- of a network that is not trained whole, what is trained
+
+
+class Adapted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Linear(64, 10).requires_grad_(False)
+        self.a, self.b = nn.Parameter(torch.randn(2, 64)), nn.Parameter(torch.zeros(10, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + x @ self.a.T @ self.b.T
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_adapters_are_recorded_alone(as_list, tmp_path):
+    net = Adapted()
+    sent = {n: p.detach() for n, p in net.named_parameters() if p.requires_grad}
+    form = (lambda held: [*held.values()]) if as_list else (lambda held: held)
+    with Recorder(tmp_path / "s", net, mechanism=NOISE) as rec:
+        for t in range(2):
+            rec.broadcast(t, form(sent))
+            rec.upload(t, 0, form({n: 0.5 * torch.randn(v.shape) for n, v in sent.items()}), 5)
+    setup, _ = check_setup(tmp_path / "s")
+    assert setup.layout.dim == 148 and not setup.manifest.recorded.network
+    assert proven(tmp_path / "s") == pytest.approx(TWO_ROUNDS) == pytest.approx(15.46, abs=0.01)
+
+
+def test_after_a_whole_broadcast_the_sentence_names_what_to_broadcast(tmp_path):
+    net = Adapted()
+    sent = {n: p for n, p in net.named_parameters() if p.requires_grad}
+    with Recorder(tmp_path / "s", net) as rec:
+        rec.broadcast(0, net)
+        with pytest.raises(
+            BadInput, match=r"'base.weight' is missing; .*for n, p in net.named_parameters\(\) if p.req"
+        ):
+            rec.upload(0, 0, sent, 5)
+        rec.abandon()
+
+
+@pytest.mark.parametrize("prefix", ["_module.", "module.", "_orig_mod.", "module._orig_mod."])
+def test_names_with_a_wrappers_prefix_are_the_models(prefix, tmp_path):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(8, 3))
+    sent = {n: torch.randn(v.shape) for n, v in net.state_dict().items()}
+    with Recorder(tmp_path / "s", net) as rec:
+        rec.broadcast(0, {prefix + n: v for n, v in net.state_dict().items()})
+        rec.upload(0, 0, {prefix + n: v for n, v in sent.items()}, 9)
+        with pytest.raises(BadInput, match=r"'1.weight' is missing; .*what came are x.1.weight, y.1.bias"):
+            rec.upload(0, 1, {"x.1.weight": sent["1.weight"], "y.1.bias": sent["1.bias"]}, 9)
+    setup, _ = check_setup(tmp_path / "s")
+    held = setup.load(next(m for m in setup.messages if m.sender == "client-0"))
+    assert torch.equal(held, torch.cat([v.flatten() for v in sent.values()]))
+
+
+def test_a_part_of_a_model_is_not_taken_for_another_part(tmp_path):
+    """The names of one tensor end as those of another do."""
+    start = {"a.w": torch.zeros(2), "w": torch.zeros(2)}
+    with Recorder(tmp_path / "s", start) as rec:
+        rec.broadcast(0, start)
+        with pytest.raises(BadInput, match="'w' is missing"):
+            rec.upload(0, 0, {"a.w": torch.ones(2)}, 9)
+        rec.abandon()
+
+
+# --- the noise as the field writes it
+
+
+def test_a_noise_multiplier_is_the_noise_over_the_clip(tmp_path):
+    assert Gaussian(clip=2.0, noise_multiplier=1.5) == Gaussian(clip=2.0, noise_std=3.0)
+    told = Gaussian(clip=4.0, noise_multiplier=0.5)
+    start = {"w": torch.zeros(200)}
+    with Recorder(tmp_path / "s", start, mechanism=told) as rec:
+        rec.broadcast(0, start)
+        rec.upload(0, 0, 2.0 * torch.randn(200), 5)
+    assert proven(tmp_path / "s") == pytest.approx(get_epsilon_gaussian(0.5, 1e-5))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"noise_std": 1.0, "noise_multiplier": 1.0},
+        {"noise_multiplier": 1.0, "by": "server"},  # of a mean the sensitivity is clip over how many there are
+        *({"noise_multiplier": value} for value in (0, -1, float("nan"), inf, "1", True)),
+    ],
+)
+def test_one_of_both_is_given_and_is_a_number(facts):
+    with pytest.raises(BadInput, match=r"^Gaussian: .*noise_multiplier"):
+        Gaussian(clip=1.0, **facts)
+
+
+def test_of_a_servers_sum_the_multiplier_is_over_the_clip():
+    told = Gaussian(clip=2.0, noise_multiplier=1.5, by="server", on="sum")
+    assert told.noise_std == 3.0 and told.on == "sum"
