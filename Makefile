@@ -59,7 +59,7 @@ mutants: .venv/installed
 
 # About half an hour on two cores; killed, it goes on where it was. `make clean` forgets what it has.
 soundness: .venv/installed
-	$(BIN)/python benchmarks/soundness.py --page docs/soundness.md
+	$(BIN)/python benchmarks/soundness.py --page benchmarks/measured/soundness.md
 
 clean:
 	rm -rf build dist .link *.egg-info audit-demo

@@ -1,7 +1,8 @@
 """Noise that is correlated over the rounds against independent noise, amplified or not, at equal proven ε.
 
-    python benchmarks/ftrl.py                                a small run: 20 rounds, ε = 2, one seed
-    python benchmarks/ftrl.py --full --page docs/schemes.md  100 rounds, ε 1, 2, 4, 8, three seeds: about 20 minutes
+    python benchmarks/ftrl.py          a small run: 20 rounds, ε = 2, one seed
+    python benchmarks/ftrl.py --full --page benchmarks/measured/schemes.md
+                                       100 rounds, ε 1, 2, 4, 8, three seeds: about 20 minutes
 
 Fashion-MNIST (`--data-root`, else $DPFL_AUDIT_DATA), 1,000 clients of 60 records, 100 a round, a logistic model. All
 prove the same ε for a client (zero_out) towards the downlink at δ = 1e-5:

@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count-every", type=int, default=5, help="of so many one is counted, if it can be (5)")
     parser.add_argument("--processes", type=int, default=2, help="at once (2)")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "soundness.jsonl", help="a line a composition")
-    parser.add_argument("--page", type=Path, help="a page to write the figures into, e.g. docs/soundness.md")
+    parser.add_argument("--page", type=Path, help="where the figures go, e.g. benchmarks/measured/soundness.md")
     given = parser.parse_args(arguments)
     seeds = range(given.first, given.first + given.compositions)
     done = _kept(given.results, seeds)

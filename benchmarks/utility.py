@@ -2,10 +2,10 @@
 
     python benchmarks/utility.py --data-root /path/to/data [--only NAME] [--quick]
 
-Trains every config of examples/ and writes the tables of docs/schemes.md; the text around them is kept. A row is what
-`audit train examples/NAME.toml -o setup --set data.root=/path/to/data` puts into setup/auditor/figures.csv. About 12
-minutes on one thread. With --only (one scheme and its variants) or --quick (two rounds each) the tables are printed and
-nothing is written.
+Trains every config of examples/ and writes the tables of benchmarks/measured/schemes.md; the text around them is kept.
+A row is what `audit train examples/NAME.toml -o setup --set data.root=/path/to/data` puts into
+setup/auditor/figures.csv. About 12 minutes on one thread. With --only (one scheme and its variants) or --quick (two
+rounds each) the tables are printed and nothing is written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dpfl_audit.defenses.federation import Figures, RoundRecord, State, evaluate
 from dpfl_audit.defenses.terms import Observer
 
 ROOT = Path(__file__).resolve().parents[1]
-EXAMPLES, PAGE = ROOT / "examples", ROOT / "docs" / "schemes.md"
+EXAMPLES, PAGE = ROOT / "examples", ROOT / "benchmarks" / "measured" / "schemes.md"
 BEGIN, END = "<!-- tables: written by benchmarks/utility.py -->", "<!-- tables: end -->"
 
 
@@ -385,7 +385,7 @@ def page(found: Sequence[tuple[Row, Outcome]], varied: Sequence[tuple[Variant, O
     """The three tables."""
     utility, privacy = [], []
     for row, outcome in found:
-        link = f"[{row.name}](../examples/{row.name}.toml)"
+        link = f"[{row.name}](../../examples/{row.name}.toml)"
         utility.append([link, row.paper, row.here, *result(outcome), row.published, row.why])
         claim, proven = outcome.claim, outcome.proven
         place = "–" if claim is None else f"{claim.observer}, {claim.unit}, {claim.adjacency}"

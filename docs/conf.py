@@ -9,8 +9,10 @@ import click
 import dpfl_audit
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
 from dpfl_audit import cli
 from dpfl_audit.attacks import base  # noqa: F401
+from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.audit import api  # noqa: F401
 from sphinx.application import Sphinx
 
@@ -70,7 +72,19 @@ class CommandHelp(Directive):
         return sections
 
 
+class InversionPresets(Directive):
+    """The table of `presets.PRESETS`: what a preset is, and what is not as its source has it."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = ["| preset | what it is | what is not as there |", "|---|---|---|"]
+        rows += [f"| `{name}` | {preset.source} | {preset.differs} |" for name, preset in PRESETS.items()]
+        table = nodes.container()
+        self.state.nested_parse(StringList(rows), self.content_offset, table)
+        return table.children
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", as_paragraphs, priority=400)  # before napoleon reads the sections
     app.add_directive("command-help", CommandHelp)
+    app.add_directive("inversion-presets", InversionPresets)
     return {"parallel_read_safe": True}

@@ -141,7 +141,7 @@ def test_every_example_of_the_page_of_utility_is_a_config():
     assert {f"{row.name}.toml" for row in utility.ROWS} <= {path.name for path in utility.EXAMPLES.glob("*.toml")}
     page = utility.PAGE.read_text(encoding="utf-8")
     for row in utility.ROWS:
-        assert page.count(f"| [{row.name}](../examples/{row.name}.toml) |") == 2  # accuracy and ε
+        assert page.count(f"| [{row.name}](../../examples/{row.name}.toml) |") == 2  # accuracy and ε
 
 
 WITHOUT_BETS = {  # rows of a fixed number of draws: why
@@ -213,9 +213,9 @@ def test_the_table_of_epsilon_has_zeroed_out_rows_of_server_and_downlink():
 
 
 def test_the_published_figures_of_membership_show_the_three_claims(capsys):
-    """docs/membership.md's own table, read back: the same lines, and the same three sentences below it."""
+    """The table of measured/membership.md, read back: the same lines, and the same three sentences below it."""
     findings = benchmark("membership_findings")
-    page = (ROOT / "docs" / "membership.md").read_text(encoding="utf-8")
+    page = (BENCHMARKS / "measured" / "membership.md").read_text(encoding="utf-8")
     published: dict[str, dict[str, object]] = {}
     for scheme in findings.SCHEMES:
         for attack in findings.ATTACKS:
@@ -236,6 +236,18 @@ def test_the_published_figures_of_membership_show_the_three_claims(capsys):
             published.setdefault(scheme, {})[attack] = figures
     assert findings._judge(published) == 0
     assert capsys.readouterr().out in page
+
+
+# --- soundness ---
+
+
+def test_the_short_page_of_soundness_has_the_figures_of_the_last_run():
+    measured = (BENCHMARKS / "measured" / "soundness.md").read_text(encoding="utf-8")
+    (row,) = (line for line in measured.splitlines() if line.startswith("| all | 1,"))
+    schemes, priced, finite, below = (cell.strip() for cell in row.split("|")[2:6])
+    page = " ".join((ROOT / "docs" / "soundness.md").read_text(encoding="utf-8").split())
+    assert f"drew {schemes} schemes and priced {priced} ε, of which {finite} are finite. None was below" in page
+    assert below == "0"
 
 
 # --- mutants ---

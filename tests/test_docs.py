@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ROOT / "docs"
+DOCS, MEASURED = ROOT / "docs", ROOT / "benchmarks" / "measured"
 sys.path.insert(0, str(DOCS))
 try:
     commands = importlib.import_module("commands")
@@ -22,11 +22,9 @@ finally:
 PAGES = [str(page.relative_to(ROOT)) for page in commands.pages()]
 # What no test types, and why.
 NOT_RUN = {
-    ("docs/howto/inversion.md", "minutes, and needs CUDA"),
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
-    ("docs/reproduced.md", "each takes minutes; README.md runs a small one"),
     ("README.md", "docs/howto/record.md runs a whole one"),
     ("docs/howto/mechanism.md", "it needs the extra [flower]"),
     ("docs/howto/opacus.md", "it installs, and takes a minute"),
@@ -35,12 +33,8 @@ NOT_RUN = {
     ("docs/howto/flower.md", "it needs the extra [flower]; tests/audit/mechanism/test_flower_app.py runs such apps"),
     ("docs/howto/flower.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
     ("docs/howto/flower.md", "it needs the extra [flower]"),
-    ("docs/howto/inversion.md", "tests/audit/test_auto.py runs small ones"),
     ("docs/howto/inversion.md", "trains with anonymous senders; tests/attacks/test_linking.py runs a small one"),
-    ("docs/howto/inversion.md", "tests/audit/test_ablate.py runs small ones"),
     ("docs/howto/inversion.md", "trains a denoiser for about a minute of CPU"),
-    ("docs/local-training.md", "half a minute each; tests/attacks/test_inversion_local_training.py runs small ones"),
-    ("docs/local-training.md", "a minute each; tests/attacks/test_inversion_blind.py runs small ones"),
 }
 
 
@@ -81,10 +75,18 @@ def test_every_block_is_run_or_saved_or_what_something_prints():
 
 
 def test_pages_do_not_show_commands_as_indented_code():
-    """Such code is run by nobody; the measured pages show how benchmarks are called, which takes hours."""
+    """Such code is run by nobody."""
     for page in PAGES:
-        if page not in ("docs/membership.md", "docs/schemes.md", "docs/soundness.md", "README.md"):
-            assert not re.search(r"\n\n    (audit|python|make) ", text(page)), page
+        assert not re.search(r"\n\n    (audit|python|make) ", text(page)), page
+
+
+def test_links_and_paths_lead_to_files():
+    """Sphinx looks at links within the site alone."""
+    for page in (*PAGES, "CONTRIBUTING.md", *(f"benchmarks/measured/{path.name}" for path in MEASURED.glob("*.md"))):
+        links = re.findall(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)", text(page))
+        paths = re.findall(r"`((?:benchmarks|docs|examples)/[a-z0-9_./-]+\.\w+)`", text(page))
+        missing = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
+        assert missing + [path for path in paths if not (ROOT / path).exists()] == [], page
 
 
 def test_gallery_is_small_and_whole():
@@ -104,6 +106,9 @@ def test_the_site_builds_without_a_warning(tmp_path):
     for page in (page for page in PAGES if page != "README.md"):
         assert (tmp_path / "site" / Path(page).relative_to("docs").with_suffix(".html")).is_file()
     reference = (tmp_path / "site" / "reference" / "python.html").read_text(encoding="utf-8")
+    presets = (tmp_path / "site" / "reference" / "attacks.html").read_text(encoding="utf-8")
+    for name in importlib.import_module("dpfl_audit.attacks.inversion.presets").PRESETS:
+        assert f'<td><p><code class="docutils literal notranslate"><span class="pre">{name}</span>' in presets
     for name in importlib.import_module("dpfl_audit").__all__:
         assert f'id="dpfl_audit.{name}"' in reference or name in ("Config", "__version__")
 

@@ -5,7 +5,7 @@ A total variation that grows makes pictures look more like the originals, and sm
 other: on `photos` (mlp 256-256, .01·C of noise, 16 images) the cosine's is 3 dB nearer and picks out 0 to 2 images, a
 fixed one of .01 picks out 8 or 9. Where most of a message is noise, what the attacker's own records have for a
 spectrum, and images averaged over what is uncertain of them, are 1 to 6 dB nearer than either
-(docs/howto/inversion.md). Looks and re-identification each need their strongest attack.
+(benchmarks/measured/inversion.md). Looks and re-identification each need their strongest attack.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A clip to a public norm C scales weights w and their update u together, v = s (w + u), so that v − w is next to nothing
 but −(1 − s) w wherever weights are longer than C: as fresh ones mostly are. How long they were nobody tells. But u is
 short beside w, so the factor 1/s is taken that leaves the least update, ⟨v, w⟩ / ⟨v, v⟩: right but for u's part along
-v, which is small where a network is as wide as usual (docs/local-training.md). Noise of more than v itself makes ⟨v, v⟩
-a guess, whatever is taken off it, and the factor anything; so where noise is large or unknown they are taken to be as
-long as w. Ours.
+v, which is small where a network is as wide as usual (`benchmarks/measured/local-training.md`). Noise of more than v
+itself makes ⟨v, v⟩ a guess, whatever is taken off it, and the factor anything; so where noise is large or unknown they
+are taken to be as long as w. Ours.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A clip keeps an update's direction and hides its length, and with it the place half-way through training (`along`) and
 the scale of gradients. But everybody can train on images, and the length of what comes out depends little on which
-ones: of a guess it was right to a fifth where a random start missed by half (docs/local-training.md). Ours.
+ones: of a guess it was right to a fifth where a random start missed by half (`benchmarks/measured/local-training.md`).
+Ours.
 """
 
 from __future__ import annotations

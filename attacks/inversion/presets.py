@@ -134,8 +134,7 @@ PRESETS: dict[str, Published] = {
         Inversion(iterations=1, exact=True, features=FEATURES),
         "what equations alone give, with next to nothing optimised: images behind a first linear layer with ReLU"
         " (SPEAR, arXiv:2403.03945), features before the classifier (R-GAP, arXiv:2010.07733, its first layer)",
-        "columns by planes instead of SPEAR's draws (docs/local-training.md); where nothing is determined the pictures"
-        " are a start",
+        "columns by planes instead of SPEAR's draws; where nothing is determined the pictures are a start",
     ),
     "fedavg-dimitrov": Published(
         Inversion(objective="absolute", tv=0.1, iterations=400, labels="known", simulated=100, manners=("one-round",)),
