@@ -4,8 +4,7 @@ small study that answers which noise and clip to take.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from .setup.description import digest_of
 from .setup.experiment import Experiment, build
 from .setup.key import PUBLISHED
 from .setup.reading import plain_json
+from .timetable import Kind, Timetable
 from .weights import fetch
 
 
@@ -121,31 +121,14 @@ def study_config() -> dict[str, Any]:
 
 STUDY_FOLDER = "study"
 
-# Which part of the whole time each stage takes, by how it begins to tell of itself.
-TRAINING = (0.0, 0.1)
-ATTACKS = {"attacking": (0.1, 0.42), "scoring": (0.42, 0.5)}
-CANARY = {"canary": (0.5, 0.62)}
-STUDY = {"settings": (0.62, 0.8), "again": (0.8, 0.97), "one step": (0.97, 1.0)}
-WHOLE = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class _Stage:
-    """The progress of the whole demo, out of that of one of its stages, which may run from nothing to all several
-    times; the whole never goes back.
-    """
-
-    progress: Progress
-    name: str
-    spans: Mapping[str, tuple[float, float]]
-    heard: list[int]
-
-    def __call__(self, done: int, total: int, /, words: str = "") -> None:
-        for beginning, (first, last) in self.spans.items():
-            if words.startswith(beginning):
-                share = first + (last - first) * min(1.0, done / max(1, total))
-                self.heard.append(max(self.heard[-1], int(WHOLE * share)))
-                self.progress(self.heard[-1], WHOLE, f"{self.name}: {words}")
+# Seconds of two cores, by how each kind of work begins to tell of itself.
+KINDS = {
+    "training": Kind(2.0, ("training",)),
+    "attacks": Kind(38.0, ("attacking",)),
+    "scoring": Kind(10.0, ("scoring", "pricing rows")),
+    "canary": Kind(14.0, ("canary", "pricing rows")),
+    "study": Kind(46.0, ("settings", "again", "one step")),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,35 +158,35 @@ def folders(output: Path) -> list[Path]:
 
 
 def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
-    heard = [0]
-
-    def stage(name: str, spans: Mapping[str, tuple[float, float]]) -> Progress | None:
-        return None if progress is None else _Stage(progress, name, spans, heard)
-
     planned = configs()
-    count = len(planned)
-    for n, (setting, config) in enumerate(planned):
-        span = (TRAINING[1] * n / count, TRAINING[1] * (n + 1) / count)
-        _train(config, output, output / setting.folder / "setup", stage(setting.name, {"training": span}))
+    table = Timetable(progress, {name: replace(kind) for name, kind in KINDS.items()})
+    trainings = [table.plan({"training": 1}, setting.name) for setting, _ in planned]
+    attacks = table.plan({"attacks": 1, "scoring": 1}, f"{len(planned)} settings")
+    canary = table.plan({"canary": 1}, CANARY_SETTING.name)
+    choosing = table.plan({"study": 1}, "which noise")
+    for (setting, config), stage in zip(planned, trainings):
+        _train(config, output, output / setting.folder / "setup", stage)
+        stage.end()
     options = RunOptions(attacks=("inversion",), quick=quick)
     jobs = [opened(output / setting.folder / "setup", options) for setting, _ in planned]
     results = [output / setting.folder / "results" for setting, _ in planned]
     # They share their first weights, so their attacks are one computation. What is of this run is kept.
-    carry_out_together(jobs, results, force=True, progress=stage(f"{count} settings", ATTACKS))
+    carry_out_together(jobs, results, force=True, progress=attacks)
+    attacks.end()
 
     folder = output / CANARY_SETTING.folder
     _train(canary_config(), output, folder / "setup", None)
     options = RunOptions(attacks=("canary",), quick=True)
-    run(folder / "setup", folder / "results", options, force=True, progress=stage(CANARY_SETTING.name, CANARY))
+    run(folder / "setup", folder / "results", options, force=True, progress=canary)
+    canary.end()
     page = output / "report.html"
     render([*results, folder / "results"], page, "html")
 
-    at_last = stage("which noise", STUDY)
     folder = output / STUDY_FOLDER
     try:
-        study = carry_out_study(study_config(), folder, study_options(), progress=at_last)
+        study = carry_out_study(study_config(), folder, study_options(), progress=choosing)
     except BadInput:  # a study of another version or other options is there
-        study = carry_out_study(study_config(), folder, study_options(), force=True, progress=at_last)
+        study = carry_out_study(study_config(), folder, study_options(), force=True, progress=choosing)
     return Demo(page, study)
 
 

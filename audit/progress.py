@@ -16,13 +16,16 @@ DELAY = 2.0  # seconds before a bar appears: what is done by then needs none
 FRAME = 0.25  # seconds between two drawings of it
 LINE = 10.0  # seconds between two lines
 
-TIMES = "{elapsed} so far, {remaining} left"
-BESIDE = 45  # columns for percents, bar and times beside the words
+LATE = "longer than expected"
+BESIDE = 60  # columns for percents, bar and times beside the words
 
 
 class Reporter:
     """A `Progress` that shows itself while it is open, in a thread of its own: whatever the work is busy with, somebody
     who watches sees the seconds pass.
+
+    The time left is a promise: it falls as time passes, and faster where the work is faster. Where it is over before
+    the work is, that is said; a new one is made when the work goes on.
 
     >>> with Reporter(quiet=True) as progress:
     ...     progress(3, 4, "training rounds")
@@ -35,6 +38,8 @@ class Reporter:
         self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.began = self.since = time.monotonic()
         self.done, self.total, self.first, self.words = 0, 0, 0, "starting"
+        self.ends: float | None = None  # when the work is over, as promised
+        self.late = False
         self.drawn = 0  # columns
         self.printing = threading.Lock()
         self.ended = threading.Event()
@@ -58,8 +63,13 @@ class Reporter:
 
     def __call__(self, done: int, total: int, /, words: str = "") -> None:
         """The time left is that of the work since it was first heard of: what an earlier run left was free."""
+        now = time.monotonic()
         if total != self.total or done < self.done:
-            self.since, self.first = time.monotonic(), done
+            self.since, self.first, self.ends, self.late = now, done, None, False
+        elif done > self.done and now - self.since >= DELAY:
+            ends = now + (now - self.since) * (total - done) / (done - self.first)
+            self.late = self.late or (self.ends is not None and self.ends < now)
+            self.ends = ends if self.ends is None or self.ends < now else min(self.ends, ends)
         self.done, self.total, self.words = done, total, words or self.words
 
     def note(self, words: str) -> None:
@@ -88,13 +98,21 @@ class Reporter:
         words = shorten(self.words, max(10, columns - BESIDE), placeholder=" …") if columns else self.words
         if not self.total:
             return f"{words}, {tqdm.format_interval(now - self.began)} so far"
-        shape = f"{{percentage:.0f}} % |{{bar}}| {TIMES}" if columns else f"{{percentage:.0f}} %, {TIMES}"
+        times = f"{{elapsed}} so far, {self._left(now)}"
+        shape = f"{{percentage:.0f}} % |{{bar}}| {times}" if columns else f"{{percentage:.0f}} %, {times}"
         return tqdm.format_meter(
             self.done,
             self.total,
             now - self.began,
             ncols=columns or None,
             ascii=True,
-            rate=(self.done - self.first) / max(now - self.since, 1e-9),  # 0: the time left is "?"
             bar_format=words.replace("{", "(").replace("}", ")") + " " + shape,
         )[: columns or None]
+
+    def _left(self, now: float) -> str:
+        if self.ends is None:
+            return "? left"
+        if self.ends < now:
+            return LATE
+        left = f"{tqdm.format_interval(self.ends - now)} left"
+        return f"{LATE}, {left}" if self.late else left

@@ -35,6 +35,7 @@ from dpfl_audit.audit.choose.outcome import Performance, outcome_of
 from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
 from dpfl_audit.audit.choose.study import Study, StudyOptions, carry_out_study, looked_at, opened_case
+from dpfl_audit.audit.choose.times import StudyTimes
 from dpfl_audit.audit.choose.trial import BATCH, SCREEN_MINUTES, SCREEN_ROUNDS, clear
 from dpfl_audit.audit.results.words import percent
 from dpfl_audit.audit.run import RunOptions
@@ -190,7 +191,7 @@ def speed(bench: Bench) -> tuple[float, float]:
     trials = searched(
         case,
         folder / "together",
-        lambda points, before: looked_at(case, folder / "together", points, before, None, HERE),
+        lambda points, before: looked_at(case, folder / "together", points, before, StudyTimes(case, None), HERE),
         lambda asked: clear(folder / "together", asked),
     )
     together = time.perf_counter() - begin

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ...defenses.progress import Progress
+from ...defenses.progress import Progress, part_of
 from ...defenses.workers import HERE, Workers
 from .. import run as runner
 from ..errors import BadInput
@@ -32,7 +32,6 @@ from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_out
 FILE = "again.json"
 DIVERGED = "training diverged with a fresh seed"
 ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
-TRAINED, SCORED = 0.1, 0.2  # shares of the time: training every seed of all, and scoring of a seed's attacks, about
 QUICKER = 3.0  # times fewer iterations in the search
 
 
@@ -91,7 +90,7 @@ def attack_again(
         for i, (d, folder) in enumerate(zip(drawn, folders))
         if case.baseline and (experiment := case.without_noise(trial.point, d.seed)) is not None
     ]
-    _ = list(workers.map(train_whole, [[*trainings, *plain]], lambda _: _part(progress, 0.0, TRAINED)))
+    _ = list(workers.map(train_whole, [[*trainings, *plain]], lambda _: progress))
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
     made = Again(
         trial=trial.number,
@@ -104,24 +103,6 @@ def attack_again(
     for training in (*trainings, *plain):
         clear_setups(training.folder.parent, training.folder.name)
     return Again.model_validate(plain_json(read_text(path)))
-
-
-def _part(progress: Progress | None, begin: float, end: float) -> Progress | None:
-    """The progress of a whole out of that of its part from begin to end, in [0, 1], which ends with the scoring. What
-    the part does may each run from nothing to all; the whole never goes back.
-    """
-    if progress is None:
-        return None
-    most = 0
-
-    def of_part(done: int, total: int, /, words: str = "") -> None:
-        nonlocal most
-        share = done / max(1, total)
-        share = 1 - SCORED + SCORED * share if words.startswith("scoring") else (1 - SCORED) * share
-        most = max(most, int(1000 * (begin + (end - begin) * share)))
-        progress(most, 1000, words)
-
-    return of_part
 
 
 def _attacked(
@@ -143,8 +124,7 @@ def _attacked(
             continue
         job = runner.opened(folder / "setup", plan.options(_options(case)))
         plans.append(plan)
-        begin, end = (TRAINED + (1 - TRAINED) * done / len(folders) for done in (i, i + 1))
-        part = _part(progress, begin, end)
+        part = part_of(progress, i / len(folders), (i + 1) / len(folders))
         results.append(runner.carry_out(job, folder / "results", force=True, progress=part, workers=workers))
     if not results:
         return {"outcome": None, "why": f"nothing could be attacked with any fresh seed: {refused[0]}"}

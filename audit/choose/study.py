@@ -31,6 +31,7 @@ from .possible import check_clients, check_goals, rehearse
 from .price import SearchPrice, search_price
 from .search import searched
 from .space import Setting, parse_space, said
+from .times import StudyTimes
 from .trial import UNTOUCHED, Asked, Batch, Trial, clear, in_batches, look_at, prepared
 
 FILE = "study.json"
@@ -245,19 +246,20 @@ def carry_out_study(
         if not present(folder / MARK):
             rehearse(case)
         _prepare(case, folder, force)
+        times = StudyTimes(case, progress)
         trials = searched(
             case,
             folder,
-            lambda points, before: looked_at(case, folder, points, before, progress, workers),
+            lambda points, before: looked_at(case, folder, points, before, times, workers),
             lambda asked: clear(folder, asked),
         )
         _check_measured(trials)
         if case.selects:
-            chosen, tried, trials = _select(case, folder, trials, progress, workers)
+            chosen, tried, trials = _select(case, folder, trials, times, workers)
         else:
-            chosen, tried = _attack_the_best(case, folder, trials, progress, workers)
+            chosen, tried = _attack_the_best(case, folder, trials, times, workers)
         none = None if chosen is not None else obstacle(case, trials, tried)
-        beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, progress, workers)
+        beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, times, workers)
         price = search_price(case, [*trials, *beside], tried)
         study = Study(case, folder, tuple(trials), tuple(tried), tuple(beside), chosen, none, price)
         _write(study)
@@ -295,33 +297,23 @@ def looked_at(
     folder: Path,
     points: Sequence[Asked],
     before: Sequence[Trial],
-    progress: Progress | None,
+    times: StudyTimes,
     workers: Workers,
 ) -> Iterator[list[Trial]]:
     """What comes of points, batch by batch; workers who have nothing to attack prepare the next ones.
 
     Args:
         case: the study. folder: its folder. points: to look at. before: the trials before them.
-        progress: called with work done and in all. workers: who prices, trains and attacks.
+        times: told of how far it is. workers: who prices, trains and attacks.
     """
     parts, known = in_batches(points, [Asked(trial.number, trial.point) for trial in before]), [*before]
-    reports = [_counted(progress, case, batch) for batch in parts]
+    reports = [times.search(batch.asked[0].number) for batch in parts]
     ready = workers.map(partial(prepared, case, folder), parts, lambda n: reports[n])
     for batch, priced, report in zip(parts, ready, reports):
         found = look_at(case, folder, batch, priced, tuple(known), report, workers)
+        report.end()
         yield found
         known += found
-
-
-def _counted(progress: Progress | None, case: StudyCase, batch: Batch) -> Progress:
-    first, last = batch.asked[0].number + 1, batch.asked[-1].number + 1
-
-    def report(done: int, total: int, /, words: str = "") -> None:
-        if progress is None:
-            return
-        progress(done, total, f"settings {first} to {last} of {case.count}: {words}")
-
-    return report
 
 
 def _check_measured(trials: Sequence[Trial]) -> None:
@@ -347,22 +339,21 @@ def _check_measured(trials: Sequence[Trial]) -> None:
 
 
 def _attack_the_best(
-    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None, workers: Workers
+    case: StudyCase, folder: Path, trials: Sequence[Trial], times: StudyTimes, workers: Workers
 ) -> tuple[Trial | None, list[Again]]:
     """The first candidate that keeps its goals when attacked again, and all that were."""
 
     def attacked(trial: Trial) -> Again:
-        def report(done: int, total: int, /, words: str = "") -> None:
-            if progress is not None:
-                progress(done, total, f"again, {said(trial.point)}: {words}")
-
-        return attack_again(case, folder, trial, report, workers)
+        report = times.again(said(trial.point))
+        again = attack_again(case, folder, trial, report, workers)
+        report.end()
+        return again
 
     return first_that_keeps(case, trials, attacked)
 
 
 def _select(
-    case: StudyCase, folder: Path, trials: Sequence[Trial], progress: Progress | None, workers: Workers
+    case: StudyCase, folder: Path, trials: Sequence[Trial], times: StudyTimes, workers: Workers
 ) -> tuple[Trial | None, list[Again], list[Trial]]:
     """The most accurate trial where it keeps its goals when attacked again, how it did, and all that may be shown of
     the search: this trial, without its number, of which nobody is to know how many there were.
@@ -371,12 +362,7 @@ def _select(
     if not measured:
         return None, [], []
     best = max(measured, key=lambda trial: (trial.accuracy or 0.0, -trial.number))
-
-    def report(done: int, total: int, /, words: str = "") -> None:
-        if progress is not None:
-            progress(done, total, f"again, {said(best.point)}: {words}")
-
-    again = attack_again(case, folder, best, report, workers)
+    again = attack_again(case, folder, best, times.again(said(best.point)), workers)
     shown, its = best.model_copy(update={"number": 0}), again.model_copy(update={"trial": 0})
     return (shown if its.keeps(case, shown) else None), [its], [shown]
 
@@ -386,7 +372,7 @@ def _beside(
     folder: Path,
     trials: Sequence[Trial],
     chosen: Trial,
-    progress: Progress | None,
+    times: StudyTimes,
     workers: Workers,
 ) -> list[Trial]:
     """The settings one step from the chosen one that the search did not look at."""
@@ -395,12 +381,7 @@ def _beside(
     asked = [Asked(len(trials) + i, point) for i, point in enumerate(points)]
     if not asked:
         return []
-
-    def report(done: int, total: int, /, words: str = "") -> None:
-        if progress is not None:
-            progress(done, total, f"one step away: {words}")
-
-    batch = Batch(tuple(asked), {})
+    batch, report = Batch(tuple(asked), {}), times.beside
     (priced,) = workers.map(partial(prepared, case, folder), [batch], lambda _: report)
     found = look_at(case, folder, batch, priced, (), report, workers)
     clear(folder, asked)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from ...defenses.progress import Progress
+from ...defenses.progress import Progress, part_of
 from ...defenses.workers import HERE, Workers
 from ...metrics import perceptual
 from .. import evidence, scoring
@@ -113,8 +113,9 @@ def _run(
         errands, first.options.seed, progress, asked=first.choice is None, workers=workers
     )
     results = []
-    for job, output, plan, collected, there in zip(jobs, outputs, plans, brought, done):
-        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, progress, workers))
+    for k, (job, output, plan, collected, there) in enumerate(zip(jobs, outputs, plans, brought, done)):
+        own = progress if len(jobs) == 1 else part_of(progress, k / len(jobs), (k + 1) / len(jobs))
+        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, own, workers))
     return results
 
 

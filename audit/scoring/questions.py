@@ -8,8 +8,10 @@ by half of them, and counts once among all checks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from ...attacks.base import Reconstruction
+from ...defenses.progress import Progress
 from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor
@@ -31,6 +33,7 @@ def judged_together(
     line_ups: LineUps | None,
     seed: int,
     others: int,
+    progress: Progress | None = None,
 ) -> list[AttackResult]:
     """The entries with the p-values of their line-ups, in the pool where there is one with power, and of their margins.
 
@@ -39,11 +42,17 @@ def judged_together(
 
     Args:
         entries: the scored inversions. rebuilt: what each was scored by. line_ups: None without the truth.
-        others: how many other checks there are.
+        others: how many other checks there are. progress: called with questions answered and in all.
     """
     asked = {(question_of(entry), name) for entry in entries for name in (picked(entry).share, "psnr_margin")}
     checks = len(asked) + others
     judged = list(entries)
+    answered = count(1)
+
+    def tick() -> None:
+        if progress is not None:
+            progress(min(next(answered), len(asked)), len(asked), "scoring")
+
     for places in _alike(entries, "pool_share"):
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
         answer = of_pools(auditor.truth, sent, checks, seed)
@@ -52,6 +61,7 @@ def judged_together(
                 judged[place] = _without_pool(entries[place], checks)
             else:
                 judged[place] = _answered(entries[place], answer)
+        tick()
     for places in _alike(judged, "reidentified"):
         without = [place for place in places if judged[place].value("pool_share") is None]
         if len(without) > 1:
@@ -59,6 +69,7 @@ def judged_together(
             answer = of_shares([judged[k] for k in without], made, line_ups, checks, seed)
             for place in without:
                 judged[place] = _answered(judged[place], answer)
+        tick()
     for places in _alike(judged, "psnr_margin"):
         tested = [place for place in places if "psnr_margin" in judged[place].p_values]
         if tested:
@@ -69,6 +80,7 @@ def judged_together(
             for place in tested:
                 closer = (judged[place].value("psnr_margin") or 0.0) > 0
                 judged[place] = _with(judged[place], "psnr_margin", answer, closer)
+        tick()
     return judged
 
 

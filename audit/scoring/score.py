@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
 from ...defenses.data.partition import BY_LOT
-from ...defenses.progress import Progress
+from ...defenses.progress import Progress, part_of
 from ...defenses.terms import Observer
 from ...metrics import classifiers, perceptual
 from ...metrics.intervals import clopper_pearson_interval
@@ -89,9 +89,11 @@ def score(
         entry = _images(setup, seen, cell, reconstruction, reference, lpips, seed, output, relabellings)
         attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
         if progress is not None:
-            progress(done, len(rebuilt), "scoring")
+            progress(done, 2 * len(rebuilt), "scoring")  # the other half: all messages of a question together
     line_ups = None if seen.auditor.truth is None else LineUps(setup, seen.auditor.truth, seen.knowledge)
-    attacks = judged_together(attacks, seen.auditor, [r for _, r in rebuilt], line_ups, seed, others=beside)
+    attacks = judged_together(
+        attacks, seen.auditor, [r for _, r in rebuilt], line_ups, seed, beside, part_of(progress, 0.5, 1.0)
+    )
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1

@@ -10,11 +10,13 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dpfl_audit.audit import demo, progress
 from dpfl_audit.audit.progress import Reporter
+from dpfl_audit.audit.timetable import WHOLE, Kind, Timetable
 
 BAR = re.compile(r"(\S.*?) +(\d+) % \|([#0-9 ]*)\| (\d[\d:]*) so far, (\d[\d:]*|\?) left")
 
@@ -137,25 +139,118 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
     assert Reporter(stream=Terminal()).terminal
 
 
-def test_the_demo_never_goes_back_and_ends_at_its_end():
-    """Its parts each run from nothing to all; the whole goes on over them, so the time left is that of the demo."""
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass as the test says."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def seconds_left(reporter: Reporter) -> float | None:
+    """As it stands in the line."""
+    found = re.search(r"(\d+):(\d+) left", reporter.line())
+    return None if found is None else 60.0 * int(found[1]) + int(found[2])
+
+
+def test_the_time_left_of_work_that_stalls_falls_and_then_says_so(clock):
+    """ "80 %, 00:28 left" rose to "00:48 left" within forty seconds of silence."""
+    reporter = Reporter(quiet=True)
+    reporter(0, 100, "scoring")
+    clock[0] = 80.0
+    reporter(80, 100, "scoring")
+    shown = []
+    for clock[0] in range(80, 130, 5):
+        shown.append(seconds_left(reporter))
+    assert shown == [20.0, 15.0, 10.0, 5.0, 0.0, None, None, None, None, None]
+    assert reporter.line() == "scoring 80 %, 02:05 so far, longer than expected"
+    clock[0] = 180.0
+    reporter(90, 100, "scoring")  # by what is known now: 180 s for nine tenths
+    assert reporter.line() == "scoring 90 %, 03:00 so far, longer than expected, 00:20 left"
+    clock[0] = 185.0
+    reporter(98, 100, "scoring")  # faster again
+    assert seconds_left(reporter) == 3.0
+
+
+def unequal(fast: float, slow: float) -> dict[str, Kind]:
+    return {"fast": Kind(fast, ("training",)), "slow": Kind(slow, ("scoring",))}
+
+
+def heard_of(clock: list[float], kinds: dict[str, Kind], fast: float, slow: float) -> list[tuple[float, float | None]]:
+    """When, and the time left, of three stages whose units take `fast` and `slow` seconds each, a tick a tenth."""
+    reporter = Reporter(quiet=True)
+    table = Timetable(reporter, kinds, lambda: clock[0])
+    shown = []
+    for stage in [table.plan({"fast": 10, "slow": 10}) for _ in range(3)]:
+        for words, each in (("training", fast), ("scoring", slow)):
+            for done in range(1, 101):
+                clock[0] += each / 10
+                stage(done, 100, words)
+                shown.append((clock[0], seconds_left(reporter)))
+        stage.end()
+    return shown
+
+
+def test_the_time_left_falls_by_the_second_over_stages_of_unequal_speed(clock):
+    """Of 1 s and 20 s a unit, as was planned: all the way within two seconds of what is really left, never up."""
+    shown = heard_of(clock, unequal(1, 20), 1, 20)
+    end = shown[-1][0]
+    assert end == pytest.approx(3 * (10 * 1 + 10 * 20))
+    known = [(when, left) for when, left in shown if left is not None]
+    assert len(known) > 0.9 * len(shown)
+    assert all(left == pytest.approx(end - when, abs=3) for when, left in known)
+    assert all(later <= before for (_, before), (_, later) in zip(known, known[1:]))
+
+
+def test_slow_scoring_is_counted_from_the_first_stage_on_though_the_plan_knew_nothing_of_it(clock):
+    """Sixteen minutes of scoring in the second and third stage are in the time left before they begin."""
+    shown = heard_of(clock, unequal(1, 1), 1, 48)
+    end, first = shown[-1][0], 10 * 1 + 10 * 48
+    later = [(when, left) for when, left in shown if when > 1.1 * first and left is not None]
+    assert all(left == pytest.approx(end - when, rel=0.1, abs=3) for when, left in later) and len(later) > 250
+    assert all(after <= before for (_, before), (_, after) in zip(later, later[1:]))
+
+
+def test_what_an_earlier_run_left_is_no_speed(clock):
+    """Two of three stages are done already: nothing is heard of them, and the third takes as long as planned."""
     heard: list[tuple[int, int]] = []
-    before = [0]
-    for spans, told in (
-        ({"training": demo.TRAINING}, ("training rounds",)),
-        (demo.ATTACKS, ("attacking", "scoring", "scoring", "pricing rows")),
-        (demo.CANARY, ("pricing rows", "canary: a", "canary: b")),
+    table = Timetable(lambda done, total, words="": heard.append((done, total)), unequal(1, 20), lambda: clock[0])
+    first, second, third = (table.plan({"fast": 10, "slow": 10}) for _ in range(3))
+    first.end()
+    second.end()
+    assert table.left == 210.0
+    clock[0] = 5.0
+    third(50, 100, "training")
+    assert table.left == 205.0 and heard[-1] == (int(WHOLE * 5 / 210), WHOLE)
+    third.end()
+    assert table.left == 0.0
+
+
+def test_the_demo_and_its_study_never_go_back(clock):
+    """Work of a kind runs from nothing to all several times; the whole goes on over it."""
+    heard: list[tuple[int, int]] = []
+
+    def hear(done: int, total: int, words: str = "") -> None:
+        heard.append((done, total))
+
+    table = Timetable(hear, {name: replace(kind) for name, kind in demo.KINDS.items()}, lambda: clock[0])
+    for work, told in (
+        ({"training": 1}, ("training rounds",)),
+        ({"attacks": 1, "scoring": 1}, ("attacking", "scoring", "scoring", "pricing rows")),
+        ({"canary": 1}, ("pricing rows", "canary: a", "canary: b")),
         (
-            demo.STUDY,
+            {"study": 1},
             ("settings 1 to 8: training rounds", "settings 1 to 8: attacking", "again, x: scoring", "one step"),
         ),
     ):
-        stage = demo._Stage(lambda done, total, words="": heard.append((done, total)), "x", spans, before)
+        stage = table.plan(work, "x")
         for words in told:
             for done in range(5):
+                clock[0] += 1.0
                 stage(done, 4, words)
+        stage.end()
     done = [d for d, _ in heard]
-    assert done == sorted(done) and done[0] == 0 and done[-1] == heard[-1][1] and len({t for _, t in heard}) == 1
+    assert done == sorted(done) and {total for _, total in heard} == {WHOLE} and 0 < done[0] < done[-1] == WHOLE - 1
 
 
 @pytest.mark.parametrize("rounds", [3])

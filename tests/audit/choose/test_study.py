@@ -41,6 +41,7 @@ from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import TooManyRecords, build
 from dpfl_audit.audit.setup.key import PUBLISHED
+from dpfl_audit.audit.timetable import WHOLE
 from dpfl_audit.defenses.workers import HERE
 from dpfl_audit.metrics import closer_test
 
@@ -323,17 +324,15 @@ def small(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, 
     return choose(RAW, tmp_path_factory.mktemp("small") / "study", SMALL, progress=tell)
 
 
-def test_attacking_again_never_says_that_it_is_nearly_done_and_begins_anew(small: Study, heard) -> None:
+def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_begins_anew(small: Study, heard) -> None:
     """Every seed's training, attacks and scoring ran from nothing to all: "97 %, 7 s left" stood there for minutes."""
-    again = [(done / total, words) for done, total, words in heard if words.startswith("again")]
-    shares: dict[str, list[float]] = {}
-    for share, words in again:
-        shares.setdefault(words.rsplit(": ", 1)[0], []).append(share)
-    assert shares
-    for own in shares.values():
-        assert own == sorted(own) and own[-1] == 1
-    trained = [share for share, words in again if "training" in words]
-    assert trained and max(trained) <= 0.1
+    done = [done for done, _, _ in heard]
+    assert done == sorted(done) and {total for _, total, _ in heard} == {WHOLE}
+    for stage in ("settings 1 to 4 of 5", "settings 5 to 5 of 5", "again, "):
+        for kind in ("training rounds", "attacking", "scoring"):
+            assert any(words.startswith(stage) and words.endswith(kind) for _, _, words in heard), (stage, kind)
+    # What comes after the search has its share of the time from the first setting on.
+    assert max(share for share, _, words in heard if words.startswith("settings 1 to 4")) < 0.9 * WHOLE
 
 
 @pytest.mark.parametrize(
