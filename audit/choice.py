@@ -1,5 +1,5 @@
 """What `audit run` does without --attack: every attack that applies to the setup, from the cheapest on, as far as the
-minutes go.
+minutes go; of one that is too long as a whole as many messages as fit.
 
 Costs are counted from shapes and no clock is asked, so the same command chooses the same attacks on every machine and
 after every kill. What does not run is recorded with the reason: not measured is never safe.
@@ -8,7 +8,8 @@ after every kill. What does not run is recorded with the reason: not measured is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from ..attacks.base import Knowledge, View
 from ..attacks.cost import NOISE, minutes
@@ -16,11 +17,12 @@ from ..defenses.terms import ADJACENCIES, UNITS
 from . import evidence
 from .canary.plan import CanarySettings
 from .errors import BadInput
-from .evidence import ChosenAttack
+from .evidence import Cell, ChosenAttack, Plan
 from .results.format import Choice, NotRun, Ran
 from .setup.config import CANARY
 
 DEFAULT_MINUTES = 60.0  # where --minutes does not say; then canaries are not among what is chosen from
+IN_PARTS = ("inversion",)  # attacks each part of which says something without the others
 NOT_BY_DEFAULT = f"it runs by --attack {CANARY} and may by --minutes"
 
 
@@ -45,23 +47,44 @@ def applying(views: Sequence[View], attacks: Mapping[str, Sequence[ChosenAttack]
         except ValueError as error:
             refused[name] = str(error)
         else:
-            work[name] = [(cell.part.work, cell.part.shared) for cell in cells]
+            work[name] = [(cell.part.work, cell.part.shared) for cell in in_turn(cells)]
     return Applying(work, refused)
+
+
+def in_turn(cells: Sequence[Cell]) -> list[Cell]:
+    """Message by message, each in all variants of the attack before the next one: what is read is read in full."""
+    places: dict[tuple[str, str], int] = {}
+    for cell in cells:
+        places.setdefault((cell.view.observer, cell.part.key), len(places))
+    return sorted(cells, key=lambda cell: places[cell.view.observer, cell.part.key])
+
+
+def as_chosen(plan: Plan, made: Choice | None) -> Plan:
+    """The plan without the parts that were too long."""
+    cells = plan.cells
+    for ran in () if made is None else made.ran:
+        if ran.parts is not None:
+            late = in_turn([cell for cell in cells if cell.attack.name == ran.attack])[ran.parts :]
+            cells = tuple(cell for cell in cells if cell not in late)
+    return replace(plan, cells=cells)
 
 
 def choose(there: Applying, limit: float) -> Choice:
     """The cheapest attack, then the cheapest of the others, until the next one is too long; equals as they are listed.
+    Then the first parts of what can be done in parts.
 
-    Work that one has done is not counted for the next (`Part.shared`).
+    Work that one has done is not counted for the next (`Part.shared`). What fits may be nothing.
 
     >>> choose(Applying({"a": [(9 * 10**11, "s")], "b": [(18 * 10**11, "s")], "c": [(36 * 10**11, "")]}, {}), 2).ran
     (Ran(attack='a', minutes=0.5), Ran(attack='b', minutes=0.0))
 
     Raises:
-        BadInput: `limit`, in minutes, is not above 0, or no attack applies, or none is short enough.
+        BadInput: `limit`, in minutes, is not above 0, or no attack applies.
     """
     if not limit > 0:
         raise BadInput(f"--minutes {limit:g}: expected more than 0")
+    if not there.work:
+        raise BadInput(_nothing_applies(there))
     left, shared, spent = dict(there.work), set[str](), 0.0
     ran: dict[str, float] = {}
     while left:
@@ -72,20 +95,26 @@ def choose(there: Applying, limit: float) -> Choice:
         shared |= {what for _, what in left.pop(cheapest)} - {""}
         ran[cheapest] = costs[cheapest]
         spent += costs[cheapest]
-    if not ran:
-        raise BadInput(_nothing(there, limit))
-    too_long = {name: minutes(_operations(work, shared)) for name, work in left.items()}
-    late = [
-        NotRun(
-            attack=name,
-            reason=f"about {_words(cost)} minutes, when {_words(limit - spent)} of {_words(limit)} were left",
-            minutes=round(cost, 3),
-        )
-        for name, cost in too_long.items()
-    ]
+    parts = {name: _fitting(left[name], limit - spent) for name in IN_PARTS if name in left}
+    for name, count in parts.items():
+        if count:
+            ran[name] = minutes(_operations(left[name][:count], shared))
+            spent += ran[name]
+    late = []
+    for name, work in left.items():
+        count = parts.get(name, 0)
+        cost = minutes(_operations(work[count:], shared))
+        reason = f"about {_words(cost)} minutes, when {_words(limit - spent)} of {_words(limit)} were left"
+        if count:
+            reason = f"{len(work) - count} of its {len(work)} parts, {reason}"
+        elif name in parts:
+            reason = f"{reason}, and its first part takes about {_words(minutes(work[0][0]))}"
+        late.append(NotRun(attack=name, reason=reason, minutes=round(cost, 3)))
     return Choice(
         minutes=limit,
-        ran=tuple(Ran(attack=name, minutes=round(ran[name], 3)) for name in there.work if name in ran),
+        ran=tuple(
+            Ran(attack=name, minutes=round(ran[name], 3), parts=parts.get(name)) for name in there.work if name in ran
+        ),
         not_run=(*late, *(NotRun(attack=name, reason=why) for name, why in there.refused.items())),
     )
 
@@ -96,15 +125,13 @@ def _operations(work: Sequence[tuple[int, str]], done: set[str]) -> int:
     return sum(operations for operations, what in work if not what) + sum(once.values())
 
 
-def _nothing(there: Applying, limit: float) -> str:
-    if there.work:
-        name, least = min(
-            ((name, minutes(_operations(work, set()))) for name, work in there.work.items()), key=lambda pair: pair[1]
-        )
-        return (
-            f"--minutes {limit:g}: the shortest attack that applies, {name}, takes about {_words(least)}; allow"
-            f" more, or name it with --attack {name}"
-        )
+def _fitting(work: Sequence[tuple[int, str]], left: float) -> int:
+    """How many of the first parts go into the minutes that are left."""
+    ends = accumulate(minutes(operations) for operations, _ in work)
+    return sum(end <= left for end in ends)
+
+
+def _nothing_applies(there: Applying) -> str:
     by_reason: dict[str, list[str]] = {}
     for name, why in there.refused.items():
         by_reason.setdefault(why, []).append(name)

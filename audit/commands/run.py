@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 @click.option(
     "--minutes",
     type=float,
-    help="Without --attack: run the attacks that apply, the cheapest first, canaries too, as far as this goes. Counted"
-    " from shapes, for two cores, and never by a clock: the same command runs the same attacks everywhere. Default: 60,"
+    help="Without --attack: run the attacks that apply, the cheapest first, canaries too, as far as this goes; of an"
+    " inversion that is too long as many messages as fit. Counted from shapes, for two cores, and never by a clock: the"
+    " same command runs the same attacks everywhere. Default: 60,"
     " without canaries.",
 )
 @click.option(

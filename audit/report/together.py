@@ -56,7 +56,8 @@ def _chosen(parts: Sequence[Results], attacks: Sequence[AttackResult]) -> Choice
     choices = [part.choice for part in parts if part.choice is not None]
     if not choices:
         return None
-    tried = {attack.attack.partition("/")[0] for attack in attacks}
+    unfinished = frozenset[str]().union(*(choice.unfinished for choice in choices))
+    tried = {attack.attack.partition("/")[0] for attack in attacks} - unfinished
     tried |= {"canary"} if any(row.demonstrated is not None for part in parts for row in part.epsilon) else set()
     left = {entry.attack: entry for choice in choices for entry in choice.not_run if entry.attack not in tried}
     ran = {entry.attack: entry for choice in choices for entry in choice.ran}

@@ -430,14 +430,20 @@ _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked
 
 
 class Ran(_Part):
-    """An attack that was chosen. minutes: about how long it takes, counted from shapes (`attacks.cost`)."""
+    """An attack that was chosen. minutes: about how long it takes, counted from shapes (`attacks.cost`). parts: how
+    many of its parts ran, where all of them were too long; None for all. A part is a message, or a sender's together,
+    by one variant of the attack.
+    """
 
     attack: AttackName
     minutes: Number
+    parts: int | None = None
 
 
 class NotRun(_Part):
-    """An attack that was not, and why. minutes: None where it could not have run however long."""
+    """An attack that was not, or not in full, and why. minutes: of what did not run; None where it could not have run
+    however long.
+    """
 
     attack: AttackName
     reason: str
@@ -450,6 +456,11 @@ class Choice(_Part):
     minutes: Number
     ran: tuple[Ran, ...]
     not_run: tuple[NotRun, ...] = ()
+
+    @property
+    def unfinished(self) -> frozenset[str]:
+        """The attacks of which some parts ran."""
+        return frozenset(ran.attack for ran in self.ran if ran.parts is not None)
 
 
 class ReferenceClassifier(_Part):

@@ -239,6 +239,12 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
                 yield value, ", ".join(filter(None, (from_what, _row(row))))
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
+        unfinished = sorted(results.choice.unfinished) if results.choice is not None else []
+        yield from (
+            (None, f"the parts of {name} that did not fit into the minutes")
+            for name in unfinished
+            if name.partition("-")[0] in kinds
+        )
         yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
         if gate.metric == "reidentified":  # out of their own pools, which is what a page shows
             for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):

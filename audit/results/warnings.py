@@ -131,10 +131,11 @@ def not_run(results: Results) -> list[str]:
         named = results.setup.scheme not in ANONYMOUS  # then there is nothing to link
         absent = [name for kind, name in KINDS.items() if kind not in tried and not (named and kind == "linking")]
         return [f"Not tried: {words.listed(absent)} (not named by --attack)."] if tried and absent else []
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for attack in results.choice.not_run:
-        reasons.setdefault(attack.reason, []).append(attack.attack)
-    return [f"Not tried: {words.listed(names)} ({reason})." for reason, names in reasons.items()]
+        what = "Not finished" if attack.attack in results.choice.unfinished else "Not tried"
+        reasons.setdefault((what, attack.reason), []).append(attack.attack)
+    return [f"{what}: {words.listed(names)} ({reason})." for (what, reason), names in reasons.items()]
 
 
 def unscored(results: Results) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...attacks import ATTACKS
 from ...attacks.canary import CraftedStart
@@ -10,6 +11,7 @@ from ...attacks.membership import ShadowFactory
 from ...defenses.terms import Observer
 from .. import choice
 from ..canary.plan import canary_settings
+from ..errors import BadInput
 from ..results.format import Choice, NotRun
 from ..setup.auditor import Auditor
 from ..setup.config import CANARY
@@ -34,16 +36,22 @@ def chosen_attacks(setup: Setup, auditor: Auditor, observers: Sequence[Observer]
         variants = {name: variants_of(name, half) for name in asked}
         there = choice.applying(half.ground.views, variants, half.ground.knowledge)
     canary = _canary(setup, auditor, options)
+    if setup.manifest.recorded is not None:
+        there = replace(there, refused={name: of_a_recording(why) for name, why in there.refused.items()})
     if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
-        refused = {**{name: of_a_recording(why) for name, why in there.refused.items()}, **canary.refused}
+        refused = {**there.refused, **canary.refused}
         lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
         return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
         made = choice.choose(there, options.minutes or choice.DEFAULT_MINUTES)
         why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
-        return made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
-    both = choice.Applying({**there.work, **canary.work}, {**there.refused, **canary.refused})
-    return choice.choose(both, options.minutes)
+        made = made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
+    else:
+        both = choice.Applying({**there.work, **canary.work}, {**there.refused, **canary.refused})
+        made = choice.choose(both, options.minutes)
+    if not made.ran and auditor.ledger is None:
+        raise BadInput(f"--minutes {made.minutes:g}: no attack is that short, and without auditor/ no ε is priced")
+    return made
 
 
 def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Applying:

@@ -20,14 +20,14 @@ from .variants import variants_of
 
 def planned_cells(job: Job, workers: Workers) -> Plan:
     """workers: who trains shadows. Raises BadInput: no observer's view allows one of the attacks; what does apply."""
-    if not job.attacks and job.setup.manifest.recorded is not None:
+    if not job.attacks:
         return Plan((), job.setup.knowledge(), ())
     half = PublicHalf(job.setup, job.auditor.drawn_labels, job.observers, job.options)
     ground, knowledge = half.ground, half.ground.knowledge
     if knowledge.shadow_factory is not None:
         knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
     try:
-        return evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge)
+        return choice.as_chosen(evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge), job.choice)
     except ValueError as refused:
         why = str(refused) if job.setup.manifest.recorded is None else of_a_recording(str(refused))
         raise BadInput(f"attack: {why}; {_others(job, half)}") from refused

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from dpfl_audit.attacks.cost import A_MINUTE
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.membership import LossThreshold
 from dpfl_audit.audit.choice import Applying, choose
+from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.gates import outcome, parse_gate
 
 APPLY = [name for name in ATTACKS if name not in ("membership-quantile", "linking")]  # here, where senders have names
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
@@ -107,6 +111,47 @@ def test_shadows_are_trained_once_and_counted_once() -> None:
     assert ran == {"lira": 1.0, "rmia": 0.0, "alone": 0.5}
 
 
+def test_of_an_inversion_that_is_too_long_the_first_parts_run() -> None:
+    work = {"inversion": [(A_MINUTE, "")] * 5, "b": [(A_MINUTE // 2, "")], "c": [(9 * A_MINUTE, "")]}
+    made = choose(Applying(work, {}), 3.6)
+    assert {ran.attack: (ran.minutes, ran.parts) for ran in made.ran} == {"inversion": (3.0, 3), "b": (0.5, None)}
+    assert {each.attack: each.minutes for each in made.not_run} == {"inversion": 2.0, "c": 9.0}
+    assert made.unfinished == {"inversion"}
+    whole = choose(Applying(work, {}), 5.5)
+    assert {ran.attack: ran.parts for ran in whole.ran} == {"inversion": None, "b": None} and not whole.unfinished
+
+
+def test_a_message_is_read_in_full_before_the_next(whole, images, tmp_path) -> None:
+    """By every variant of the attack, as in a run of all; a gate does not pass by what was left out."""
+    costs = {ran.attack: ran.minutes for ran in Results.read(whole).choice.ran}
+    before = sum(cost for cost in costs.values() if cost < costs["inversion"])
+    few = dpfl_audit.run(images, tmp_path / "few", minutes=before + costs["inversion"] / 3, quiet=True)
+    (ran,) = (ran for ran in few.choice.ran if ran.attack == "inversion")
+    (late,) = (each for each in few.choice.not_run if each.attack == "inversion")
+    read, all_of_them = ([a for a in each.attacks if a.kind == "inversion"] for each in (few, Results.read(whole)))
+    assert 0 < len(read) == ran.parts < len(all_of_them)
+    assert ran.minutes + late.minutes == pytest.approx(costs["inversion"], abs=2e-3)
+    assert {attack.key for attack in read} < {attack.key for attack in all_of_them}
+    variants = [sum(1 for a in each if a.manner == "one-round") for each in (read, all_of_them)]
+    messages = len({(a.round, a.client) for a in all_of_them if a.manner == "one-round"})
+    by_message = Counter((a.round, a.client) for a in read)
+    assert sorted(by_message.values())[1:] == [variants[1] // messages] * (len(by_message) - 1)
+    with pytest.raises(BadInput, match="did not fit into the minutes"):
+        outcome(parse_gate("reidentified > 0.99"), few)
+
+
+def test_where_nothing_fits_the_prices_are_there(images, tmp_path, capsys) -> None:
+    assert called(capsys, "run", images, "-o", tmp_path / "r", "--minutes", "1e-9", "--quiet") == (0, "", "")
+    results = Results.read(tmp_path / "r")
+    assert results.choice.ran == () and results.attacks == () and not results.verdict.measured
+    assert all(row.proven is not None for row in results.epsilon) and len(results.epsilon) > 0
+    assert {each.attack for each in results.choice.not_run if each.minutes is not None} == {*APPLY, "canary"}
+    shutil.copytree(images, tmp_path / "bare")
+    shutil.rmtree(tmp_path / "bare" / "auditor")
+    code, _, said = called(capsys, "run", tmp_path / "bare", "-o", tmp_path / "none", "--minutes", "1e-9")
+    assert code == 2 and "no attack is that short" in said and not (tmp_path / "none").exists()
+
+
 def test_minutes_grant_canaries_too(tmp_path) -> None:
     config = IMAGES | {
         "capture": {"clients": [0], "auxiliary": 15},
@@ -161,7 +206,6 @@ def test_an_attack_that_fails_under_way_is_an_error_if_asked_for_and_else_a_reas
         (("--minutes", "1", "--attack", "inversion"), "give one of the two"),
         (("--minutes", "nan"), "--minutes nan: expected more than 0"),
         (("--minutes", "0"), "--minutes 0: expected more than 0"),
-        (("--minutes", "1e-9"), "--minutes 1e-09: the shortest attack that applies"),
         (("--set", "membership-lira.shadow=3"), "unknown key 'shadow'"),
         (("--fail-if", "demonstrated > 1"), "add --attack canary"),
     ],
