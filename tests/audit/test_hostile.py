@@ -298,7 +298,7 @@ def test_a_silly_config_is_one_sentence_before_any_training(
 
 ARGUMENTS = [
     (("epsilon", "{setup}", "--target-epsilon", "inf"), "finite"),
-    (("epsilon", "{setup}", "--delta", "nan"), "between 0 and 1"),
+    (("epsilon", "{setup}", "--delta", "nan"), "δ must lie between"),
     (("run", "{setup}", "-o", "out", "--seed", "-1"), "seed"),
     (("run", "{setup}", "-o", "out", "--observer", "uplink(²)"), "unknown"),
     (("run", "{setup}", "-o", "out", "--attack", "canary", "--set", "canary.draws=inf"), "draws"),
