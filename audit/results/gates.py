@@ -246,6 +246,7 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
             if name.partition("-")[0] in kinds
         )
         yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
+        yield from ((None, f"{_entry(a)}: {a.doubt}") for a in results.attacks if a.kind in kinds and a.doubt)
         if gate.metric == "reidentified":  # out of their own pools, which is what a page shows
             for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):
                 yield from (

@@ -145,6 +145,13 @@ def test_a_gate_that_would_pass_where_something_was_not_measured_does_not(result
         outcome(parse_gate("proven > 10"), unpriced)
 
 
+def test_an_attack_whose_loss_is_in_doubt_fails_a_gate_but_passes_none(results):
+    doubted = results.having(attacks=tuple(a.having(doubt="loss taken as cross-entropy") for a in results.attacks))
+    with pytest.raises(BadInput):
+        outcome(parse_gate("psnr > 1000"), doubted)
+    assert outcome(parse_gate("psnr > 0"), doubted).failed
+
+
 def test_a_canary_audit_that_was_asked_for_and_measured_nothing_does_not_pass(results):
     """That of the server showed nothing above 1; that of the model did not run (g.toml)."""
     first, *others = results.epsilon
