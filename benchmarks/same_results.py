@@ -101,7 +101,7 @@ def flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             there = place if counts[place] == 1 else f"{place}#{counts[place]}"
             yield from flat({key: part for key, part in row.items() if key not in known}, f"{name}/{there}")
     elif isinstance(value, list) and len(value) > LONG:
-        yield name, f"{len(value)} values {digest(json.dumps(value).encode())}"
+        yield name, f"{len(value)}:{digest(json.dumps(value).encode())}"
     elif isinstance(value, list):
         for number, part in enumerate(value):
             yield from flat(part, f"{name}/{number}")
@@ -119,7 +119,7 @@ def arrays(folder: Path) -> Iterator[tuple[str, str]]:
                 array = file.get_tensor(key)
                 yield (
                     f"{path.relative_to(folder)}:{key}",
-                    f"{array.dtype} {list(array.shape)} {digest(array.tobytes())}",
+                    f"{array.dtype}{list(array.shape)}:{digest(array.tobytes())}".replace(" ", ""),
                 )
     for path in sorted([*folder.rglob("scores/*.csv"), *folder.rglob("rounds.csv"), *folder.rglob("releases.jsonl")]):
         yield str(path.relative_to(folder)), digest(path.read_bytes())
@@ -217,13 +217,13 @@ def measured(piece: Piece, tree: Path, data: Path, quick: bool, output: Path) ->
 
 def collect(file: Path, tree: Path, data: Path, quick: bool, jobs: int, only: str) -> int:
     """Every piece that the file does not hold yet; 1 where one failed."""
-    held: dict[str, Any] = {"quick": quick, "pieces": {}}
+    begun = {"commit": revision(tree), "quick": quick}
+    held: dict[str, Any] = {**begun, "pieces": {}}
     if file.exists():
         held = json.loads(file.read_text(encoding="utf-8"))
-    if held["quick"] != quick:
-        print(f"{file} was begun {'with' if held['quick'] else 'without'} --quick; give another file", file=sys.stderr)
+    if {name: held[name] for name in begun} != begun:
+        print(f"{file} was begun at {held['commit']}, quick: {held['quick']}; give another file", file=sys.stderr)
         return 2
-    held["commit"] = revision(tree)
     left = {
         name: p for name, p in pieces(tree, quick).items() if name not in held["pieces"] and fnmatchcase(name, only)
     }
@@ -237,8 +237,8 @@ def collect(file: Path, tree: Path, data: Path, quick: bool, jobs: int, only: st
                 output = work / f"{digest(name.encode())}.json"
                 running[measured(left.pop(name), tree, data, quick, output)] = (name, output, time.monotonic())
             child, status, used = os.wait4(-1, 0)
-            name, output, begun = running.pop(child)
-            spent = f"{time.monotonic() - begun:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of a core"
+            name, output, since = running.pop(child)
+            spent = f"{time.monotonic() - since:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of a core"
             print(f"{name}: {'done' if status == 0 else 'FAILED'} in {spent}", flush=True)
             if status != 0:
                 failed = 1
@@ -298,25 +298,31 @@ def allowed(path: Path | None) -> dict[str, str]:
 def differences(
     before: Mapping[str, Any], after: Mapping[str, Any], renamed: Mapping[str, str], numbers: bool
 ) -> dict[str, tuple[Any, Any]]:
-    """What two collections differ in: by name, the two values, None where there is none."""
+    """What two collections differ in: by name, the two values, None where there is none. A piece that only one of them
+    has is one difference.
+    """
     first, second = named(before, renamed), named(after, {})
-    different = {}
-    for name in sorted(first.keys() | second.keys()):
-        left, right = first.get(name), second.get(name)
-        if not (same(left, right) or (numbers and all(v is None or is_sentence(v) for v in (left, right)))):
-            different[name] = left, right
+    different: dict[str, tuple[Any, Any]] = {}
+    for piece in sorted(first.keys() | second.keys()):
+        if piece not in first or piece not in second:
+            different[piece] = (first.get(piece) and "collected", second.get(piece) and "collected")
+            continue
+        for key in sorted(first[piece].keys() | second[piece].keys()):
+            left, right = first[piece].get(key), second[piece].get(key)
+            if not (same(left, right) or (numbers and all(v is None or is_sentence(v) for v in (left, right)))):
+                different[f"{piece}/{key}"] = left, right
     return different
 
 
-def named(held: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    values = {}
-    for piece, found in held["pieces"].items():
-        for key, value in found.items():
-            name = f"{piece}/{key}"
-            for old, new in renamed.items():
-                name = name.replace(old, new)
-            values[name] = value
-    return values
+def named(held: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The values of every piece, by the names of today."""
+
+    def today(name: str) -> str:
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        return name
+
+    return {today(piece): {today(k): value for k, value in found.items()} for piece, found in held["pieces"].items()}
 
 
 def same(left: Any, right: Any) -> bool:
@@ -335,10 +341,9 @@ def compare(before: Path, after: Path, allow: Path | None, renamed: Mapping[str,
     for pattern in reasons:
         print(f"allowed, {reasons[pattern]}: {sum(p == pattern for p in used.values())} of {pattern}")
     left_over = sum(not pattern for pattern in used.values())
-    print(
-        f"{len(named(first, {}))} values at {first['commit']}, {len(named(second, {}))} at {second['commit']};"
-        f" {left_over} different, {len(used) - left_over} allowed"
-    )
+    for held in (first, second):
+        print(f"{sum(map(len, held['pieces'].values()))} values in {len(held['pieces'])} pieces at {held['commit']}")
+    print(f"{left_over} different, {len(used) - left_over} allowed")
     return left_over
 
 

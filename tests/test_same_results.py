@@ -9,7 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -34,6 +36,14 @@ def test_a_long_list_is_one_value_that_one_number_changes():
     first, second = (dict(referee.flat(document, "r")) for document in (before, after))
     assert first.keys() == second.keys() == {"r/losses", "r/roc"}
     assert all(first[name] != second[name] for name in first)
+
+
+def test_an_array_that_moved_is_no_sentence(tmp_path):
+    for name, number in (("a", 1.0), ("b", 1.0 + 1e-7)):
+        (tmp_path / name / "evidence").mkdir(parents=True)
+        save_file({"images": np.full((2, 3, 4, 5), number, np.float32)}, tmp_path / name / "evidence" / "x.safetensors")
+    first, second = ({"pieces": {"p": dict(referee.arrays(tmp_path / name))}} for name in ("a", "b"))
+    assert list(referee.differences(first, second, {}, True)) == ["p/evidence/x.safetensors:images"]
 
 
 BEFORE = {"proven": 8.0, "level": "severe", "secret": 1, "note": "This is a sentence of before.", "attack": "a"}
