@@ -17,12 +17,12 @@ from itertools import islice
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.attacks.inversion import by_step
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.simulated import update_distance
-from dpfl_audit.attacks.inversion.step_factors import step_factors
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.step_factors import step_factors
+from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.attacks.inversion.strategies import by_step
+from dpfl_audit.attacks.inversion.strategies.simulated import update_distance
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

@@ -29,12 +29,18 @@ import torch
 from by_pixels import scored
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.features import FEATURES
-from dpfl_audit.attacks.inversion.mode import as_run
-from dpfl_audit.attacks.inversion.softened import TIMES
+from dpfl_audit.attacks.inversion.match.features import FEATURES
+from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.read.mode import as_run
+from dpfl_audit.attacks.inversion.read.statistics import (
+    STATISTICS,
+    Statistics,
+    batch_moments,
+    batchnorms,
+    running_moments,
+)
+from dpfl_audit.attacks.inversion.read.target import Target, target_of
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.statistics import STATISTICS, Statistics, batch_moments, batchnorms, running_moments
-from dpfl_audit.attacks.inversion.target import Target, target_of
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.layout import Layout

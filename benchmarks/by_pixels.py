@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpfl_audit.attacks.inversion.solution import Solution
+from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.metrics.leakage import score_images
 from dpfl_audit.metrics.perceptual import NotMeasured

@@ -17,8 +17,8 @@ import quiet  # noqa: F401 - before torch
 import torch
 from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.features import FEATURES
-from dpfl_audit.attacks.inversion.solution import Solution
+from dpfl_audit.attacks.inversion.match.features import FEATURES
+from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos

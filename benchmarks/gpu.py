@@ -22,8 +22,8 @@ from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.attacks.inversion.evaluate import evaluator
-from dpfl_audit.attacks.inversion.mode import as_run
+from dpfl_audit.attacks.inversion.match.evaluate import evaluator
+from dpfl_audit.attacks.inversion.read.mode import as_run
 from dpfl_audit.audit.devices import device_named, model_of
 from dpfl_audit.audit.reproduce.reconstructed import ClientScale, single_end
 from dpfl_audit.audit.reproduce.table import Request

@@ -29,15 +29,15 @@ from typing import Any
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.grouped_steps import grouped_steps
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.low_rank import numbers
-from dpfl_audit.attacks.inversion.objective import Matching
-from dpfl_audit.attacks.inversion.optimise import Objective, adam, milestones, with_prior
-from dpfl_audit.attacks.inversion.simulated import Simulated
-from dpfl_audit.attacks.inversion.solution import start_images
+from dpfl_audit.attacks.inversion.engines.grouped_steps import grouped_steps
+from dpfl_audit.attacks.inversion.engines.low_rank import numbers
+from dpfl_audit.attacks.inversion.match.objective import Matching
+from dpfl_audit.attacks.inversion.match.optimise import Objective, adam, milestones, with_prior
+from dpfl_audit.attacks.inversion.match.solution import start_images
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

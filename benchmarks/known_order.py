@@ -20,14 +20,14 @@ from dataclasses import replace
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.objective import Matching
-from dpfl_audit.attacks.inversion.optimise import adam, with_prior
+from dpfl_audit.attacks.inversion.match.objective import Matching
+from dpfl_audit.attacks.inversion.match.optimise import adam, with_prior
+from dpfl_audit.attacks.inversion.match.span import InputSpan, with_span
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import Simulated
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.span import InputSpan, with_span
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.audit.reproduce.fedavg_dimitrov import BATCH, LEVEL, LR, network
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load

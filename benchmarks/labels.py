@@ -20,7 +20,7 @@ import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.labels.infer import METHODS, infer, read
-from dpfl_audit.attacks.inversion.target import Target, one_round
+from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

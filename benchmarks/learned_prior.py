@@ -21,12 +21,12 @@ import dpfl_audit
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.kept_denoiser import denoiser_of
-from dpfl_audit.attacks.inversion.learned_prior import noise_alone
+from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.solution import Solution
+from dpfl_audit.attacks.inversion.read.target import one_round
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import one_round
+from dpfl_audit.attacks.inversion.strategies.kept_denoiser import denoiser_of
+from dpfl_audit.attacks.inversion.strategies.learned_prior import noise_alone
 from dpfl_audit.audit.scoring.line_ups import LineUps
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.defenses.terms import Observer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.randomness import generator
 from torch import Tensor, nn

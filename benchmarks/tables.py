@@ -19,11 +19,11 @@ import quiet  # noqa: F401 - before torch
 import torch
 from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.local_training import Recipe
 from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.row_fit import OwnRows
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.row_fit import OwnRows
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import table_columns
 from dpfl_audit.defenses.data.tabular import adult

@@ -18,11 +18,11 @@ from ...defenses.complaint import one_of
 from ...defenses.models import FrozenBatchNorm, Normalise
 from ..base import Attack, Knowledge, Part, Progress, Reconstruction, View
 from .attack import Inversion
-from .beside import Beside
 from .labels.classifier import find_classifier
 from .labels.infer import read
-from .rounds import every_round
-from .target import most_steps, sums_gradients
+from .read.rounds import every_round
+from .read.target import most_steps, sums_gradients
+from .strategies.second_inversion import Beside
 
 UNKNOWN = "unknown"  # an optimiser of which nobody knows what it does
 

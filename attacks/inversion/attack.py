@@ -16,31 +16,31 @@ from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen, View
 from ..cost import CALL, forward_operations
-from .batch_order import ORDER_FOUND, as_begun, in_orders, orders_tried, seeks_order
-from .batches import batches, numbers_per_image
-from .by_step import ROUNDS, one_step, readable
-from .features import one_gradient
-from .halving import iterations_in_all
-from .kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
-from .learned_prior import PAIRS, STRONG
-from .local_steps import besides_assumed
-from .mode import MODES, Mode, as_run, mode_assumed
-from .objective import OBJECTIVES, Name
-from .one_step import operations_at_once
-from .peel import PEELED, QUIET, peels
-from .polish import EVALUATIONS, STAGES, is_smooth
-from .rounds import MOST, all_rounds, every_round, least_noisy_rounds
-from .row_fit import OwnRows, fit_operations
-from .row_search import search_operations
-from .simulated import can_simulate
-from .simulating import tried
-from .softened import softens
-from .solution import Solution, side_by_side
+from .exact.words import WORK
+from .match.batches import batches, numbers_per_image
+from .match.features import one_gradient
+from .match.halving import iterations_in_all
+from .match.objective import OBJECTIVES, Name
+from .match.polish import EVALUATIONS, STAGES, is_smooth
+from .match.softened import softens
+from .match.solution import Solution, side_by_side
+from .read.local_steps import besides_assumed
+from .read.mode import MODES, Mode, as_run, mode_assumed
+from .read.one_step import operations_at_once
+from .read.rounds import MOST, all_rounds, every_round, least_noisy_rounds
+from .read.step_factors import operations
+from .read.table import all_as_images, as_images
+from .read.target import Aim, Target, assumptions
 from .solve import read_twice, solve
-from .step_factors import operations
-from .table import all_as_images, as_images
-from .target import Aim, Target, assumptions
-from .words import WORK
+from .strategies.batch_order import ORDER_FOUND, as_begun, in_orders, orders_tried, seeks_order
+from .strategies.by_step import ROUNDS, one_step, readable
+from .strategies.kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
+from .strategies.learned_prior import PAIRS, STRONG
+from .strategies.peel import PEELED, QUIET, peels
+from .strategies.row_fit import OwnRows, fit_operations
+from .strategies.row_search import search_operations
+from .strategies.simulated import can_simulate
+from .strategies.simulating import tried
 
 Optimiser = Literal["signed-adam", "adam", "lbfgs"]
 

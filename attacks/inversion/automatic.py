@@ -13,12 +13,12 @@ from torch import nn
 
 from ...defenses.chain import open_chain
 from ..base import Knowledge, View
-from .features import FEATURES
-from .polish import is_smooth
-from .rounds import every_round
-from .softened import TIMES
-from .statistics import STATISTICS
-from .target import Aim, most_steps, sums_gradients
+from .match.features import FEATURES
+from .match.polish import is_smooth
+from .match.softened import TIMES
+from .read.rounds import every_round
+from .read.statistics import STATISTICS
+from .read.target import Aim, most_steps, sums_gradients
 
 AUTO = "auto"
 

@@ -12,16 +12,16 @@ from ..base import Attack, Knowledge, View
 from ..settings import check_types
 from .attack import Inversion
 from .automatic import AUTO, Suiting, pick, told_by
-from .beside import TV, FixedPrior, SpectrumPrior
-from .features import FEATURES
-from .objective import Name
+from .match.features import FEATURES
+from .match.objective import Name
+from .match.softened import TIMES
 from .presets import PRESETS
-from .softened import TIMES
-from .statistics import STATISTICS
+from .read.statistics import STATISTICS
+from .strategies.second_inversion import TV, FixedPrior, SpectrumPrior
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
 # noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one and the auxiliary
-# records' spectrum (`beside.py`); and whatever can be made exact is. A weak attack reports false safety.
+# records' spectrum (`second_inversion.py`); and whatever can be made exact is. A weak attack reports false safety.
 DEFAULTS: dict[str, Any] = {
     "objective": ["cosine", "euclidean"],
     "tv": "noise-aware",

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .attack import Inversion
-from .features import FEATURES
-from .surrogate import RATE
+from .match.features import FEATURES
+from .read.surrogate import RATE
 
 
 @dataclass(frozen=True)

@@ -17,39 +17,39 @@ from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ...defenses.progress import part_of
 from ..base import Progress
-from .batch_order import as_begun, in_found_order, in_orders, seeks_order
-from .batches import batches, numbers_per_image
-from .by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
-from .consensus import with_consensus
-from .evaluate import evaluator, loss_at, placed, tv_weight
-from .exact import Reading, made_exact, read_first_layer
-from .features import SolvedFeatures, with_features
-from .halving import halved
-from .joint import weighed
-from .kernels import exact_kernels
+from .engines.kernels import exact_kernels
+from .exact.exact import Reading, made_exact, read_first_layer
 from .labels.infer import Inferred, infer_together
-from .learned_prior import noise_alone, solve_with_prior
-from .length import cut_short, lengthened
-from .mode import as_run
-from .optimise import Objective, adam, lbfgs, with_prior
-from .peel import PEELED, TICKS, peeled, peels
-from .polish import STAGES, carried_on, is_smooth
-from .row_fit import OwnRows, nearer, with_fit
-from .row_search import with_rows
-from .simulated import can_simulate
-from .simulating import nearest_update, simulate, tried
-from .softened import Softly, annealed, softens, softly_matched
-from .solution import Solution, start_images
-from .span import InputSpan, with_span
-from .statistics import as_broadcast, told_moments, with_statistics
-from .step_factors import ticks
-from .surrogate import Surrogate
-from .target import Target
-from .with_words import as_shares, with_words
+from .match.batches import batches, numbers_per_image
+from .match.consensus import with_consensus
+from .match.evaluate import evaluator, loss_at, placed, tv_weight
+from .match.features import SolvedFeatures, with_features
+from .match.halving import halved
+from .match.joint import weighed
+from .match.optimise import Objective, adam, lbfgs, with_prior
+from .match.polish import STAGES, carried_on, is_smooth
+from .match.softened import Softly, annealed, softens, softly_matched
+from .match.solution import Solution, start_images
+from .match.span import InputSpan, with_span
+from .read.length import cut_short, lengthened
+from .read.mode import as_run
+from .read.statistics import as_broadcast, told_moments, with_statistics
+from .read.step_factors import ticks
+from .read.surrogate import Surrogate
+from .read.target import Target
+from .strategies.batch_order import as_begun, in_found_order, in_orders, seeks_order
+from .strategies.by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
+from .strategies.learned_prior import noise_alone, solve_with_prior
+from .strategies.peel import PEELED, TICKS, peeled, peels
+from .strategies.row_fit import OwnRows, nearer, with_fit
+from .strategies.row_search import with_rows
+from .strategies.simulated import can_simulate
+from .strategies.simulating import nearest_update, simulate, tried
+from .strategies.with_words import as_shares, with_words
 
 if TYPE_CHECKING:
     from .attack import Inversion
-    from .denoiser import Denoiser
+    from .strategies.denoiser import Denoiser
 
 
 APART = 40  # iterations take about as long as one tick of the steps taken apart

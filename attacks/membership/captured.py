@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ..base import PublicFacts, Seen
-from ..inversion.clipped_weights import stretched
-from ..inversion.local_steps import modelled
-from ..inversion.target import recipe_of
+from ..inversion.read.clipped_weights import stretched
+from ..inversion.read.local_steps import modelled
+from ..inversion.read.target import recipe_of
 
 MIN_REFERENCES = 4  # clients for the estimate of a record's null distribution; with fewer it is mostly guesswork
 

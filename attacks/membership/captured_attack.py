@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, Seen, View
 from ..cost import CALL, forward_operations
-from ..inversion.clipped_weights import MADE_LONG, clips_weights
+from ..inversion.read.clipped_weights import MADE_LONG, clips_weights
 from .captured import MIN_REFERENCES, descent, fedmia, gradient_difference, gradient_sum, local_model
 from .common import (
     CANDIDATES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from torch import nn
 
 from ..base import Seen, View
-from ..inversion.statistics import Statistics, as_broadcast, batchnorms, running_moments, untouched
+from ..inversion.read.statistics import Statistics, as_broadcast, batchnorms, running_moments, untouched
 
 
 def started_with(view: View, round: int) -> nn.Module:

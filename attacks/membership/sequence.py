@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, Seen, View
 from ..cost import CALL, forward_operations
-from ..inversion.clipped_weights import MADE_LONG, clips_weights, longer_than_clip
+from ..inversion.read.clipped_weights import MADE_LONG, clips_weights, longer_than_clip
 from .captured import descent, gradient_sum
 from .common import CANDIDATES, check_candidates, own_value, report_progress, scores_of, sees_start
 from .gradients import gram, inner_products

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ...attacks.inversion.local_training import LINEAR
+from ...attacks.inversion.read.local_training import LINEAR
 from ...defenses.engine import looped
 from ...defenses.layout import Layout
 from ...defenses.local import LOSSES, LocalJob, LocalTraining, batch_order

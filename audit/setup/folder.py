@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...attacks.base import Knowledge, PublicFacts, RoundFactors, Seen, View
-from ...attacks.inversion.local_training import LINEAR, Recipe
+from ...attacks.inversion.read.local_training import LINEAR, Recipe
 from ...defenses import models
 from ...defenses.data.columns import TableColumn, table_columns
 from ...defenses.layout import Layout

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import peel
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.denoiser import Denoiser
-from dpfl_audit.attacks.inversion.evaluate import evaluator
-from dpfl_audit.attacks.inversion.features import FEATURES
-from dpfl_audit.attacks.inversion.local_steps import LocalSteps
-from dpfl_audit.attacks.inversion.local_training import Recipe, undone
-from dpfl_audit.attacks.inversion.mode import as_run
+from dpfl_audit.attacks.inversion.match.evaluate import evaluator
+from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.simulated import orders
+from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
+from dpfl_audit.attacks.inversion.read.local_training import Recipe, undone
+from dpfl_audit.attacks.inversion.read.mode import as_run
+from dpfl_audit.attacks.inversion.read.sparse import Sparse
+from dpfl_audit.attacks.inversion.read.statistics import Statistics, batchnorms
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.sparse import Sparse
-from dpfl_audit.attacks.inversion.statistics import Statistics, batchnorms
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies import peel
+from dpfl_audit.attacks.inversion.strategies.denoiser import Denoiser
+from dpfl_audit.attacks.inversion.strategies.simulated import orders
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.reproduce.federations import StandIn

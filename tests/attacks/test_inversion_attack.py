@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.inversion import batches as batches_module
 from dpfl_audit.attacks.inversion import solve as solve_module
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.batches import batches
 from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.match import batches as batches_module
+from dpfl_audit.attacks.inversion.match.batches import batches
+from dpfl_audit.attacks.inversion.match.solution import start_images
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.solution import start_images
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

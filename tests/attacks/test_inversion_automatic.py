@@ -12,10 +12,10 @@ import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, View
 from dpfl_audit.attacks.inversion.automatic import RULES, Told, pick, told_by
-from dpfl_audit.attacks.inversion.features import FEATURES
 from dpfl_audit.attacks.inversion.make import make_inversions, picked_inversion
-from dpfl_audit.attacks.inversion.softened import TIMES
-from dpfl_audit.attacks.inversion.statistics import STATISTICS
+from dpfl_audit.attacks.inversion.match.features import FEATURES
+from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.read.statistics import STATISTICS
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build

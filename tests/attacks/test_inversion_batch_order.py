@@ -9,15 +9,21 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.batch_order import as_begun, found_orders, in_found_order, orders_tried, seeks_order
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.mode import as_run
-from dpfl_audit.attacks.inversion.objective import Matching
-from dpfl_audit.attacks.inversion.simulated import Simulated, update_of
-from dpfl_audit.attacks.inversion.solution import Solution
+from dpfl_audit.attacks.inversion.match.objective import Matching
+from dpfl_audit.attacks.inversion.match.solution import Solution
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.mode import as_run
+from dpfl_audit.attacks.inversion.read.statistics import ToldBySteps, batchnorms
+from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.statistics import ToldBySteps, batchnorms
-from dpfl_audit.attacks.inversion.target import Target, one_round
+from dpfl_audit.attacks.inversion.strategies.batch_order import (
+    as_begun,
+    found_orders,
+    in_found_order,
+    orders_tried,
+    seeks_order,
+)
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, update_of
 from dpfl_audit.defenses.layout import Layout
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts
-from dpfl_audit.attacks.inversion import by_step
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.by_step import first_update, images_of, readable
-from dpfl_audit.attacks.inversion.local_training import Recipe, moved
-from dpfl_audit.attacks.inversion.local_training import moved as walked
+from dpfl_audit.attacks.inversion.read.local_training import Recipe, moved
+from dpfl_audit.attacks.inversion.read.local_training import moved as walked
+from dpfl_audit.attacks.inversion.read.step_factors import StepFactors, fitted_rows
+from dpfl_audit.attacks.inversion.read.target import Target, assumptions
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.spectrum import Spectrum
-from dpfl_audit.attacks.inversion.step_factors import StepFactors, fitted_rows
-from dpfl_audit.attacks.inversion.target import Target, assumptions
+from dpfl_audit.attacks.inversion.strategies import by_step
+from dpfl_audit.attacks.inversion.strategies.by_step import first_update, images_of, readable
+from dpfl_audit.attacks.inversion.strategies.spectrum import Spectrum
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from scipy.optimize import linear_sum_assignment

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.consensus import matched, with_consensus
 from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.match.consensus import matched, with_consensus
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from torch import Tensor
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.copies import handed_out, whole_numbers
-from dpfl_audit.attacks.inversion.exact import read_first_layer
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.exact.exact.copies import handed_out, whole_numbers
+from dpfl_audit.attacks.inversion.exact.exact.exact import read_first_layer
+from dpfl_audit.attacks.inversion.exact.exact.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.chain import open_chain
 from dpfl_audit.defenses.data import photos

@@ -10,10 +10,10 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion import solve as solving
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.optimise import Descent
-from dpfl_audit.attacks.inversion.softened import Softly
+from dpfl_audit.attacks.inversion.match.optimise import Descent
+from dpfl_audit.attacks.inversion.match.softened import Softly
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.audit import evidence
 from dpfl_audit.audit.devices import device_named
 from dpfl_audit.audit.errors import BadInput

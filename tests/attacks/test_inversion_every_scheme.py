@@ -9,11 +9,11 @@ import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts
-from dpfl_audit.attacks.inversion.local_steps import LocalSteps, besides_assumed
-from dpfl_audit.attacks.inversion.local_training import RECORDS, TRUNCATED
-from dpfl_audit.attacks.inversion.simulated import update_of
-from dpfl_audit.attacks.inversion.sums import summed
-from dpfl_audit.attacks.inversion.target import Target, one_round
+from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps, besides_assumed
+from dpfl_audit.attacks.inversion.read.local_training import RECORDS, TRUNCATED
+from dpfl_audit.attacks.inversion.read.sums import summed
+from dpfl_audit.attacks.inversion.read.target import Target, one_round
+from dpfl_audit.attacks.inversion.strategies.simulated import update_of
 from dpfl_audit.defenses import engine, federation
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob

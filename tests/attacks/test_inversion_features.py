@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.features import SolvedFeatures, with_features
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.polish import is_smooth
+from dpfl_audit.attacks.inversion.match.features import SolvedFeatures, with_features
+from dpfl_audit.attacks.inversion.match.polish import is_smooth
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import grouped_steps as groups
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.convolved import open_stages
-from dpfl_audit.attacks.inversion.grouped_steps import GroupedSteps, alike, grouped_steps
-from dpfl_audit.attacks.inversion.local_steps import LocalSteps
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.objective import Matching, Name
-from dpfl_audit.attacks.inversion.simulated import Simulated
-from dpfl_audit.attacks.inversion.simulating import nearest_update, simulate
-from dpfl_audit.attacks.inversion.solution import Solution, start_images
+from dpfl_audit.attacks.inversion.engines import grouped_steps as groups
+from dpfl_audit.attacks.inversion.engines.convolved import open_stages
+from dpfl_audit.attacks.inversion.engines.grouped_steps import GroupedSteps, alike, grouped_steps
+from dpfl_audit.attacks.inversion.match.objective import Matching, Name
+from dpfl_audit.attacks.inversion.match.solution import Solution, start_images
+from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.sparse import Sparse
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.sparse import Sparse
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
+from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update, simulate
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import DistancePerLayer, Proximal, StepClip

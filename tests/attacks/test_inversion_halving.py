@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.halving import halved, iterations_in_all, rungs
-from dpfl_audit.attacks.inversion.optimise import Objective, adam
+from dpfl_audit.attacks.inversion.match.halving import halved, iterations_in_all, rungs
+from dpfl_audit.attacks.inversion.match.optimise import Objective, adam
 from torch import Tensor
 
 GOALS = torch.rand(2, 1, 1, 3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

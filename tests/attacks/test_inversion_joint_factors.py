@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.joint_factors import descended, left_over, rescaled, rows_descended, unsure_scales
-from dpfl_audit.attacks.inversion.local_training import EPS, Recipe, moved
-from dpfl_audit.attacks.inversion.step_factors import _scaled_as
+from dpfl_audit.attacks.inversion.read.joint_factors import (
+    descended,
+    left_over,
+    rescaled,
+    rows_descended,
+    unsure_scales,
+)
+from dpfl_audit.attacks.inversion.read.local_training import EPS, Recipe, moved
+from dpfl_audit.attacks.inversion.read.step_factors import _scaled_as
 from torch import Tensor
 
 SIZES, PRECISION = (2, 2), 1e-7

@@ -6,8 +6,8 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion import solve as solving
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -13,8 +13,8 @@ from dpfl_audit.attacks.inversion.labels.counts import nearest_counts
 from dpfl_audit.attacks.inversion.labels.infer import METHODS, Inferred, infer, read
 from dpfl_audit.attacks.inversion.labels.restore import counts_of, restore
 from dpfl_audit.attacks.inversion.labels.steps import dealt_counts, predicted_counts
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.labels import label_accuracy, label_control

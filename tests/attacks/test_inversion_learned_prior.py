@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Reconstruction, Seen, View
-from dpfl_audit.attacks.inversion import kept_denoiser, learned_prior
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.denoiser import Denoiser, cosine_waves
-from dpfl_audit.attacks.inversion.kept_denoiser import (
+from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.read.sparse import Sparse
+from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.attacks.inversion.solve import solve
+from dpfl_audit.attacks.inversion.strategies import kept_denoiser, learned_prior
+from dpfl_audit.attacks.inversion.strategies.denoiser import Denoiser, cosine_waves
+from dpfl_audit.attacks.inversion.strategies.kept_denoiser import (
     denoiser_of,
     filter_of,
     read_denoiser,
     train_denoiser,
     write_denoiser,
 )
-from dpfl_audit.attacks.inversion.learned_prior import noise_alone
-from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.sparse import Sparse
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.learned_prior import noise_alone
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import sklearn_sets
 from dpfl_audit.defenses.layout import Layout

@@ -9,18 +9,18 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, Sum, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.by_step import readable
-from dpfl_audit.attacks.inversion.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.labels.infer import infer
-from dpfl_audit.attacks.inversion.length import cut_short, lengthened, trained_on
-from dpfl_audit.attacks.inversion.local_steps import LocalSteps
-from dpfl_audit.attacks.inversion.local_training import PENALTIES, Recipe
-from dpfl_audit.attacks.inversion.objective import Matching
-from dpfl_audit.attacks.inversion.simulated import Simulated
+from dpfl_audit.attacks.inversion.match.objective import Matching
+from dpfl_audit.attacks.inversion.match.span import InputSpan
+from dpfl_audit.attacks.inversion.read.length import cut_short, lengthened, trained_on
+from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
+from dpfl_audit.attacks.inversion.read.local_training import PENALTIES, Recipe
+from dpfl_audit.attacks.inversion.read.sums import summed
+from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.span import InputSpan
-from dpfl_audit.attacks.inversion.sums import summed
-from dpfl_audit.attacks.inversion.target import Target, one_round
+from dpfl_audit.attacks.inversion.strategies.by_step import readable
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.engine import looped

@@ -8,14 +8,14 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.columns import columns_of, fitted, polished, reduced, sparsest
-from dpfl_audit.attacks.inversion.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.local_training import Recipe, linearised, moved, undone
+from dpfl_audit.attacks.inversion.exact.exact.columns import columns_of, fitted, polished, reduced, sparsest
+from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.read.local_training import Recipe, linearised, moved, undone
+from dpfl_audit.attacks.inversion.read.target import Target, assumptions, one_round, recipe_of
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target, assumptions, one_round, recipe_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.engine import looped

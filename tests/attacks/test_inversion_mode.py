@@ -10,10 +10,10 @@ import pytest
 import torch
 from dpfl_audit import Recorder
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.evaluate import loss_at
-from dpfl_audit.attacks.inversion.mode import as_run, mode_assumed
+from dpfl_audit.attacks.inversion.match.evaluate import loss_at
+from dpfl_audit.attacks.inversion.read.mode import as_run, mode_assumed
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.defenses.layout import Layout

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import convolved, grouped, unfolded, windows
-from dpfl_audit.attacks.inversion.convolved import Convolved, open_stages
-from dpfl_audit.attacks.inversion.double_backward import DoubleBackward
-from dpfl_audit.attacks.inversion.ghost import Ghost
-from dpfl_audit.attacks.inversion.grouped import Grouped
-from dpfl_audit.attacks.inversion.low_rank import ThinLinear
-from dpfl_audit.attacks.inversion.objective import Matching, Products
-from dpfl_audit.attacks.inversion.own_products import Messages
-from dpfl_audit.attacks.inversion.target import Target
-from dpfl_audit.attacks.inversion.unfolded import Unfolded, fits
+from dpfl_audit.attacks.inversion.engines import convolved, grouped, unfolded, windows
+from dpfl_audit.attacks.inversion.engines.candidate_products import Messages
+from dpfl_audit.attacks.inversion.engines.convolved import Convolved, open_stages
+from dpfl_audit.attacks.inversion.engines.double_backward import DoubleBackward
+from dpfl_audit.attacks.inversion.engines.ghost import Ghost
+from dpfl_audit.attacks.inversion.engines.grouped import Grouped
+from dpfl_audit.attacks.inversion.engines.low_rank import ThinLinear
+from dpfl_audit.attacks.inversion.engines.unfolded import Unfolded, fits
+from dpfl_audit.attacks.inversion.match.objective import Matching, Products
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.chain import open_chain
 from dpfl_audit.defenses.layout import Layout

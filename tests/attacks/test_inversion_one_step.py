@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts
-from dpfl_audit.attacks.inversion import by_step
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.by_step import first_update, readable
-from dpfl_audit.attacks.inversion.local_training import Recipe, moved, noise_undone, undone
-from dpfl_audit.attacks.inversion.one_step import arithmetic, one_step_factors
+from dpfl_audit.attacks.inversion.read.local_training import Recipe, moved, noise_undone, undone
+from dpfl_audit.attacks.inversion.read.one_step import arithmetic, one_step_factors
+from dpfl_audit.attacks.inversion.read.step_factors import StepFactors
+from dpfl_audit.attacks.inversion.read.target import Target, assumptions, recipe_of
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.step_factors import StepFactors
-from dpfl_audit.attacks.inversion.target import Target, assumptions, recipe_of
+from dpfl_audit.attacks.inversion.strategies import by_step
+from dpfl_audit.attacks.inversion.strategies.by_step import first_update, readable
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

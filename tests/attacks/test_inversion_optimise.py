@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.optimise import adam, lbfgs, milestones, step_size, with_prior
-from dpfl_audit.attacks.inversion.prior import into_box, total_variation, tv_for_noise
+from dpfl_audit.attacks.inversion.match.optimise import adam, lbfgs, milestones, step_size, with_prior
+from dpfl_audit.attacks.inversion.match.prior import into_box, total_variation, tv_for_noise
 from torch import Tensor
 
 

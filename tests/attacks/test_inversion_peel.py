@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.conjugate_gradients import conjugate_gradients
-from dpfl_audit.attacks.inversion.features import FEATURES, SolvedFeatures
-from dpfl_audit.attacks.inversion.layer_inputs import LeakyLayer, inputs_of_layer, smooth
-from dpfl_audit.attacks.inversion.peel import _End, _Peel, peeled, peels
-from dpfl_audit.attacks.inversion.solution import Solution
+from dpfl_audit.attacks.inversion.exact.exact.layer_inputs import LeakyLayer, inputs_of_layer, smooth
+from dpfl_audit.attacks.inversion.match.features import FEATURES, SolvedFeatures
+from dpfl_audit.attacks.inversion.match.solution import Solution
+from dpfl_audit.attacks.inversion.read.conjugate_gradients import conjugate_gradients
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.peel import _End, _Peel, peeled, peels
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

@@ -8,15 +8,15 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, Sum, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.evaluate import evaluator, tv_weight
-from dpfl_audit.attacks.inversion.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.joint import misread, weighed
-from dpfl_audit.attacks.inversion.objective import OBJECTIVES, Name
-from dpfl_audit.attacks.inversion.rounds import MOST, _joined, all_rounds, every_round
-from dpfl_audit.attacks.inversion.simulated import can_simulate
+from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.match.evaluate import evaluator, tv_weight
+from dpfl_audit.attacks.inversion.match.joint import misread, weighed
+from dpfl_audit.attacks.inversion.match.objective import OBJECTIVES, Name
+from dpfl_audit.attacks.inversion.read.rounds import MOST, _joined, all_rounds, every_round
+from dpfl_audit.attacks.inversion.read.sparse import components_sent
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.sparse import components_sent
-from dpfl_audit.attacks.inversion.target import Target
+from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

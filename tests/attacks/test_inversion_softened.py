@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.softened import SOFTNESS, Softly, softens, softly_matched
+from dpfl_audit.attacks.inversion.match.softened import SOFTNESS, Softly, softens, softly_matched
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from torch import Tensor, nn

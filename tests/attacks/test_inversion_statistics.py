@@ -14,12 +14,11 @@ from dpfl_audit.attacks.base import Knowledge, View
 from dpfl_audit.attacks.inversion.ablated import SWITCHES, ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.automatic import RULES
-from dpfl_audit.attacks.inversion.evaluate import loss_at
 from dpfl_audit.attacks.inversion.make import DEFAULTS
-from dpfl_audit.attacks.inversion.mode import as_run
+from dpfl_audit.attacks.inversion.match.evaluate import loss_at
 from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.statistics import (
+from dpfl_audit.attacks.inversion.read.mode import as_run
+from dpfl_audit.attacks.inversion.read.statistics import (
     STATISTICS,
     Statistics,
     ToldMoments,
@@ -30,7 +29,8 @@ from dpfl_audit.attacks.inversion.statistics import (
     told_moments,
     with_statistics,
 )
-from dpfl_audit.attacks.inversion.target import Target, one_round
+from dpfl_audit.attacks.inversion.read.target import Target, one_round
+from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.defenses.layout import Layout

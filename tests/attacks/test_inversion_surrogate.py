@@ -8,12 +8,12 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.evaluate import evaluator, loss_at, placed
-from dpfl_audit.attacks.inversion.local_training import Recipe
+from dpfl_audit.attacks.inversion.match.evaluate import evaluator, loss_at, placed
 from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.surrogate import Surrogate
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.surrogate import Surrogate
-from dpfl_audit.attacks.inversion.target import Target
 from dpfl_audit.defenses.layout import Layout
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -8,18 +8,25 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import row_fit, row_search
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.local_training import Recipe
-from dpfl_audit.attacks.inversion.row_fit import DAMPINGS, OwnRows, dampings_of, fit_operations, nearer, with_fit
-from dpfl_audit.attacks.inversion.row_metric import RowMetric
-from dpfl_audit.attacks.inversion.row_search import rows_by_search, with_rows
-from dpfl_audit.attacks.inversion.second_layer import SecondLayer
-from dpfl_audit.attacks.inversion.solution import Solution
-from dpfl_audit.attacks.inversion.target import Target
-from dpfl_audit.attacks.inversion.with_words import as_shares, with_words
-from dpfl_audit.attacks.inversion.words import columns_by_words
+from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.exact.second_layer import SecondLayer
+from dpfl_audit.attacks.inversion.exact.exact.words import columns_by_words
+from dpfl_audit.attacks.inversion.match.solution import Solution
+from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.attacks.inversion.strategies import row_fit, row_search
+from dpfl_audit.attacks.inversion.strategies.row_fit import (
+    DAMPINGS,
+    OwnRows,
+    dampings_of,
+    fit_operations,
+    nearer,
+    with_fit,
+)
+from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
+from dpfl_audit.attacks.inversion.strategies.row_search import rows_by_search, with_rows
+from dpfl_audit.attacks.inversion.strategies.with_words import as_shares, with_words
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale

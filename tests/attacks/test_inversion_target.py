@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.inversion.rounds import all_rounds
-from dpfl_audit.attacks.inversion.target import Target, assumptions, local_steps, one_round, target_of
+from dpfl_audit.attacks.inversion.read.rounds import all_rounds
+from dpfl_audit.attacks.inversion.read.target import Target, assumptions, local_steps, one_round, target_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from torch import Tensor

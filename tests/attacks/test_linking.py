@@ -14,7 +14,7 @@ import torch
 from command import call
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.rounds import all_rounds
+from dpfl_audit.attacks.inversion.read.rounds import all_rounds
 from dpfl_audit.attacks.linking import Linking, likeness, paired, put_on_tracks, tracks_of
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.defenses.layout import Layout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts, Seen
-from dpfl_audit.attacks.inversion.clipped_weights import stretched
+from dpfl_audit.attacks.inversion.read.clipped_weights import stretched
 from dpfl_audit.attacks.membership import CapturedMembership
 from dpfl_audit.attacks.membership.captured import (
     descent,

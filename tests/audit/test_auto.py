@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from command import called
-from dpfl_audit.attacks.inversion.features import FEATURES
-from dpfl_audit.attacks.inversion.softened import TIMES
-from dpfl_audit.attacks.inversion.statistics import STATISTICS
+from dpfl_audit.attacks.inversion.match.features import FEATURES
+from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.read.statistics import STATISTICS
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.run import RunOptions, opened, run

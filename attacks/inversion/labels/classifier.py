@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ....defenses.randomness import generator
-from ..solution import random_images
+from ..match.solution import random_images
 
 KNOW_THEM = "give the labels (labels='known')"
 MEAN_SHARE = 0.1  # of the features' energy at least, that their mean needs to stand for them

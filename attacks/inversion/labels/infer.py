@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ....defenses.layout import Layout
-from ..target import Target
+from ..read.target import Target
 from .bias import distinct_labels, labels_from_bias, one_label
 from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
 from .counts import as_labels, nearest_counts

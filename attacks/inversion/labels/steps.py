@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ....defenses.randomness import generator
-from ..local_training import Recipe, moved
+from ..read.local_training import Recipe, moved
 from .counts import nearest_counts
 
 DEALS = 128  # of a class's records to the steps' batches, to average over

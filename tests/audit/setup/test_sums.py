@@ -8,7 +8,7 @@ from math import sqrt
 import dpfl_audit
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.rounds import all_rounds, every_round
+from dpfl_audit.attacks.inversion.read.rounds import all_rounds, every_round
 from dpfl_audit.audit.scoring.questions import rows_of
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train

@@ -1,0 +1,225 @@
+"""Gradient matching on convolutions and linear layers one behind the other, all candidates in one pass, by hand.
+
+`Ghost`'s four passes (forward, errors back, tangents along v forward, their change back), by layers of several kinds
+(`parts.py`): linear ones as in `Ghost` (`rows.py`), convolutions by products of windows (`windowed.py`) or as grouped
+convolutions (`grouped.py`). A convolution has far more positions than outputs, so its gradient is formed, and with it v
+= p G* + 2q G, where linear layers avoid both. Nothing is recorded.
+
+Cost for a layer of P positions, K numbers a window and O outputs, in units of its one product of 2·P·K·O operations an
+image: forward 1, errors back 1, gradient 1, tangent forward 2, tangent back 2, on the first layer 5 instead of 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from ....defenses.layout import Layout
+from ....defenses.models import Normalise
+from ..match.batches import at_a_time
+from ..match.objective import Matching, Products
+from ..read.target import Target
+from .candidate_products import Messages, OwnProducts
+from .curves import Activation, activation_of
+from .grouped import Grouped, GroupShape, groups_pay
+from .parts import Some
+from .passage import Pool, pooled, takes_pool
+from .rows import LinearRows
+from .windowed import Windowed
+from .windows import Windows, takes
+
+_CHUNK = 2**21  # numbers of windows at a time: 8 MB, near what a core's cache holds
+_GROUPED = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as much makes little difference
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A layer, then `curve` (None on the last), then `pool`. weight, bias: names; the latter None where there is none.
+    takes: the shape of an image's input, (h, w, C) or (numbers,).
+    """
+
+    weight: str
+    bias: str | None
+    layer: nn.Conv2d | nn.Linear
+    takes: tuple[int, ...]
+    curve: Activation | None = None
+    pool: Pool | None = None
+
+
+class Convolved:
+    """Objective and image gradient for `repeat` candidates of each of several targets that share weights and count.
+
+    stages: of `open_stages`, without pools. labels: (targets, n). Same interface as `Ghost`.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        constants: tuple[Tensor, Tensor],
+        layout: Layout,
+        targets: Sequence[Target],
+        labels: Tensor,
+        repeat: int,
+        matching: Matching,
+    ) -> None:
+        self.labels, self.repeat, self.matching = labels, repeat, matching
+        where, n = targets[0].weights, targets[0].count
+        self.mean, self.std = (c.to(where) for c in constants)
+        self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
+        weights = layout.split(where)
+        gradients = [t.gradient for t in targets]
+        observed = layout.split(torch.stack(gradients))
+        messages = Messages.of(gradients, repeat * n, [t.noise_share for t in targets])
+        basis, kind = layout.split(messages.basis), (messages.coefficients, repeat * n, len(targets), n)
+        convolutions = [(s.layer, s.takes[0], s.takes[1]) for s in stages if isinstance(s.layer, nn.Conv2d)]
+        shapes = [GroupShape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
+        grouped = groups_pay(shapes, where, repeat * len(targets) * n)
+        windows = [Windows(*convolution) for convolution in convolutions]
+        numbers = max(s.numbers for s in shapes) if grouped else sum(w.numbers for w in windows)
+        self.chunk = max(1, (_GROUPED if grouped else at_a_time(_CHUNK, where)) // (n * numbers))
+        self.parts: list[Windowed | Grouped | LinearRows] = []
+        squares = []
+        for k, stage in enumerate(stages):
+            own, other = weights[stage.weight], observed[stage.weight]
+            bias, other_bias = (None, None) if stage.bias is None else (weights[stage.bias], observed[stage.bias])
+            squares += [g.flatten(1).square().sum(1) for g in (other, other_bias) if g is not None]
+            absolute = matching.needs_absolute
+            if k < len(convolutions):
+                seen = (own, bias, other, other_bias, absolute)
+                self.parts.append(Grouped(shapes[k], *seen) if grouped else Windowed(windows[k], *seen))
+                continue
+            before, candidates, common = self.parts[-1], min(self.chunk, repeat * len(targets)), basis[stage.weight]
+            ways = () if isinstance(before, LinearRows) else (before.rows, before.images)
+            if ways:
+                own, common = _channels_last(own, stage.takes), _channels_last(common, stage.takes)
+            products = OwnProducts.both_ways(common, *kind)
+            self.parts.append(LinearRows(own, bias, *products, other_bias, n, candidates, absolute, *ways))
+        self.squares = torch.stack(squares, 1)  # (targets, tensors)
+
+    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
+        size = self.chunk
+        parts = [self._some(images[first : first + size], first) for first in range(0, len(images), size)]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat([loss for loss, _ in parts]), torch.cat([gradient for _, gradient in parts])
+
+    def _some(self, images: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        (T, n), last = images.shape[:2], len(self.parts) - 1
+        some, entrance = Some(first, T, self.repeat), self.parts[0]
+        assert not isinstance(entrance, LinearRows)
+        x = entrance.enter((images - self.mean) / self.std)
+        kept: list[Tensor] = []
+        for part, activation in zip(self.parts, self.curves):
+            x, own = activation.value(part.forth(x, some))
+            kept.append(own)
+        z = self.parts[-1].forth(x, some)
+        probabilities = z.softmax(1)
+
+        error = probabilities.clone()
+        error[torch.arange(len(z), device=z.device), some.of(self.labels).flatten()] -= 1
+        error.div_(n)
+        grown: list[Tensor] = []  # errors before the slope, of the last layer but one first
+        for k in range(last, -1, -1):
+            below = self.parts[k].back(error, k > 0)
+            if k:
+                grown.append(below)
+                error = self.curves[k - 1].pulled(below, kept[k - 1])
+
+        compared = [tensor for part in self.parts for tensor in part.compared]
+        dot, square = torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1)
+        absolute = [l1 for _, _, l1 in compared if l1 is not None]
+        products = Products(dot, square, some.of(self.squares), torch.stack(absolute, 1) if absolute else None)
+        value, partial = self.matching.those(slice(first, first + T)).derivatives(products)
+        ones = [None] * len(compared) if partial.absolute is None else partial.absolute.unbind(1)
+        partials = iter(zip(partial.dot.unbind(1), partial.square.unbind(1), ones))
+        for part in self.parts:
+            part.turn([next(partials) for _ in part.compared])
+
+        tangents: list[Tensor] = []
+        moved: Tensor | None = None  # of a layer's input; the images have none
+        for k, part in enumerate(self.parts):
+            tangents.append(part.tangent(moved))
+            if k < last:
+                moved = self.curves[k].pulled(tangents[k], kept[k])
+
+        change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
+        for k in range(last, -1, -1):
+            back = self.parts[k].home(change)
+            if k:
+                change = self.curves[k - 1].bent(back, tangents[k - 1], grown[last - k], kept[k - 1])
+        return value, entrance.leave(back, T) / self.std
+
+
+def _channels_last(weight: Tensor, takes: tuple[int, ...]) -> Tensor:
+    """Weights (…, O, C·h·w) of the network's in the order (h, w, C); `takes`: (h, w, C)."""
+    h, w, channels = takes
+    return weight.unflatten(-1, (channels, h, w)).movedim(-3, -1).flatten(-3)
+
+
+def open_stages(
+    module: nn.Module, shape: Sequence[int], pools: bool = False
+) -> tuple[tuple[Stage, ...], tuple[Tensor, Tensor]] | None:
+    """The stages of nested `nn.Sequential`s of [normalisation], convolution or linear layer, [activation], …, linear
+    layer; and the normalisation's mean and std. None for any other network, and for one without convolutions.
+
+    Args:
+        module: in evaluation mode, where a Dropout does nothing. shape: (channels, height, width) of an image.
+        pools: whether a convolution's activation may have a pooling behind it (`passage.takes_pool`).
+    """
+    mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
+    stages: list[Stage] = []
+    at: tuple[int, ...] = (shape[1], shape[2], shape[0])
+    flat, bent = False, True
+    for name, part in _layers(module):
+        if isinstance(part, Normalise) and not stages:
+            mean, std = part.mean, part.std
+        elif isinstance(part, nn.Identity | nn.Dropout) and not part.training:
+            continue
+        elif type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1) and stages:
+            flat = True
+        elif type(part) is nn.Conv2d and takes(part) and not flat and part.in_channels == at[2]:
+            stages, bent = _bent(stages, bent), False
+            stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
+            out = GroupShape(part, at[0], at[1], False).out
+            at = (*out, part.out_channels)
+        elif type(part) is nn.Linear and flat and part.in_features == prod(at):
+            stages, bent = _bent(stages, bent), False
+            stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
+            at = (part.out_features,)
+        elif pools and stages and not flat and stages[-1].pool is None and takes_pool(part):
+            stages, bent = _bent(stages, bent), True
+            stages[-1] = replace(stages[-1], pool=part)
+            at = (*pooled(part, at[0], at[1]), at[2])
+        elif stages and not bent and (own := activation_of(part)) is not None:
+            stages[-1], bent = replace(stages[-1], curve=own), True
+        else:
+            return None
+    if not stages or isinstance(stages[-1].layer, nn.Conv2d) or bent:
+        return None
+    return tuple(stages), (mean, std)
+
+
+def _bent(stages: list[Stage], bent: bool) -> list[Stage]:
+    """With an activation behind the last, which changes nothing where there is none."""
+    if bent or not stages:
+        return stages
+    return [*stages[:-1], replace(stages[-1], curve=activation_of(nn.Identity()))]
+
+
+def _bias(name: str, part: nn.Conv2d | nn.Linear) -> str | None:
+    return None if part.bias is None else f"{name}.bias"
+
+
+def _layers(module: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]]:
+    if type(module) is not nn.Sequential:
+        return [(prefix, module)]
+    return [
+        found
+        for name, part in module.named_children()
+        for found in _layers(part, f"{prefix}.{name}" if prefix else name)
+    ]

@@ -1,0 +1,1 @@
+"""What equations determine of a target, with no search."""

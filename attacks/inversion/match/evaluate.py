@@ -1,0 +1,107 @@
+"""What images are worth: an attack's objective at a target, on the device and with the precision it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ....defenses.chain import open_chain
+from ....defenses.layout import Layout
+from ..engines.convolved import Convolved, open_stages
+from ..engines.double_backward import DoubleBackward
+from ..engines.ghost import Ghost
+from ..engines.unfolded import Unfolded, fits
+from ..read.target import Target
+from .joint import Joint, joint
+from .objective import Matching, Name
+from .optimise import with_prior
+from .prior import tv_for_noise
+from .span import InputSpan, with_span
+
+if TYPE_CHECKING:
+    from ..attack import Inversion
+
+
+def placed(target: Target, settings: Inversion, precise: bool = False) -> Target:
+    """The target on the device at the weights it is read at, in float64 where a line search needs its precision, or it
+    is asked for.
+    """
+    dtype = torch.float64 if precise or settings.optimiser == "lbfgs" else target.gradient.dtype
+    weights = target.weights
+    if settings.along and target.update is not None and target.on_the_way:
+        weights = weights + settings.along * target.update
+    return replace(
+        target,
+        weights=weights.to(settings.device, dtype),
+        gradient=target.gradient.to(settings.device, dtype),
+        others=tuple(placed(one, settings, precise) for one in target.others),
+        sparse=None if target.sparse is None else target.sparse.to(settings.device),
+    )
+
+
+def tv_weight(target: Target, settings: Inversion) -> float:
+    """Of the total variation, by the noise where the settings ask for that."""
+    return tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv
+
+
+def loss_at(
+    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
+) -> float:
+    """The objective, prior included, at images.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: what was sent.
+        labels: (n,) int64. images: (n, *shape) in [0, 1]. settings: objective, priors, device.
+    """
+    ready = placed(target, settings)
+    where = ready.weights
+    tv = where.new_tensor([tv_weight(target, settings)])
+    objective = evaluator(
+        network.to(where.dtype),
+        layout,
+        [ready],
+        labels[None].to(settings.device),
+        1,
+        settings.objective,
+        images.shape[1:],
+    )
+    spans = [InputSpan.of(network, layout, ready)] if settings.span else []
+    return with_span(with_prior(objective, tv), spans, settings.span)(images[None].to(where))[0].item()
+
+
+def evaluator(
+    network: nn.Module,
+    layout: Layout,
+    targets: Sequence[Target],
+    labels: Tensor,
+    repeat: int,
+    objective: Name,
+    shape: Sequence[int],
+) -> Ghost | Convolved | Unfolded | DoubleBackward | Joint:
+    """`Joint` of these for targets of several messages; of one: `Ghost` where the network is a chain of linear layers
+    and no L1 clip is modelled; `Convolved` for convolutions before them; `Unfolded` for several candidates of other
+    networks that it `fits`; else, and where only some components were sent, `DoubleBackward`.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
+        labels: (T, n) int64. repeat: candidates for each target. objective: what they are compared by.
+        shape: of an image.
+    """
+    if targets[0].others:
+        return joint(targets, repeat, lambda own: evaluator(network, layout, own, labels, repeat, objective, shape))
+    matching = Matching.of(objective, targets, repeat)
+    if matching.name == "absolute" or any(target.sparse_by(objective) is not None for target in targets):
+        return DoubleBackward(network, layout, targets, labels, repeat, matching)
+    chain = open_chain(network)
+    if chain is not None and not matching.needs_absolute:
+        return Ghost(chain, layout, targets, labels, repeat, matching)
+    opened = open_stages(network, shape)
+    if opened is not None:
+        return Convolved(*opened, layout, targets, labels, repeat, matching)
+    if len(targets) * repeat > 1 and fits(network, layout, targets[0], labels[:1], shape):
+        return Unfolded(network, layout, targets, labels, repeat, matching, shape)
+    return DoubleBackward(network, layout, targets, labels, repeat, matching)

@@ -1,0 +1,1 @@
+"""A message, read as gradients at known weights: what was sent, by what recipe, over which rounds."""

@@ -1,0 +1,115 @@
+"""All messages of one sender as one aim: images that have to explain every message at its own round's weights."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from ...base import Knowledge, View
+from ...linking import tracks_of
+from ..match.joint import FLOOR
+from .sums import summed
+from .target import Aim, Target, one_round
+
+MOST = 16  # messages of the same images, as each costs as much as one round's attack; ours
+
+
+def every_round(view: View, knowledge: Knowledge) -> list[Aim]:
+    """Every upload by itself (`one_round`), and every server's step for whoever sees sums alone (`summed`)."""
+    return one_round(view, knowledge) or summed(view, knowledge)
+
+
+def least_noisy_rounds(view: View, aims: Sequence[Aim], most: int) -> View:
+    """The view without the uploads and sums of all rounds but `most` of them: those with the least noise.
+
+    Args:
+        view: what the observer saw. aims: of its rounds, each by itself. most: of them, from 1 on.
+    """
+    shares: dict[int, float] = {}
+    for aim in aims:
+        round = aim.messages[0].round
+        shares[round] = min(aim.target.noise_share, shares.get(round, 1.0))
+    rounds = sorted(shares)
+    kept = {rounds[place] for place in least_noisy([shares[round] for round in rounds], most)}
+    return replace(
+        view,
+        messages=tuple(m for m in view.messages if m.broadcast or m.round in kept),
+        sums={round: of for round, of in view.sums.items() if round in kept},
+    )
+
+
+def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
+    """All messages of one sender address together; of anonymous senders, those that are alike enough to be taken for
+    one's (`linking.tracks_of`), and that have the same labels where these are known.
+
+    Where they concern the same records (`same_records`) there is one set of images, and the objective is the sum of
+    every message's own at its own round's weights (`joint.py`). Of more than `MOST` messages those with the least
+    noise are used, of equals such as are spread evenly. Where each message has a batch of its own, nothing joins them:
+    each is read by itself, and the images are those of all. If a sender's batches repeat over epochs its images repeat
+    too: score against the union of the messages' images. Senders with one usable message give nothing that
+    `every_round` does not.
+    """
+    tracks = tracks_of(view) if view.anonymous else {}
+    by_sender: dict[Hashable, list[Aim]] = defaultdict(list)
+    for aim in every_round(view, knowledge):
+        message, labels = aim.messages[0], aim.target.labels
+        track = (tracks[message.id], None if labels is None else tuple(labels.tolist())) if message.id in tracks else ()
+        by_sender[track or message.sender].append(aim)
+    return [_together(aims, view) for aims in by_sender.values() if len(aims) > 1]
+
+
+def same_records(aims: Sequence[Aim], view: View) -> bool:
+    """Whether public facts say that all messages of a sender are of the same records: local training of whole epochs,
+    or of steps that go over all records, or gradients of all records; of sums, with all clients in every round. Not
+    where clients draw their batches in secret, or messages are told to be of unequally many records.
+    """
+    facts = view.facts
+    if facts.secret_batches or len({aim.count for aim in aims if not aim.summed}) > 1:
+        return False
+    if view.sums and not all(view.sums[aim.messages[0].round].everybody for aim in aims if aim.summed):
+        return False
+    told = [aim.messages[0].num_records or aim.count for aim in aims]  # an anonymous sender's is assumed
+    if facts.share == "gradient":
+        return all(view.records.get(aim.messages[0].sender) == count for aim, count in zip(aims, told))
+    if facts.steps is None:
+        return True
+    if all(aim.labelled for aim in aims) and not any(aim.summed for aim in aims):
+        return all(aim.count == count for aim, count in zip(aims, told))
+    clients = [view.sums[aim.messages[0].round].clients if aim.summed else 1 for aim in aims]
+    batches = [-(-count // (facts.batch_size * many)) for count, many in zip(told, clients)]
+    return all(facts.steps % every == 0 or facts.steps >= 2 * every - 1 for every in batches)
+
+
+def least_noisy(noises: Sequence[float], most: int) -> list[int]:
+    """The places of at most so many of these, in order: the least, of equals such as are spread evenly.
+
+    >>> least_noisy([0.5, 0.1, 0.4, 0.1], 2), least_noisy([0.0] * 9, 3), least_noisy([0.3, 0.2], 3)
+    ([1, 3], [0, 4, 8], [0, 1])
+    """
+    if len(noises) <= most:
+        return [*range(len(noises))]
+    spread = [round(k * (len(noises) - 1) / max(1, most - 1)) for k in range(most)]
+    turn = {place: k for k, place in enumerate(dict.fromkeys([*spread, *range(len(noises))]))}
+    return sorted(sorted(range(len(noises)), key=lambda place: (round(noises[place], 3), turn[place]))[:most])
+
+
+def _together(aims: Sequence[Aim], view: View) -> Aim:
+    own_model = any(aim.own_model for aim in aims)
+    if not same_records(aims, view):
+        targets = tuple(aim.target for aim in aims)
+        return Aim("all-rounds", targets, tuple(m for aim in aims for m in aim.messages), own_model, aims[0].summed)
+    whole = max(aim.count for aim in aims)
+    alike = [aim for aim in aims if aim.count == whole]
+    used = [alike[k] for k in least_noisy([aim.target.noise_share for aim in alike], MOST)]
+    messages = tuple(m for aim in used for m in aim.messages)
+    return Aim("all-rounds", (_joined([aim.target for aim in used]),), messages, own_model, aims[0].summed)
+
+
+def _joined(targets: Sequence[Target]) -> Target:
+    """One target of the same images; in the order of their labels, which every message has sorted. Messages count by
+    their noise, and in the end by how much each is misread, too (`joint.weighed`).
+    """
+    labels = next((target.labels for target in targets if target.labels is not None), None)
+    first, *others = (replace(target, labels=labels, trust=1 / (target.noise_share + FLOOR)) for target in targets)
+    return replace(first, others=tuple(others))

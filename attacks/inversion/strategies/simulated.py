@@ -1,0 +1,222 @@
+"""A client's local training simulated on images, and the objective of the update that comes out (Dimitrov et al. 2022,
+arXiv:2206.12395).
+
+Nobody tells the batches' order. So the images of every epoch may be variables of their own, in an order drawn once, of
+which only what no order changes is asked: that every epoch's images have the same mean (their "l2-mean" prior).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from ....defenses.chain import open_chain
+from ....defenses.layout import Layout
+from ....defenses.randomness import generator
+from ..engines.ghost_steps import GhostSteps, can_ghost
+from ..match.objective import Matching
+from ..match.optimise import Objective
+from ..read.local_steps import LocalSteps
+from ..read.sparse import beyond_sent
+from ..read.statistics import LayerMoments, Listened, ToldBySteps
+from ..read.target import Target
+
+if TYPE_CHECKING:
+    from ..attack import Inversion
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """images (b, *shape), the weights before, the gradient and what BatchNorm layers got of them (`Listened`)."""
+
+    images: Tensor
+    weights: list[Tensor]
+    gradient: tuple[Tensor, ...]
+    moments: LayerMoments
+
+
+class Simulated:
+    """The objective of the update that E epochs' images would have made; the interface of `Ghost` for one candidate.
+
+    The client's clip and noise come after its training, so the simulated update, in the target's units, goes through
+    the same `Matching` as a gradient does.
+
+    Args:
+        module: the network, in evaluation mode. layout: of its parameters.
+        target: with a recipe of whole epochs. labels: (E, n) of every epoch's images, in the order of its batches.
+        matching: how updates are compared. told: of the batches' statistics, which the objective asks for besides.
+
+    Raises:
+        ValueError: the target has no recipe, or not one of E whole epochs of n images.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        layout: Layout,
+        target: Target,
+        labels: Tensor,
+        matching: Matching,
+        told: ToldBySteps | None = None,
+    ) -> None:
+        recipe = target.recipe
+        if recipe is None or recipe.epochs != len(labels) or sum(recipe.sizes) != labels.numel():
+            raise ValueError(
+                f"target {target.key!r}: only local training of whole epochs can be simulated, one row of labels for"
+                f" each; labels have shape {tuple(labels.shape)}"
+            )
+        self.module, self.layout, self.target, self.labels = module, layout, target, labels
+        self.recipe, self.matching, self.told = recipe, matching, told
+        self.observed = layout.split(target.gradient)
+        self.scale, self.sparse = -1 / recipe.scale, target.sparse_by(matching.name)
+        chain = open_chain(module)
+        self.ghost = None
+        if chain is not None and self.sparse is None and can_ghost(target, matching):
+            self.ghost = GhostSteps(chain, layout, target, labels.flatten(), matching)
+
+    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The objective (1,) and its gradient with respect to `images` (1, E·n, *shape)."""
+        return self._unrolled(images) if self.ghost is None else self.ghost(images)
+
+    def value(self, images: Tensor) -> float:
+        """The objective alone, of images (E·n, *shape); on any network."""
+        walk, steps = self._trained(images, graph=False)
+        return self._matched(walk, steps)[0].item()
+
+    def _unrolled(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """On any network."""
+        walk, steps = self._trained(images[0], graph=True)
+        value, cotangent, slopes = self._matched(walk, steps)
+        backward, parts = walk.backward(), []
+        for step, slope in zip(steps[::-1], slopes[::-1]):
+            of_gradient, cotangent = backward(cotangent)
+            along = [*self.layout.split(of_gradient).values(), *slope]
+            made = [*step.gradient, *(part for both in step.moments.values() for part in both)]
+            of_x, *of_weights = torch.autograd.grad(
+                made, (step.images, *step.weights), grad_outputs=along, materialize_grads=True
+            )
+            cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
+            parts.append(of_x)
+        return value[None], torch.cat(parts[::-1])[None]
+
+    def _trained(self, images: Tensor, graph: bool) -> tuple[LocalSteps, list[_Step]]:
+        """The client's steps on images (E·n, *shape); graph: whether they are differentiated again."""
+        walk = LocalSteps(self.recipe, self.layout, self.target.weights)
+        names = () if self.told is None else tuple(self.told.told)
+        steps: list[_Step] = []
+        first, y = 0, self.labels.flatten()
+        for size in self.recipe.sizes:
+            x = images[first : first + size].detach().requires_grad_(graph)
+            at = {name: w.detach().requires_grad_() for name, w in self.layout.split(walk.weights).items()}
+            with torch.enable_grad(), Listened(self.module, names) as listened:
+                loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
+                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=graph)
+            moments = {name: listened.moments[name] for name in names}
+            steps.append(_Step(x, list(at.values()), gradient, moments))
+            walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
+            first += size
+        return walk, steps
+
+    def _matched(self, walk: LocalSteps, steps: Sequence[_Step]) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
+        """The objective (), and its derivatives by the weights after all steps (d,) and by each step's moments."""
+        update = (walk.weights - self.target.weights) * self.scale
+        free = None
+        if self.sparse is not None:
+            (update,), (free,) = beyond_sent([update], [self.sparse.sent], self.sparse.least)
+        own = self.layout.split(update)
+        value, direction = self.matching.direction(0, list(own.values()), list(self.observed.values()))
+        cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
+        if free is not None:
+            cotangent = cotangent * free
+        if self.told is None:
+            return value, cotangent, [[] for _ in steps]
+        far, slopes = self.told.matched([step.moments for step in steps])
+        return value + far, cotangent, slopes
+
+
+def disorder(images: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean square difference of two epochs' mean images, over all pairs of epochs and all pixels, and its gradient.
+
+    No order of the images within an epoch changes it. images: (E, n, *shape).
+
+    >>> disorder(torch.tensor([[0.0, 1.0], [1.0, 2.0]]).view(2, 2, 1))[0].item()
+    0.5
+    """
+    means = images.mean(1)
+    off = means - means.mean(0)
+    value = 2 * off.square().mean()
+    slope = (4 / (off.numel() * images.shape[1])) * off
+    return value, slope[:, None].expand_as(images)
+
+
+def with_disorder(objective: Objective, epochs: int, weight: float) -> Objective:
+    """`objective` of images (T, E·n, *shape) of E epochs plus `weight` times each candidate's `disorder`."""
+    if epochs == 1 or not weight:
+        return objective
+
+    def total(images: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = objective(images)
+        each = [disorder(own.unflatten(0, (epochs, -1))) for own in images]
+        spread, of_images = (torch.stack(parts) for parts in zip(*each))
+        return value + weight * spread, slope + weight * of_images.flatten(1, 2)
+
+    return total
+
+
+def orders(seed: int, key: str, epochs: int, count: int) -> Tensor:
+    """A shuffle of 0 … n − 1 for every epoch, (E, n), as a client draws its own; not the client's.
+
+    Args:
+        seed: of the attack. key: names the target. epochs: E. count: n.
+    """
+    rng = generator(seed, "inversion batches", key)
+    return torch.stack([torch.randperm(count, generator=rng) for _ in range(epochs)])
+
+
+def can_simulate(target: Target) -> bool:
+    """Whether a target is one message of several steps of whole epochs over its images."""
+    recipe = target.recipe
+    if target.others or recipe is None or not recipe.epochs or len(recipe.sizes) < 2:
+        return False
+    return sum(recipe.sizes) == recipe.epochs * target.count
+
+
+def update_distance(
+    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, settings: Inversion
+) -> float:
+    """The objective, without a prior, of the update that one epoch over images in this order would have made.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`, of one epoch.
+        images: (n, *shape) in the order of the batches. labels: (n,). settings: objective, device.
+    """
+    target = update_of(target, settings.device)
+    made = Simulated(
+        network, layout, target, labels[None].to(settings.device), Matching.of(settings.objective, [target])
+    )
+    return made(images[None].to(target.weights))[0].item()
+
+
+def update_of(target: Target, device: str) -> Target:
+    """The target on the device, its gradient and scale those of what `Simulated` makes."""
+    assert target.recipe is not None
+    recipe, noise = target.recipe, target.noise_std
+    gradient = target.gradient if recipe.linear or target.update is None else -target.update
+    clip = recipe.step_clip
+    if clip is not None and clip.what == "weights" and target.update is not None:  # as it was sent: each step clips
+        gradient, noise = -target.update / recipe.scale, noise / target.stretched
+    sparse = None if target.sparse is None else target.sparse.to(device)
+    return replace(
+        target,
+        weights=target.weights.to(device),
+        gradient=gradient.to(device),
+        noise_std=noise,
+        sparse=sparse,
+        scale_known=target.scale_known or target.sent_to_scale,
+    )
