@@ -76,7 +76,7 @@ def choose(there: Applying, limit: float) -> Choice:
     Work that one has done is not counted for the next (`Part.shared`). What fits may be nothing.
 
     >>> choose(Applying({"a": [(9 * 10**11, "s")], "b": [(18 * 10**11, "s")], "c": [(36 * 10**11, "")]}, {}), 2).ran
-    (Ran(attack='a', minutes=0.5), Ran(attack='b', minutes=0.0))
+    (Ran(attack='a', minutes=0.5, parts=None), Ran(attack='b', minutes=0.0, parts=None))
 
     Raises:
         BadInput: `limit`, in minutes, is not above 0, or no attack applies.
