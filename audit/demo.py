@@ -4,7 +4,7 @@ small study that answers which noise and clip to take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from .setup.description import digest_of
 from .setup.experiment import Experiment, build
 from .setup.key import PUBLISHED
 from .setup.reading import plain_json
-from .timetable import Kind, Timetable
+from .timetable import Timetable, WorkKind
 from .weights import fetch
 
 
@@ -123,11 +123,11 @@ STUDY_FOLDER = "study"
 
 # Seconds of two cores, by how each kind of work begins to tell of itself.
 KINDS = {
-    "training": Kind(2.0, ("training",)),
-    "attacks": Kind(38.0, ("attacking",)),
-    "scoring": Kind(10.0, ("scoring", "pricing rows")),
-    "canary": Kind(14.0, ("canary", "pricing rows")),
-    "study": Kind(46.0, ("settings", "again", "one step")),
+    "training": WorkKind(2.0, ("training",)),
+    "attacks": WorkKind(38.0, ("attacking",)),
+    "scoring": WorkKind(10.0, ("scoring", "pricing rows")),
+    "canary": WorkKind(14.0, ("canary", "pricing rows")),
+    "study": WorkKind(46.0, ("settings", "again", "one step")),
 }
 
 
@@ -159,7 +159,7 @@ def folders(output: Path) -> list[Path]:
 
 def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
     planned = configs()
-    table = Timetable(progress, {name: replace(kind) for name, kind in KINDS.items()})
+    table = Timetable(progress, KINDS)
     trainings = [table.plan({"training": 1}, setting.name) for setting, _ in planned]
     attacks = table.plan({"attacks": 1, "scoring": 1}, f"{len(planned)} settings")
     canary = table.plan({"canary": 1}, CANARY_SETTING.name)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..defenses.progress import Progress
 
 WHOLE = 100_000  # parts that the time is reported in
-KNOWN = 0.05  # of a stage's work of a kind: from then on its speed is the measured one
+KNOWN = 0.05  # of the largest stage's work of a kind: from then on its speed is the measured one
 
 
-@dataclass
-class Kind:
+@dataclass(frozen=True)
+class WorkKind:
     """A kind of work, of which every unit takes about as long.
 
     seconds: what a unit takes, as long as nobody knows better. begins: how the progress of such work begins to tell of
@@ -22,16 +22,6 @@ class Kind:
 
     seconds: float
     begins: tuple[str, ...]
-    planned: float = field(default=0.0, init=False)  # units, over all stages
-    done: float = field(default=0.0, init=False)
-    spent: float = field(default=0.0, init=False)  # seconds
-    enough: float = field(default=0.0, init=False)  # units from which the measured speed counts
-
-    @property
-    def left(self) -> float:
-        """Seconds."""
-        measured = self.done > 0 and self.done >= self.enough
-        return (self.planned - self.done) * (self.spent / self.done if measured else self.seconds)
 
 
 class Timetable:
@@ -45,25 +35,23 @@ class Timetable:
     """
 
     def __init__(
-        self, progress: Progress | None, kinds: Mapping[str, Kind], clock: Callable[[], float] = time.monotonic
+        self, progress: Progress | None, kinds: Mapping[str, WorkKind], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.progress, self.kinds, self.clock = progress, dict(kinds), clock
+        self.progress, self.clock = progress, clock
+        self.tallies = {name: _Tally(kind) for name, kind in kinds.items()}
         self.began = self.heard = clock()
         self.told = 0
 
-    def plan(self, work: Mapping[str, float], name: str = "") -> Stage:
-        """A stage that is to come. work: units, by kind, in the order that they are done. name: said before what it
-        tells of itself.
-        """
+    def plan(self, work: Mapping[str, float], name: str = "") -> PlannedStage:
+        """A stage that is to come. work: units, by kind. name: said before what it tells of itself."""
         for kind, units in work.items():
-            self.kinds[kind].planned += units
-            self.kinds[kind].enough = max(self.kinds[kind].enough, KNOWN * units)
-        return Stage(self, dict(work), name)
+            self.tallies[kind].plan(units)
+        return PlannedStage(self, work, name)
 
     @property
     def left(self) -> float:
         """Seconds, by what is known now."""
-        return sum(kind.left for kind in self.kinds.values())
+        return sum(tally.left for tally in self.tallies.values())
 
     def tell(self, words: str) -> None:
         """How far the whole is now."""
@@ -74,31 +62,54 @@ class Timetable:
         self.progress(self.told, WHOLE, words)
 
 
-@dataclass(eq=False)
-class Stage:
+class PlannedStage:
     """The `Progress` of a stage. The time since anything was last heard of counts for what it tells of. Work of a kind
     may run from nothing to all several times.
+
+    Args:
+        table: that it is a stage of. work: units, by kind. name: said before what it tells of itself.
     """
 
-    table: Timetable
-    work: dict[str, float]
-    name: str
-    shares: dict[str, float] = field(default_factory=dict)
-    kind: str = ""
+    def __init__(self, table: Timetable, work: Mapping[str, float], name: str) -> None:
+        self.table, self.work, self.name = table, dict(work), name
+        self.shares = dict.fromkeys(work, 0.0)
+        self.kind = ""
 
     def __call__(self, done: int, total: int, /, words: str = "") -> None:
         table, now = self.table, self.table.clock()
-        self.kind = next((kind for kind in self.work if words.startswith(table.kinds[kind].begins)), self.kind)
+        self.kind = next((k for k in self.work if words.startswith(table.tallies[k].kind.begins)), self.kind)
         if self.kind:
-            kind, before = table.kinds[self.kind], self.shares.get(self.kind, 0.0)
+            before = self.shares[self.kind]
             self.shares[self.kind] = max(before, min(1.0, done / max(1, total)))
-            kind.done += (self.shares[self.kind] - before) * self.work[self.kind]
-            kind.spent += now - table.heard
+            table.tallies[self.kind].count((self.shares[self.kind] - before) * self.work[self.kind], now - table.heard)
         table.heard = now
         table.tell(f"{self.name}: {words}" if self.name else words)
 
     def end(self) -> None:
         """Nothing more comes of it: what was not done had no need to be."""
-        for name, units in self.work.items():
-            self.table.kinds[name].planned -= (1 - self.shares.get(name, 0.0)) * units
-            self.shares[name] = 1.0
+        for kind, units in self.work.items():
+            self.table.tallies[kind].planned -= (1 - self.shares[kind]) * units
+            self.shares[kind] = 1.0
+
+
+class _Tally:
+    """Of one kind of work, over all stages: units planned and done, and seconds spent on them."""
+
+    def __init__(self, kind: WorkKind) -> None:
+        self.kind = kind
+        self.planned = self.done = self.spent = 0.0
+        self.enough = 0.0  # units from which the measured speed counts
+
+    def plan(self, units: float) -> None:
+        self.planned += units
+        self.enough = max(self.enough, KNOWN * units)
+
+    def count(self, units: float, seconds: float) -> None:
+        self.done += units
+        self.spent += seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        measured = self.done > 0 and self.done >= self.enough
+        return (self.planned - self.done) * (self.spent / self.done if measured else self.kind.seconds)

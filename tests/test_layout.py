@@ -59,7 +59,7 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors devices extras lock options progress cluster tensors",
+    "files errors devices extras lock options progress timetable cluster tensors",
     "setup",
     "record",
     "results",
@@ -110,6 +110,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "lock",
         "options",
         "progress",
+        "timetable",
         "cluster",
         "tensors",
     }

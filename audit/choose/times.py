@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...defenses.progress import Progress
-from ..timetable import Kind, Stage, Timetable
+from ..timetable import PlannedStage, Timetable, WorkKind
 from . import trial
 from .again import ALONE
 from .case import StudyCase
@@ -28,35 +28,35 @@ class StudyTimes:
         self.table = Timetable(
             progress,
             {
-                "training": Kind(A_TRAINING, ("pricing settings", "training")),
-                "attacks": Kind(60 * trial.SCREEN_MINUTES / trial.BATCH, ("attacking",)),
-                "attacks again": Kind(60.0, ("attacking",)),
-                "scoring": Kind(A_RECORD_SCORED * records, scoring),
+                "training": WorkKind(A_TRAINING, ("pricing settings", "training")),
+                "attacks": WorkKind(60 * trial.SCREEN_MINUTES / trial.BATCH, ("attacking",)),
+                "attacks again": WorkKind(60.0, ("attacking",)),
+                "scoring": WorkKind(A_RECORD_SCORED * records, scoring),
             },
         )
         self.batches = {n: self._batch(n) for n in range(0, case.count, trial.BATCH)}
-        self.first: Stage | None = self._again()
+        self.first: PlannedStage | None = self._again()
         self.beside = self._looked_at(2 * len(case.space.keys), "one step away")
 
-    def search(self, number: int) -> Stage:
+    def search(self, number: int) -> PlannedStage:
         """The batch that begins with this setting."""
         return self.batches[number]
 
-    def again(self, point: str) -> Stage:
+    def again(self, point: str) -> PlannedStage:
         """A setting that is attacked again. One is counted on; each further one takes as much more."""
         stage, self.first = self.first or self._again(), None
         stage.name = f"again, {point}"
         return stage
 
-    def _batch(self, first: int) -> Stage:
+    def _batch(self, first: int) -> PlannedStage:
         end = min(first + trial.BATCH, self.case.count)
         return self._looked_at(end - first, f"settings {first + 1} to {end} of {self.case.count}")
 
-    def _looked_at(self, settings: int, name: str) -> Stage:
+    def _looked_at(self, settings: int, name: str) -> PlannedStage:
         messages = settings * len(self.case.config.capture.clients) * trial.SCREEN_ROUNDS
         return self.table.plan({"training": settings, "attacks": settings, "scoring": messages}, name)
 
-    def _again(self) -> Stage:
+    def _again(self) -> PlannedStage:
         seeds = self.case.seeds
         messages = seeds * len(self.case.config.capture.clients) * (ALONE + 1)  # the last: all rounds together
         trainings = (2 if self.case.baseline else 1) * seeds

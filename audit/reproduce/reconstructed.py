@@ -16,7 +16,7 @@ import torch
 from ...attacks.base import Evidence, Reconstruction
 from ...attacks.inversion.make import make_inversions
 from ...defenses.data.dataset import Dataset
-from ...defenses.progress import Progress
+from ...defenses.progress import Progress, part_of
 from ...metrics import classifiers, perceptual
 from ...metrics.leakage import score_images
 from ..choose.trial import train_whole
@@ -162,14 +162,14 @@ def attacked(
     """
     places = {name: folder / hashlib.sha256(name.encode()).hexdigest()[:12] for name in experiments}
     train_whole(
-        [Training(made, places[name] / "setup") for name, made in experiments.items()], stage(progress, 0.0, trained)
+        [Training(made, places[name] / "setup") for name, made in experiments.items()], part_of(progress, 0.0, trained)
     )
     setups = [open_setup(place / "setup") for place in places.values()]
     errands = [
         Errand(plan([setup.view(setup.config.audit.observer)], variants, setup.knowledge()), place)
         for setup, place in zip(setups, places.values())
     ]
-    return setups, collect_together(errands, seed, stage(progress, trained, 1.0))
+    return setups, collect_together(errands, seed, part_of(progress, trained, 1.0))
 
 
 def other_device(request: Request) -> tuple[str, ...]:
@@ -186,17 +186,6 @@ def where_computed(request: Request) -> tuple[str, ...]:
 def reads(objective: str = "cosine", manner: str = "one-round") -> str:
     """Which of a training's reconstructions a cell is of; several messages' are averaged."""
     return f"{objective} {manner}"
-
-
-def stage(progress: Progress | None, begin: float, end: float) -> Progress | None:
-    """The progress of a trial out of that of a part of it."""
-    if progress is None:
-        return None
-
-    def tick(done: int, total: int, /, words: str = "") -> None:
-        progress(int(1000 * (begin + (end - begin) * done / max(1, total))), 1000, words)
-
-    return tick
 
 
 def _round(evidence: Evidence) -> int:

@@ -16,7 +16,7 @@ from ...defenses.claims.anonymous import anonymous_variance
 from ...defenses.engine import batched
 from ...defenses.federation import Federation, RoundRecord, run_many
 from ...defenses.local import LocalJob, LocalResult
-from ...defenses.progress import Progress
+from ...defenses.progress import Progress, part_of
 from ...defenses.schedule import rounds_planned
 from .federations import experiments_of, stand_in, training_name
 from .table import FilledTable, Request
@@ -150,12 +150,8 @@ def _work(
     experiments = experiments_of(base, cells, seed)
     figures = {}
     for number, (name, made) in enumerate(experiments.items()):
-
-        def tick(done: int, total: int, /, words: str = "", *, number: int = number) -> None:
-            if progress is not None:
-                progress(1000 * number + 1000 * done // total, 1000 * len(experiments), words)
-
-        figures[name] = {BEST.key: best_local_accuracy(made.federation(), tick)}
+        part = part_of(progress, number / len(experiments), (number + 1) / len(experiments))
+        figures[name] = {BEST.key: best_local_accuracy(made.federation(), part)}
     return {cell.name: figures[training_name(cell)] for cell in cells}
 
 

@@ -10,13 +10,12 @@ import select
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dpfl_audit.audit import demo, progress
 from dpfl_audit.audit.progress import Reporter
-from dpfl_audit.audit.timetable import WHOLE, Kind, Timetable
+from dpfl_audit.audit.timetable import WHOLE, Timetable, WorkKind
 
 BAR = re.compile(r"(\S.*?) +(\d+) % \|([#0-9 ]*)\| (\d[\d:]*) so far, (\d[\d:]*|\?) left")
 
@@ -172,11 +171,13 @@ def test_the_time_left_of_work_that_stalls_falls_and_then_says_so(clock):
     assert seconds_left(reporter) == 3.0
 
 
-def unequal(fast: float, slow: float) -> dict[str, Kind]:
-    return {"fast": Kind(fast, ("training",)), "slow": Kind(slow, ("scoring",))}
+def unequal(fast: float, slow: float) -> dict[str, WorkKind]:
+    return {"fast": WorkKind(fast, ("training",)), "slow": WorkKind(slow, ("scoring",))}
 
 
-def heard_of(clock: list[float], kinds: dict[str, Kind], fast: float, slow: float) -> list[tuple[float, float | None]]:
+def heard_of(
+    clock: list[float], kinds: dict[str, WorkKind], fast: float, slow: float
+) -> list[tuple[float, float | None]]:
     """When, and the time left, of three stages whose units take `fast` and `slow` seconds each, a tick a tenth."""
     reporter = Reporter(quiet=True)
     table = Timetable(reporter, kinds, lambda: clock[0])
@@ -233,7 +234,7 @@ def test_the_demo_and_its_study_never_go_back(clock):
     def hear(done: int, total: int, words: str = "") -> None:
         heard.append((done, total))
 
-    table = Timetable(hear, {name: replace(kind) for name, kind in demo.KINDS.items()}, lambda: clock[0])
+    table = Timetable(hear, demo.KINDS, lambda: clock[0])
     for work, told in (
         ({"training": 1}, ("training rounds",)),
         ({"attacks": 1, "scoring": 1}, ("attacking", "scoring", "scoring", "pricing rows")),
