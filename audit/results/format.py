@@ -14,7 +14,7 @@ from ...defenses.complaint import first_complaint
 from ...defenses.terms import Adjacency, Claimant, Unit
 from ..errors import BadInput
 from ..files import json_text
-from ..setup.format import Declaration, SchemeName
+from ..setup.format import Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class AuditedSetup(_Part):
 
     digest: str
     name: str = ""  # a short human name, e.g. "no noise"
-    scheme: SchemeName
+    scheme: str
     parameters: dict[str, Any] = {}  # by the paper's letters
     share: str | None = None  # gradient | update | weights
     clients: int | None = None
