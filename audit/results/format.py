@@ -43,23 +43,6 @@ def _number(value: object) -> float | int:
     return value
 
 
-OLD_ATTACK_NAMES = {  # in results of before the names of `--attack` stood there; read as the new ones
-    "membership/loss": "membership-loss",
-    "membership/captured-cosine": "membership-cosine",
-    "membership/captured-gradient-difference": "membership-gradient-difference",
-    "membership/captured-loss": "membership-local-loss",
-    "membership/captured-loss-trajectory": "membership-loss-trajectory",
-    "membership/captured-fedmia": "membership-fedmia",
-    "membership/shokri": "membership-shokri",
-    "membership/lira-online": "membership-lira",
-    "membership/lira-offline": "membership-lira-offline",
-    "membership/rmia": "membership-rmia",
-}
-
-
-AttackName = Annotated[
-    str, BeforeValidator(lambda name: OLD_ATTACK_NAMES.get(name, name) if isinstance(name, str) else name)
-]
 Number = Annotated[
     int | float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
 ]
@@ -337,7 +320,7 @@ class Exposed(_Part):
 class AttackResult(_Part):
     """One attack on one message (or on several of one sender): its assumptions, its metrics, those of its controls."""
 
-    attack: AttackName  # as typed after --attack; what one attack tries in several ways follows a "/"
+    attack: str  # as typed after --attack; what one attack tries in several ways follows a "/"
     observer: str
     manner: str | None = None  # one-round | all-rounds
     round: int | None = None
@@ -432,14 +415,14 @@ _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked
 class Ran(_Part):
     """An attack that was chosen. minutes: about how long it takes, counted from shapes (`attacks.cost`)."""
 
-    attack: AttackName
+    attack: str
     minutes: Number
 
 
 class NotRun(_Part):
     """An attack that was not, and why. minutes: None where it could not have run however long."""
 
-    attack: AttackName
+    attack: str
     reason: str
     minutes: Number | None = None
 

@@ -22,7 +22,6 @@ from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, Links, Membersh
 from dpfl_audit.attacks.inversion.beside import SpectrumPrior
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
-from dpfl_audit.audit.results.format import OLD_ATTACK_NAMES
 from dpfl_audit.audit.results.format import AttackResult as Entry
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
@@ -166,7 +165,7 @@ def test_every_attack_that_a_text_of_ours_names_can_be_typed() -> None:
         named = {match for pattern in places for match in re.findall(pattern, text)}
         assert named <= typed | {re.sub(r"\d+$", "", table) for table in TABLES}, path
         slashed = set(re.findall(r"\b(?:membership|inversion)/[a-z-]+(?!\.|[a-z-]|/)", text)) - {"inversion/attack"}
-        assert slashed <= (set(OLD_ATTACK_NAMES) if path.name == "format.py" else set()), path
+        assert not slashed, path
 
 
 @EVERY
