@@ -323,8 +323,8 @@ def _read(path: Path) -> Evidence:
 
 
 def finished(output: Path, digest: str, force: bool) -> Results | None:
-    """The results, where the output folder already holds these very ones; writes nothing. Those that an earlier version
-    scored by other rules are scored anew, from the evidence beside them.
+    """The results, where the output folder already holds these very ones; writes nothing. Those that other rules scored
+    are scored anew, from the evidence beside them.
 
     Raises:
         BadInput: the folder holds something else.
@@ -333,9 +333,9 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
     if (output / FILE).exists():
         try:
             content = plain_json(read_text(output / FILE))
-            held, scoring = content.get("digest"), content.get("scoring", 0)
+            held, scoring = content.get("digest"), content.get("scoring")
         except (ValueError, AttributeError):
-            held, scoring = None, 0
+            held, scoring = None, None
         if held != digest and not force:
             raise BadInput(
                 f"{output} holds other results (digest {str(held)[:12]}, this run is {digest[:12]}); use --force to"

@@ -354,8 +354,8 @@ LIKELY = 1.645  # standard deviations below which 95 % of normal draws are not
 @dataclass(frozen=True)
 class Projection:
     """How much of a raw value a message holds. raw: its norm over C; along: the message's length along it over C;
-    spread: the noise's standard deviation over C. name: whose and when. law: of the noise, "" where a recording begun
-    by an older version does not say.
+    spread: the noise's standard deviation over C. name: whose and when. law: of a client's own noise, "" of a
+    server's.
     """
 
     raw: float

@@ -343,24 +343,3 @@ def test_scores_do_not_know_the_order_of_the_candidates(name, world, evidence, m
             half = len(rows) // 2
             low, high = auc(e.scores[:half], e.scores[half:], 0.99)[1]
             assert low < 0.5 < high
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    {
-        "membership/loss": "membership-loss",
-        "membership/captured-cosine": "membership-cosine",
-        "membership/captured-gradient-difference": "membership-gradient-difference",
-        "membership/captured-loss": "membership-local-loss",
-        "membership/captured-loss-trajectory": "membership-loss-trajectory",
-        "membership/captured-fedmia": "membership-fedmia",
-        "membership/shokri": "membership-shokri",
-        "membership/lira-online": "membership-lira",
-        "membership/lira-offline": "membership-lira-offline",
-        "membership/rmia": "membership-rmia",
-    }.items(),
-)
-def test_results_of_before_are_read_under_the_names_of_today(old: str, new: str) -> None:
-    entry = Entry.model_validate({"attack": old, "observer": "server"})
-    assert entry.attack == new in ATTACKS and entry.kind == "membership"
-    assert entry.model_dump(mode="json")["attack"] == new

@@ -164,7 +164,7 @@ def test_a_bound_on_a_condition_is_never_shown_without_it(numbers, flag, said, m
 
 
 def test_what_a_test_could_show_is_no_upper_limit_of_what_leaks(canary, make_results, tmp_path):
-    """A demonstrated ε has a lower limit only, in files of before too, whose interval ended at the ceiling."""
+    """A demonstrated ε has a lower limit only."""
     results = Results.read(make_results(tmp_path, n=2, extra_attacks=[canary()]))
     (attack,) = [attack for attack in results.attacks if attack.kind == "canary"]
     shown = {row["name"]: row["interval"] for row in metric_rows(attack, [])}

@@ -252,8 +252,6 @@ def epsilon(row: Any, **changes: Any) -> Epsilon:
         ({"observer": "uplink(3)"}, {"observer": "uplink"}, True),
         ({}, {"observer": "downlink"}, False),
         ({"observer": "uplink"}, {"observer": "downlink"}, False),
-        ({"observer": "fly"}, {}, False),  # of another version
-        ({"observer": "fly"}, {"observer": "fly"}, True),
         ({"delta": 1e-6}, {}, False),
         ({"adjacency": "replace_one"}, {}, False),
         # changing one record is one way of changing a client, so a claim on replaced clients covers it …
@@ -727,7 +725,7 @@ def of_pool(p_value: float, round: int, objective: str = "cosine") -> AttackResu
         ([of_pool(0.06 if i < 12 else 1.0, i) for i in range(20)], [False] * 20),
         ([of_pool(0.02, 0), of_pool(0.04, 0, "euclidean")], [True, True]),
         ([of_pool(0.03, 0), of_pool(0.04, 0, "euclidean")], [False, False]),  # two questions: .025, then .05
-        ([of_pool(0.02, 0), of_pool(0.03, 1)], [True, True]),  # differing values count each, as older results have them
+        ([of_pool(0.02, 0), of_pool(0.03, 1)], [True, True]),  # differing values count each
     ],
 )
 def test_what_messages_answer_together_counts_once(entries: list[AttackResult], beat: list[bool]) -> None:
