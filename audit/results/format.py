@@ -58,13 +58,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Part(BaseModel):
-    """Frozen. Fields that format 1 does not name are kept, so that a later attack can say more."""
+    """Frozen; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     def having(self, **changes: Any) -> Self:
         """A copy with other values, validated as a whole."""
-        return type(self).model_validate(self.model_copy(update=changes).model_dump(by_alias=True, warnings=False))
+        return type(self).model_validate({**self.model_dump(by_alias=True), **changes})
 
 
 class AuditedModel(_Part):
@@ -219,6 +219,8 @@ class TprPoint(_Part):
 
 class Metrics(_Part):
     """Any number by its name, and the points of a membership ROC. None: not measured."""
+
+    model_config = ConfigDict(extra="allow")
 
     __pydantic_extra__: dict[str, Number | None]
     tpr_at_fpr: tuple[TprPoint | None, ...] | None = None
