@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from ...defenses.complaint import first_complaint
-from ...defenses.terms import Adjacency, Claimant, Observer, Unit
+from ...defenses.terms import KINDS, Adjacency, Claimant, Observer, Unit
 from ..errors import BadInput
 from ..files import json_text
 from ..setup.format import Declaration
@@ -50,7 +50,14 @@ def _number(value: object) -> float | int:
     return value
 
 
-ObserverName = Annotated[str, AfterValidator(lambda name: str(Observer.parse(name)))]
+def _observer(name: str) -> str:
+    try:
+        return str(Observer.parse(name))
+    except ValueError:
+        raise ValueError(f"one of {', '.join(KINDS)} or uplink(L)") from None
+
+
+ObserverName = Annotated[str, AfterValidator(_observer)]
 Number = Annotated[
     int | float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
 ]

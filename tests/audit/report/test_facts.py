@@ -76,9 +76,10 @@ def test_no_clip_is_only_said_where_there_is_none(rounds, setup, warned, results
     assert any("this setup has no clip" in sentence for sentence in notices(results(rounds, **setup))) == warned
 
 
-def test_a_finite_proof_is_a_bound_somewhere(make_results, row, tmp_path):
-    """Clipped inside local training (DP-SGD): no clip on what is sent, and yet a proof."""
-    bounded = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=UNCLIPPED))
+def test_a_clip_inside_local_training_is_one(make_results, row, tmp_path):
+    """DP-SGD: no clip on what is sent, and yet a proof."""
+    setup = {**UNCLIPPED, "clipped_in_training": True}
+    bounded = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=setup))
     assert not any("this setup has no clip" in sentence for sentence in notices(bounded))
 
 
