@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom, binomtest, chi2, gamma, kstest, norm, poisson
 
-Status = str  # declared | checked | contradicted
 RARE = 1e-6  # a p-value below which something is no chance
 ENOUGH = {  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|F(x) − F(2x/3)| is .097, .074 or .084
     "gaussian": 1000,
@@ -52,7 +51,7 @@ LAWS = {"gaussian": ndtr, "laplace": _laplace, "two laplaces": _two_laplaces}
 class Tested:
     """What a test found: declared where it could not tell, and why in a sentence without a full stop."""
 
-    status: Status
+    status: str  # declared | checked | contradicted
     why: str
 
 
