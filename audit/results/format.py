@@ -57,7 +57,7 @@ def _observer(name: str) -> str:
         raise ValueError(f"one of {', '.join(KINDS)} or uplink(L)") from None
 
 
-ObserverName = Annotated[str, AfterValidator(_observer)]
+_ObserverName = Annotated[str, AfterValidator(_observer)]
 Number = Annotated[
     int | float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
 ]
@@ -191,7 +191,7 @@ class Epsilon(_Part):
       test shows there is no leak towards those, unless it refutes a claim or a proof.
     """
 
-    observer: ObserverName
+    observer: _ObserverName
     unit: Unit
     adjacency: Adjacency
     delta: Number | None = None
@@ -304,7 +304,7 @@ class AttackResult(_Part):
     """One attack on one message (or on several of one sender): its assumptions, its metrics, those of its controls."""
 
     attack: str  # as typed after --attack; what one attack tries in several ways follows a "/"
-    observer: ObserverName
+    observer: _ObserverName
     manner: str | None = None  # one-round | all-rounds
     round: int | None = None
     client: str | None = None  # an address

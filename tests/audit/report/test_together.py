@@ -170,7 +170,7 @@ def test_equal_names_get_what_differs(make_results, tmp_path):
 
 
 def test_two_objectives_of_one_attack_have_two_names(make_results, tmp_path):
-    folder = make_results(tmp_path / "a", n=2, manner="one-round")
+    folder = make_results(tmp_path / "a", n=2)
     content = json.loads((folder / "results.json").read_text())
     (attack,) = content["attacks"]
     content["attacks"] = [attack, attack | {"settings": attack["settings"] | {"objective": "euclidean"}}]
