@@ -141,8 +141,8 @@ class Demo:
 
 def demo(output: Path, *, quick: bool = False, weights: Net | None = None, progress: Progress | None = None) -> Demo:
     """Train, attack and report every setting, then choose one of several on another federation. A killed demo goes on
-    where it was, and what another demo left in the folder (of other options, another version, or before there were
-    weights for LPIPS) is made anew.
+    where it was, and what another demo left in the folder (of other options, or before there were weights
+    for LPIPS) is made anew.
 
     weights: the backbone of LPIPS to fetch first, where torch's cache lacks it. None: nothing is fetched.
     """
@@ -185,7 +185,7 @@ def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
     folder = output / STUDY_FOLDER
     try:
         study = carry_out_study(study_config(), folder, study_options(), progress=choosing)
-    except BadInput:  # a study of another version or other options is there
+    except BadInput:  # a study of other options is there
         study = carry_out_study(study_config(), folder, study_options(), force=True, progress=choosing)
     return Demo(page, study)
 

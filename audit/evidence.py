@@ -111,20 +111,6 @@ class Collected:
     failed: Mapping[str, str]
 
 
-def collect(plan: Plan, output: Path, seed: int, progress: Progress | None, *, asked: bool = True) -> Collected:
-    """The evidence of every cell, from disk where a run before this one left it.
-
-    Args:
-        plan: what to do. output: the results folder. seed: of all attacks.
-        progress: called with operations done and in all.
-        asked: the attacks were asked for by name, so that one that fails ends the command.
-
-    Raises:
-        BadInput: an attack that was asked for fails, in one sentence.
-    """
-    return collect_together([Errand(plan, output)], seed, progress, asked=asked)[0]
-
-
 @dataclass(frozen=True, eq=False)
 class Errand:
     """A plan, and the results folder that its evidence goes to."""
@@ -144,15 +130,17 @@ def collect_together(
     asked: bool = True,
     workers: Workers = HERE,
 ) -> list[Collected]:
-    """`collect` for several results at once: what an attack solves as one array may come from all of them, as the noise
-    cells of one model do.
+    """The evidence of every cell, from disk where a run before this one left it, for several results at once: what an
+    attack solves as one array may come from all of them, as the noise cells of one model do.
 
     Args:
-        errands: each with a folder of its own. seed, progress, asked: as for `collect`.
+        errands: each with a folder of its own. seed: of all attacks.
+        progress: called with operations done and in all.
+        asked: the attacks were asked for by name, so that one that fails ends the command.
         workers: who attacks.
 
     Raises:
-        BadInput: as `collect`.
+        BadInput: an attack that was asked for fails, in one sentence.
     """
     units = _units(_groups(errands))
     todo = [[group for group in unit if not all(placed.path(errands).exists() for placed in group)] for unit in units]
@@ -323,8 +311,8 @@ def _read(path: Path) -> Evidence:
 
 
 def finished(output: Path, digest: str, force: bool) -> Results | None:
-    """The results, where the output folder already holds these very ones; writes nothing. Those that an earlier version
-    scored by other rules are scored anew, from the evidence beside them.
+    """The results, where the output folder already holds these very ones; writes nothing. Those that other rules scored
+    are scored anew, from the evidence beside them.
 
     Raises:
         BadInput: the folder holds something else.
@@ -333,9 +321,9 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
     if (output / FILE).exists():
         try:
             content = plain_json(read_text(output / FILE))
-            held, scoring = content.get("digest"), content.get("scoring", 0)
+            held, scoring = content.get("digest"), content.get("scoring")
         except (ValueError, AttributeError):
-            held, scoring = None, 0
+            held, scoring = None, None
         if held != digest and not force:
             raise BadInput(
                 f"{output} holds other results (digest {str(held)[:12]}, this run is {digest[:12]}); use --force to"

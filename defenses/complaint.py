@@ -24,6 +24,7 @@ _KINDS = {
     "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",
+    "extra_forbidden": "nothing under this name",
 }
 _LIMITS = {
     "greater_than": "a number above {gt:g}",

@@ -16,7 +16,7 @@ import pandas
 import pytest
 import torch
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut
-from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.format import SCORING, Results
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from pydantic import ValidationError
@@ -175,8 +175,15 @@ def test_draws_were_bet_on_where_that_does_not_take_too_long():
 
 RESULTS = Results.model_validate(
     {
+        "scoring": SCORING,
         "setup": {"digest": "", "scheme": "ldp", "test_accuracy": 0.5},
-        "verdict": {"level": "low", "sentences": ("", "", "")},
+        "verdict": {
+            "level": "none found",
+            "proof": "not priced",
+            "measured": False,
+            "attacked": False,
+            "sentences": ("", "", ""),
+        },
         "epsilon": [
             {"observer": "server", "unit": "client", "adjacency": "zero_out", "claimed": None, "proven": "inf"},
             {"observer": "downlink", "unit": "record", "adjacency": "zero_out", "claimed": 0.5, "proven": 1.25},

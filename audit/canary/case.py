@@ -21,6 +21,7 @@ from ..results.format import AttackResult, Epsilon
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment, build
 from ..setup.key import FILE as KEY_FILE
+from ..setup.key import keyed
 from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from ..setup.reading import present
@@ -338,17 +339,15 @@ def experiment_of(source: Auditor | Experiment) -> Experiment:
         raise NoDemonstration("truth/ is absent, and a canary audit trains on the client's own records")
     setup = source.setup
     config, described = setup.config, setup.manifest.data.description
-    if "statistics_of" not in described:  # of a time when training rows were all that mean and std came from
-        config = config.model_copy(update={"data": config.data.model_copy(update={"statistics": "training"})})
     try:
         experiment = build(config, setup.folder.parent, source.allow_model)
     except BadInput as reason:
         raise NoDemonstration(f"the training data cannot be loaded again ({reason})") from reason
-    if setup.manifest.format > 2 and not present(setup.folder / KEY_FILE):
+    if not present(setup.folder / KEY_FILE):
         raise NoDemonstration("auditor/noise-key is absent, by which alone the training data can be known again")
     now = dict(experiment.data.description)
     if "sha256" in now:
-        now["sha256"] = source.digest_of_rows(now["sha256"])
+        now["sha256"] = keyed(now["sha256"], source.key)
     if any(now.get(name) != described.get(name) for name in ("sha256", "auxiliary_sha256") if name in described):
         raise NoDemonstration("the training data that the config names are no longer those the setup was trained on")
     return replace(experiment, key=source.key, drawn_with=source.streams)  # who was in which round is drawn with it

@@ -175,19 +175,6 @@ def demonstrate(
     return Demonstration(row, tuple(entries), "; ".join(reasons) if row is None else "")
 
 
-def plan_row(source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int = 0) -> AuditPlan:
-    """What the protocol "mechanism" would do for this row and how long it would take, measured on one draw.
-
-    Raises:
-        BadInput: the row cannot be measured.
-    """
-    try:
-        case = Case.of(source, settings.scaled(), question, seed)
-    except NoDemonstration as reason:
-        raise BadInput(str(reason)) from reason
-    return _plan(_sharing(case, "mechanism"), case.messages())
-
-
 def _sharing(case: Case, protocol: Protocol) -> Case:
     """The case with half the risk of error for each bound, where the protocol gives two of which either may refute."""
     if case.question.delta == 0 or not_gaussian(case, protocol):
@@ -438,6 +425,5 @@ __all__ = [
     "Question",
     "demonstrate",
     "demonstrate_rows",
-    "plan_row",
     "planned",
 ]

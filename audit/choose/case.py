@@ -193,13 +193,9 @@ class StudyCase:
         """The seed of the search: the config's, and others where that draws no audited client."""
         return self._digested("search", draw) if draw else self.config.seed
 
-    def fresh_seed(self, number: int) -> int:
-        """A seed that no trial of the search had."""
-        return self._digested("again", number)
-
     def fresh_of(self, number: int) -> Callable[[int], int]:
-        """By draw, the seeds of one training of what is attacked again."""
-        return lambda draw: self.fresh_seed(number + draw * self.seeds)
+        """By draw, the seeds of one training of what is attacked again: none that a trial of the search had."""
+        return lambda draw: self._digested("again", number + draw * self.seeds)
 
     def training(
         self, point: Setting, seed_of: Callable[[int], int], name: tuple[int | str, ...], more: Sequence[str] = ()

@@ -16,7 +16,7 @@ from .printing import json_document, shown_progress
 @common
 def command(net: str, as_json: bool, quiet: bool) -> None:
     """Fetch torchvision's own weights for LPIPS into torch's cache: squeeze (SqueezeNet, 5 MB) or alex (AlexNet, 233
-    MB, which most papers report). SHA-256 is checked; results of before get LPIPS by `audit run --force`.
+    MB, which most papers report). SHA-256 is checked; results without LPIPS get it by `audit run --force`.
 
     \b
     Example:  audit weights

@@ -4,7 +4,7 @@ from .betting import betting
 from .bound import LowerBound
 from .ceilings import METHODS, DrawPlan, ceiling, plan_draws
 from .clopper_pearson import clopper_pearson
-from .fdp import fdp_p_value, gaussian_curve, one_run_fdp, profile_curve
+from .fdp import gaussian_curve, one_run_fdp
 from .finding import Finding, violation
 from .gdp import gdp
 from .mean_shift import one_run_shift
@@ -26,7 +26,6 @@ __all__ = [
     "betting",
     "ceiling",
     "clopper_pearson",
-    "fdp_p_value",
     "gaussian_curve",
     "gdp",
     "null_cosine",
@@ -35,6 +34,5 @@ __all__ = [
     "one_run_shift",
     "one_shot",
     "plan_draws",
-    "profile_curve",
     "violation",
 ]

@@ -33,32 +33,6 @@ def gaussian_curve(mu: ArrayLike) -> Curve:
     return lambda x: ndtr(-ndtri(x) - mu)
 
 
-def profile_curve(epsilons: ArrayLike, deltas: ArrayLike) -> Curve:
-    """The curve of a mechanism that is (epsilons[j], deltas[j])-DP for all j at once; both are vectors (n,).
-
-    This turns an accountant's privacy profile into its curve; with a PLD of dp_accounting:
-    `profile_curve(e, pld.get_delta_for_epsilon(e))`. A finite profile lies below the true curve, so refuting it
-    refutes the accountant. Source: Dong, Roth and Su (arXiv:1905.02383), proposition 2.5.
-
-    Raises ValueError unless there are equally many epsilons in [0, 700] and deltas in [0, 1], at least one.
-    """
-    epsilons, deltas = np.asarray(epsilons, dtype=np.float64), np.asarray(deltas, dtype=np.float64)
-    if epsilons.ndim != 1 or epsilons.shape != deltas.shape or not epsilons.size:
-        raise ValueError(f"a profile needs as many epsilons as deltas, got shapes {epsilons.shape} and {deltas.shape}")
-    if not (((epsilons >= 0) & (epsilons <= 700)).all() and ((deltas >= 0) & (deltas <= 1)).all()):
-        raise ValueError(
-            "a profile needs epsilons in [0, 700] and deltas in [0, 1], "
-            f"got {epsilons.min()} to {epsilons.max()} and {deltas.min()} to {deltas.max()}"
-        )
-    ratio, slack = np.exp(epsilons), 1 - deltas
-
-    def curve(x: Scores) -> Scores:
-        x = np.asarray(x)[..., None]
-        return np.maximum(np.maximum(slack - ratio * x, (slack - x) / ratio).max(-1), 0.0)
-
-    return curve
-
-
 def curve_refuted(curve: Curve, m: int, r: int, v: int, alpha: ArrayLike) -> NDArray[np.bool_]:
     """Whether right guesses refute a trade-off curve.
 
@@ -80,21 +54,6 @@ def curve_refuted(curve: Curve, m: int, r: int, v: int, alpha: ArrayLike) -> NDA
         if i % 16 == 0 and ((right + wrong > r / m) | (wrong == before)).all():
             break
     return right + wrong > r / m
-
-
-def fdp_p_value(curve: Curve, m: int, r: int, v: int) -> float:
-    """The least significance at which v right guesses of r about m canaries refute `curve`, between 1e-12 and 1.
-
-    With the accountant's own curve (`profile_curve`), a small value says that the proven privacy does not hold.
-    """
-    low, high = -12.0, 0.0
-    for _ in range(6):
-        grid = np.linspace(low, high, _CANDIDATES)
-        refuting = np.flatnonzero(curve_refuted(curve, m, r, v, 10.0**grid))
-        if not refuting.size:
-            return 1.0
-        low, high = float(grid[max(refuting[0] - 1, 0)]), float(grid[refuting[0]])
-    return float(10.0**high)
 
 
 @lru_cache(maxsize=4096)

@@ -175,7 +175,16 @@ class Exposure:
         return max((_ceiling(about, kappa, unit, adjacency) for _, about in self.histories), default=kappa)
 
     def worst_noise_scale_for(self, *, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float) -> float:
-        """`noise_scale_for` of the subject who needs the most; 0 without subjects. Raises as it does."""
+        """The factor all noise must be multiplied by for the proven ε of the worst-off subject to come to the target,
+        never above it: exact for Gaussians without sampling, else at most one part in 10⁴ more than needed; below 1
+        where the target is above what is proven now; 0 if no release is about a subject.
+
+        Args:
+            unit, adjacency, delta: of the ε. target_epsilon: above 0 and finite.
+
+        Raises:
+            ValueError: no amount of noise helps.
+        """
         _check(unit, adjacency, delta)
         scales: dict[Draws, float] = {}
         most = 0.0
@@ -237,28 +246,6 @@ def worst(
         unit, adjacency: of the ε. delta: in [0, 1).
     """
     return Exposure.of(releases, subjects).worst(unit=unit, adjacency=adjacency, delta=delta)
-
-
-def noise_scale_for(
-    releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, target_epsilon: float
-) -> float:
-    """The factor all noise must be multiplied by for the proven ε to come to the target, never above it.
-
-    Exact for Gaussians without sampling, else at most one part in 10⁴ more than needed; below 1 where the target is
-    above what is proven now; 0 if no release is about the subject.
-
-    Args:
-        releases: what an observer's messages reveal.
-        subject: a client's number.
-        unit, adjacency, delta: of the ε.
-        target_epsilon: above 0 and finite.
-
-    Raises:
-        ValueError: no amount of noise helps.
-    """
-    return Exposure.of(releases, [subject]).worst_noise_scale_for(
-        unit=unit, adjacency=adjacency, delta=delta, target_epsilon=target_epsilon
-    )
 
 
 def _scalable(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, target: float) -> Draws:

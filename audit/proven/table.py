@@ -140,8 +140,7 @@ def _target(views: Views, row: Epsilon, target: float, why: str = "") -> NoiseTa
 
 def _with_demonstrated(table: Sequence[Epsilon], results: Path, config: dict[str, Any]) -> list[Epsilon]:
     audited = Results.read(results)
-    own = {"claim": config["claim"], **audited.setup.config}  # older ones lack newer keys
-    if parse_config(own, str(results)).model_dump(mode="json") != config:
+    if parse_config(audited.setup.config, str(results)).model_dump(mode="json") != config:
         raise BadInput(f"{results} holds the results of another setup; its config is not that of the source")
 
     def place(row: Epsilon) -> tuple[Any, ...]:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom, binomtest, chi2, gamma, kstest, norm, poisson
 
-Status = str  # declared | checked | contradicted
 RARE = 1e-6  # a p-value below which something is no chance
 ENOUGH = {  # numbers: 2/3 or 3/2 of the noise is then below RARE, as sup|F(x) − F(2x/3)| is .097, .074 or .084
     "gaussian": 1000,
@@ -52,7 +51,7 @@ LAWS = {"gaussian": ndtr, "laplace": _laplace, "two laplaces": _two_laplaces}
 class Tested:
     """What a test found: declared where it could not tell, and why in a sentence without a full stop."""
 
-    status: Status
+    status: str  # declared | checked | contradicted
     why: str
 
 
@@ -354,8 +353,8 @@ LIKELY = 1.645  # standard deviations below which 95 % of normal draws are not
 @dataclass(frozen=True)
 class Projection:
     """How much of a raw value a message holds. raw: its norm over C; along: the message's length along it over C;
-    spread: the noise's standard deviation over C. name: whose and when. law: of the noise, "" where a recording begun
-    by an older version does not say.
+    spread: the noise's standard deviation over C. name: whose and when. law: of a client's own noise, "" of a
+    server's.
     """
 
     raw: float

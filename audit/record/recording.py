@@ -82,7 +82,7 @@ class Recording:
         """The inverse of `plain`, of what was read from JSON."""
         net = dict(content["network"])
         for name in ("state", "parameters", "mean", "std", "layers", "untrained", "whole"):
-            net[name] = tuple(net.get(name, ()))
+            net[name] = tuple(net[name])
         net["shapes"] = tuple(tuple(shape) for shape in net["shapes"])
         data: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content["data"].items()}
         mechanism = tuple(mechanism_of_plain(one) for one in content["mechanism"])

@@ -217,26 +217,22 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(Projection(**row) for row in content["projections"]),
                 tuple(content["lengths"]),
                 tuple(Declaration.model_validate(row) for row in content["defects"]),
-                tuple(Weighed(**row) for row in content.get("weighed", ())),
+                tuple(Weighed(**row) for row in content["weighed"]),
                 content["session"],
-                tuple(SentTensor(**row) for row in content.get("tensors", ())),
-                tuple(content.get("harmless", ())),
-                tuple(content.get("moved", ())),
-                content.get("noisy_mean", False),
+                tuple(SentTensor(**row) for row in content["tensors"]),
+                tuple(content["harmless"]),
+                tuple(content["moved"]),
+                content["noisy_mean"],
             )
         )
     return rounds
 
 
-def _left_over(row: np.ndarray, facts: Any, session: str) -> LeftOver:
-    if isinstance(facts, list):  # older versions: of which tensor the numbers are was not kept
-        name, exact, *law = facts
-        return LeftOver(row, name, exact, session, *law)
+def _left_over(row: np.ndarray, facts: Mapping[str, Any], session: str) -> LeftOver:
     parts = tuple(TensorPart(**part) for part in facts["parts"])
     alike = tuple(Alike(**pair) for pair in facts["alike"])
-    repeat = None if facts.get("repeat") is None else Repeat(**facts["repeat"])
-    shown = (facts.get("beside", 0.0), repeat)
-    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, *shown)
+    repeat = None if facts["repeat"] is None else Repeat(**facts["repeat"])
+    return LeftOver(row, facts["name"], facts["exact"], session, facts["law"], parts, alike, facts["beside"], repeat)
 
 
 def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:

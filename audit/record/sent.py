@@ -117,7 +117,7 @@ class AllSent:
 
     @classmethod
     def read(cls, folder: Path) -> AllSent:
-        """Of an unfinished recording; one of before this was written down says nothing, so it is not orderly."""
+        """Of an unfinished recording; one whose journal does not begin with its first round is not orderly."""
         path = folder / ".work" / FILE
         attempts: list[Attempt] = []
         orderly, from_the_start = False, False

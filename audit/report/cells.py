@@ -16,7 +16,7 @@ SHOWN_ROWS, SHOWN_COLUMNS = 4, 40
 
 
 def columns_shown(setup: AuditedSetup, features: int) -> tuple[TableColumn, ...]:
-    """The columns of the audited table, () where its results do not say, or say of another table."""
+    """The columns of the audited table, () where it is no table, or another one."""
     try:
         return table_columns(setup.data, features) if setup.data.get("columns") else ()
     except (TypeError, ValueError):

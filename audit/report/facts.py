@@ -182,7 +182,7 @@ CONSTANTS = {
 
 
 def _constants(results: Results) -> list[dict[str, str]]:
-    """Where the first layer's mean and std are from; results that do not say have no such line."""
+    """Where the first layer's mean and std are from; own code has no such line."""
     source = results.setup.data.get("statistics_of")
     if source not in CONSTANTS:
         return []
@@ -347,7 +347,7 @@ def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
 
 
 def _interval(name: str, metric: words.Metric, interval: tuple[float, float] | None) -> str:
-    """In words. A demonstrated ε has no upper limit; older files have what the test could show in its place."""
+    """In words. A demonstrated ε has no upper limit."""
     if interval is None:
         return words.MISSING
     low, high = metric.at_least(interval[0]), metric.at_most(interval[1])

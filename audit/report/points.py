@@ -285,7 +285,7 @@ def _trust_model(card: ClaimCard) -> Iterable[str]:
 
 
 def constants(card: ClaimCard) -> str:
-    """Where the first layer's mean and std are from, "" where the results do not say."""
+    """Where the first layer's mean and std are from, "" of own code."""
     source = str(card.results.setup.data.get("statistics_of"))
     return f"the first layer's mean and std, {CONSTANTS[source]}." if source in CONSTANTS else ""
 

@@ -48,7 +48,7 @@ def combined(parts: Sequence[Results]) -> Results:
         not_withheld={what: why for part in parts for what, why in part.not_withheld.items()},
         classifiers=next((part.classifiers for part in parts if part.classifiers), ()),
         rounds=next((part.rounds for part in parts if part.rounds), ()),
-    ).as_scored()
+    )
 
 
 def _chosen(parts: Sequence[Results], attacks: Sequence[AttackResult]) -> Choice | None:

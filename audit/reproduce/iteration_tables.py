@@ -14,13 +14,12 @@ from .trained import ACCURACY, LOSS, training_plan
 from .trends import Contrast, Trend, TrialFigures, best_on
 from .trial_table import Measure, TableCell, TrialTable
 
-NO_NOISE = inf
 # ITER table IV: ε → (E*, test accuracy at E*, the worst E's).
 TABLE_IV: dict[float, tuple[int, float, float]] = {
     10.0: (24, 0.4663, 0.0509),
     20.0: (12, 0.6347, 0.0521),
     30.0: (12, 0.6781, 0.3500),
-    NO_NOISE: (2, 0.7470, 0.7088),
+    inf: (2, 0.7470, 0.7088),
 }
 UNNOTICED = 1e9  # the ε that stands for ∞: its noise is far below a float's rounding of the weights' changes
 CLIPS = {1: "L1, as printed", 2: "L2, as in the proof"}
@@ -52,7 +51,7 @@ def steps_cells(
     return tuple(
         TableCell(
             local_steps_name(epsilon, steps, order),
-            {"ε": "∞" if epsilon == NO_NOISE else f"{epsilon:g}", "E": str(steps), "clip": CLIPS[order]},
+            {"ε": "∞" if epsilon == inf else f"{epsilon:g}", "E": str(steps), "clip": CLIPS[order]},
             {
                 "scheme": {
                     "epsilon": min(epsilon, UNNOTICED),
@@ -127,14 +126,14 @@ def steps_trends(
             f"Should E be larger with noise than without (ε = {low:g} against ∞)?",
             "yes",
             f"best E at ε = {low:g} less that at ∞",
-            lambda trial: best(trial, low) - best(trial, NO_NOISE),
+            lambda trial: best(trial, low) - best(trial, inf),
         ),
     )
 
 
 # --- table III ---
 
-BUDGETS_III = (1.0, 3.0, 5.0, NO_NOISE)
+BUDGETS_III = (1.0, 3.0, 5.0, inf)
 REGRESSION = StepsScale(1000, 100, 120, (1, 2, 3, 4, 6, 12))
 SMALL_REGRESSION = StepsScale(100, 10, 120, (1, 2, 3, 4, 6, 12))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...defenses.engine import batched
-from ...defenses.federation import Federation, RoundRecord, evaluate, run_many
+from ...defenses.federation import RoundRecord, evaluate, run_many
 from ...defenses.progress import Progress
 from ...defenses.schedule import rounds_planned
 from .federations import StandIn, Tables, experiments_of, training_name
@@ -32,7 +32,7 @@ def training_plan(base: Tables, setting: str, data: StandIn, notes: Sequence[str
         del folder
         experiments = experiments_of(base, cells, seed)
         federations = [replace(made.federation(), evaluate=False) for made in experiments.values()]
-        planned, done, broken = sum(map(_rounds, federations)), 0, set[int]()
+        planned, done, broken = sum(rounds_planned(f.scheme.schedule) for f in federations), 0, set[int]()
 
         def on_round(i: int, record: RoundRecord) -> None:
             nonlocal done
@@ -53,7 +53,3 @@ def training_plan(base: Tables, setting: str, data: StandIn, notes: Sequence[str
         return {cell.name: figures[training_name(cell)] for cell in cells}
 
     return TrialPlan(setting, data.shown, [without_root(base), data.files], work, notes)
-
-
-def _rounds(federation: Federation) -> int:
-    return rounds_planned(federation.scheme.schedule)

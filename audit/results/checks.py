@@ -18,10 +18,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from math import erfc, inf, sqrt
+from math import inf
 from typing import Literal
 
-from ...metrics.intervals import clopper_pearson_interval, share_p_value
+from ...metrics.intervals import clopper_pearson_interval
 from ..setup.promise import USEFUL_DELTA
 from .format import AttackResult, Epsilon
 from .words import (
@@ -99,14 +99,6 @@ def _answers(values: Sequence[float]) -> Sequence[float]:
 
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
-    def p_value(metric: str, low: float, control: float) -> float:
-        """As stored; in results of before, what the 95 % interval says: as of a normal one with that lower half."""
-        if metric in attack.p_values or low <= control:
-            return attack.p_values.get(metric, 1.0)
-        value = attack.value(metric)
-        half = low if value is None else value - low
-        return SIGNIFICANCE if half <= 0 else float(erfc(1.959964 * (half + low - control) / half / sqrt(2)))
-
     known: list[Check] = []
     line_up = picked(attack)
     comparable = COMPARABLE not in attack.not_measured or line_up.share == "pool_share"
@@ -114,27 +106,19 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     if comparable and low is not None and chance is not None:
         best = best_control(attack)
         against = "chance" if best == chance else "a control"
-        p = p_value(line_up.share, low, best)
-        # A pool is left out where it has no power; results of before say no least.
-        least = 0.0 if line_up.share == "pool_share" else share_p_value(attack.n or 1, attack.n or 1, min(best, 1.0))
-        least = attack.least_p_values.get(line_up.share, least)
-        question = f"{question_of(attack)} {line_up.share}" if line_up.share in attack.least_p_values else ""
+        p, least = attack.p_values.get(line_up.share, 1.0), attack.least_p_values.get(line_up.share, 0.0)
+        question = f"{question_of(attack)} {line_up.share}"
         known.append(
             Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
         )
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
         known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
-    # Without other images there is no test; results of before had a t-test alone, and no "exact".
-    margin_tested = "psnr_margin" in attack.p_values or "exact" not in attack.numbers
-    low = attack.low("psnr_margin")
-    if (
-        margin_tested
-        and COMPARABLE not in attack.not_measured
-        and ("psnr_margin" in attack.p_values or low is not None)
-    ):
+    # Without other images there is no test.
+    if "psnr_margin" in attack.p_values and COMPARABLE not in attack.not_measured:
+        low = attack.low("psnr_margin")
         low = -inf if low is None else low  # one image has no interval
-        p = p_value("psnr_margin", low, 0.0)
-        question = f"{question_of(attack)} psnr_margin" if "psnr_margin" in attack.least_p_values else ""
+        p = attack.p_values["psnr_margin"]
+        question = f"{question_of(attack)} psnr_margin"
         least = attack.least_p_values.get("psnr_margin", 0.0)
         known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p, least=least, question=question))
     if "linked" in attack.p_values:
@@ -152,7 +136,7 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     if (low := attack.low("auc")) is not None:
         control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
         least = attack.least_p_values.get("auc", 0.0)
-        known.append(Check("auc", attack.value("auc"), low, control, p_value("auc", low, control), least=least))
+        known.append(Check("auc", attack.value("auc"), low, control, attack.p_values.get("auc", 1.0), least=least))
     point = strict_point(attack)
     # The interval takes the false positive rate for exact, so without a p-value it says nothing.
     if point is not None and "tpr" in attack.p_values:

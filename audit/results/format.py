@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from ...defenses.complaint import first_complaint
-from ...defenses.terms import Adjacency, Claimant, Unit
+from ...defenses.terms import KINDS, Adjacency, Claimant, Observer, Unit
 from ..errors import BadInput
 from ..files import json_text
-from ..setup.format import Declaration, SchemeName
+from ..setup.format import Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
 
 if TYPE_CHECKING:
@@ -25,7 +33,6 @@ CRAFTED_WEIGHTS = "crafted initial weights"  # a row's `demonstrated_from`
 OWN_CODE = "own code"  # in a scheme's place, where somebody's own code was audited and nothing was trained here
 Level = Literal["none found", "moderate", "high", "severe"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # of the leak, from best to worst
-OLD_LEVELS = ("none shown", "low")  # of before the proof had a word of its own; both are read as "none found"
 Proof = Literal["proven", "weak", "none", "not priced"]
 PROOFS: tuple[Proof, ...] = get_args(Proof)  # from best to worst
 
@@ -43,23 +50,14 @@ def _number(value: object) -> float | int:
     return value
 
 
-OLD_ATTACK_NAMES = {  # in results of before the names of `--attack` stood there; read as the new ones
-    "membership/loss": "membership-loss",
-    "membership/captured-cosine": "membership-cosine",
-    "membership/captured-gradient-difference": "membership-gradient-difference",
-    "membership/captured-loss": "membership-local-loss",
-    "membership/captured-loss-trajectory": "membership-loss-trajectory",
-    "membership/captured-fedmia": "membership-fedmia",
-    "membership/shokri": "membership-shokri",
-    "membership/lira-online": "membership-lira",
-    "membership/lira-offline": "membership-lira-offline",
-    "membership/rmia": "membership-rmia",
-}
+def _observer(name: str) -> str:
+    try:
+        return str(Observer.parse(name))
+    except ValueError:
+        raise ValueError(f"one of {', '.join(KINDS)} or uplink(L)") from None
 
 
-AttackName = Annotated[
-    str, BeforeValidator(lambda name: OLD_ATTACK_NAMES.get(name, name) if isinstance(name, str) else name)
-]
+_ObserverName = Annotated[str, AfterValidator(_observer)]
 Number = Annotated[
     int | float, BeforeValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf"]}]})
 ]
@@ -67,13 +65,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Part(BaseModel):
-    """Frozen. Fields that format 1 does not name are kept, so that a later attack can say more."""
+    """Frozen; unknown fields are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     def having(self, **changes: Any) -> Self:
         """A copy with other values, validated as a whole."""
-        return type(self).model_validate(self.model_copy(update=changes).model_dump(by_alias=True, warnings=False))
+        return type(self).model_validate({**self.model_dump(by_alias=True), **changes})
 
 
 class AuditedModel(_Part):
@@ -90,7 +88,7 @@ class AuditedSetup(_Part):
 
     digest: str
     name: str = ""  # a short human name, e.g. "no noise"
-    scheme: SchemeName
+    scheme: str
     parameters: dict[str, Any] = {}  # by the paper's letters
     share: str | None = None  # gradient | update | weights
     clients: int | None = None
@@ -146,13 +144,10 @@ class AuditedSetup(_Part):
     def guessing_accuracy(self) -> float | None:
         """What the best guess gets that looks at no record: always the most frequent class. Where nobody counted it,
         what any class with equal probability gets, which is no more; None for a regression, or where nobody says.
-
-        Results of older versions have the classes in their config alone, where it names them.
         """
         if self.majority_accuracy is not None:
             return self.majority_accuracy
-        asked = self.config.get("data")
-        classes = self.data.get("classes", asked.get("classes") if isinstance(asked, dict) else None)
+        classes = self.data.get("classes")
         return 1 / classes if isinstance(classes, int) and classes > 0 else None
 
 
@@ -177,30 +172,11 @@ class Verdict(_Part):
     declared: bool = False
     sentences: tuple[str, str, str]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before_proofs(cls, verdict: Any) -> Any:
-        """A verdict of before `proof` claims nothing of the proof; `Results.read` judges its rows again."""
-        if not isinstance(verdict, dict) or "proof" in verdict:
-            return verdict
-        level = "none found" if verdict.get("level") in OLD_LEVELS else verdict.get("level")
-        return {**verdict, "level": level, "proof": "not priced", "measured": False, "attacked": False}
-
-
-OLD_CONDITIONS = {  # in results of before; read as the new ones
-    "the mechanism is Gaussian-shaped": "the noise is Gaussian",
-    "every round is Gaussian-shaped": "the noise of every round is Gaussian",
-}
-Condition = Annotated[
-    str, BeforeValidator(lambda text: OLD_CONDITIONS.get(text, text) if isinstance(text, str) else text)
-]
-_OLD_CONDITION = re.compile(r"^Demonstrated by gdp .*; if ((?:the mechanism|every round) is Gaussian-shaped)")
-
 
 class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
-    claimed_by: whose the claim is; "" where there is none, and in results that do not say.
+    claimed_by: whose the claim is; "" where there is none.
     mu: of the Gaussian whose trade-off curve bounds every attack (μ-GDP); None where only `proven` at δ is known.
     proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
@@ -215,7 +191,7 @@ class Epsilon(_Part):
       test shows there is no leak towards those, unless it refutes a claim or a proof.
     """
 
-    observer: str
+    observer: _ObserverName
     unit: Unit
     adjacency: Adjacency
     delta: Number | None = None
@@ -230,7 +206,7 @@ class Epsilon(_Part):
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None
-    condition: Condition = ""
+    condition: str = ""
     demonstrated_on_condition: Number | None = None
     ceiling_on_condition: Number | None = None
     demonstrated_from: str = ""
@@ -238,18 +214,6 @@ class Epsilon(_Part):
     asked: bool = False
     aside: bool = False
     notes: tuple[str, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_before_conditions(cls, row: Any) -> Any:
-        """Rows of before `condition` said it in a note alone: their number goes where it belongs."""
-        if not isinstance(row, dict) or "condition" in row:
-            return row
-        found = (_OLD_CONDITION.search(str(note)) for note in row.get("notes") or ())
-        if (condition := next((match[1] for match in found if match), None)) is None:
-            return row
-        moved = {f"{name}_on_condition": row.get(name) for name in ("demonstrated", "ceiling")}
-        return {**row, "condition": condition, **moved, "demonstrated": None, "ceiling": None}
 
 
 class TprPoint(_Part):
@@ -262,6 +226,8 @@ class TprPoint(_Part):
 
 class Metrics(_Part):
     """Any number by its name, and the points of a membership ROC. None: not measured."""
+
+    model_config = ConfigDict(extra="allow")
 
     __pydantic_extra__: dict[str, Number | None]
     tpr_at_fpr: tuple[TprPoint | None, ...] | None = None
@@ -337,8 +303,8 @@ class Exposed(_Part):
 class AttackResult(_Part):
     """One attack on one message (or on several of one sender): its assumptions, its metrics, those of its controls."""
 
-    attack: AttackName  # as typed after --attack; what one attack tries in several ways follows a "/"
-    observer: str
+    attack: str  # as typed after --attack; what one attack tries in several ways follows a "/"
+    observer: _ObserverName
     manner: str | None = None  # one-round | all-rounds
     round: int | None = None
     client: str | None = None  # an address
@@ -435,7 +401,7 @@ class Ran(_Part):
     by one variant of the attack.
     """
 
-    attack: AttackName
+    attack: str
     minutes: Number
     parts: int | None = None
 
@@ -445,7 +411,7 @@ class NotRun(_Part):
     however long.
     """
 
-    attack: AttackName
+    attack: str
     reason: str
     minutes: Number | None = None
 
@@ -470,32 +436,17 @@ class ReferenceClassifier(_Part):
 
 
 SCORING = 4  # one more with every change to what a p-value is computed from
-SOUND = 2  # the first of these rules that is not known to have missed a leak
-SCORED_BEFORE = (
-    "What an attacker really gets was not measured: an earlier version scored these attacks, by rules that could miss a"
-    " leak; `audit run` with --force scores them anew."
-)
-
-
-def _with_the_asked(rows: Sequence[Epsilon], config: Mapping[str, Any]) -> tuple[Epsilon, ...]:
-    """Rows of before `asked`, with the one that the config asks about."""
-    from ..setup.config import AuditTable  # with schemes and attacks
-
-    table, names = config.get("audit"), ("observer", "unit", "adjacency")
-    known = {**{name: str(getattr(AuditTable(), name)) for name in names}, **(table if isinstance(table, dict) else {})}
-    asked = tuple(known[name] for name in names)
-    return tuple(row.having(asked=(row.observer, row.unit, row.adjacency) == asked) for row in rows)
 
 
 class Results(_Part):
     """RESULTS/results.json. Not measured is None; ∞ is "inf" on disk. choice: None where the attacks were named.
-    scoring: by which rules p-values were computed, of `SCORING`; 0 of before there was a number.
+    scoring: by which rules p-values were computed, of `SCORING`.
     ablated: entries like those of `attacks`, of the same attacks without one piece of what they know, which is
     `settings["without"]`; no verdict is on them. not_withheld: by piece, why there are none without it.
     """
 
     format: Literal[1] = 1
-    scoring: int = 0
+    scoring: int
     digest: str = ""
     seed: int | None = None
     setup: AuditedSetup
@@ -512,8 +463,7 @@ class Results(_Part):
 
     @classmethod
     def read(cls, folder: Path | str) -> Results:
-        """Read and check `folder`/results.json. Where rows are of before `condition` or `asked`, attacks of before
-        `least_p_values` or the verdict of before its `proof`, it is the verdict that rows and attacks have now.
+        """Read and check `folder`/results.json.
 
         Raises:
             BadInput: the file is missing, is not JSON, has another format, or a field is wrong: one sentence with file,
@@ -531,31 +481,7 @@ class Results(_Part):
             raise BadInput(f"{path}: the content is a {type(content).__name__}, expected an object")
         if content.get("format") != 1:
             raise BadInput(f"{path}: format is {content.get('format')!r}, expected 1, the only one this version reads")
-        return parse(cls, content, str(path))._judged_now(content)
-
-    def _judged_now(self, content: Mapping[str, Any]) -> Results:
-        """With the verdict of today's rules. content: as stored."""
-        results = self
-        if self.setup.config and not any("asked" in row for row in content["epsilon"]):
-            results = self.having(epsilon=_with_the_asked(self.epsilon, self.setup.config))
-        rows = zip(content["epsilon"], results.epsilon)
-        conditions = all(row.condition == old.get("condition", "") for old, row in rows)
-        known = results.setup.secret_key or results.verdict.proof not in ("proven", "weak")
-        powers = all("least_p_values" in attack for attack in content["attacks"])
-        if not ("proof" in content["verdict"] and conditions and known and powers and results is self):
-            from .verdict import verdict  # it is about these classes, so this page cannot begin with it
-
-            # A number that got its condition on reading says less than the verdict stored beside it took it to say.
-            secret, declared = results.setup.secret_key, bool(results.setup.unchecked)
-            results = results.having(verdict=verdict(results.attacks, results.epsilon, secret, declared))
-        return results.as_scored()
-
-    def as_scored(self) -> Results:
-        """Nothing was measured where rules of before found no leak."""
-        if self.scoring >= SOUND or self.verdict.level != LEVELS[0] or not self.attacks:
-            return self
-        said = (SCORED_BEFORE, *self.verdict.sentences[1:])
-        return self.having(verdict=self.verdict.having(measured=False, sentences=said))
+        return parse(cls, content, str(path))
 
     def mean_of(self, figure: str) -> float | None:
         """A figure of rounds.csv, averaged over the rounds that have it."""

@@ -17,7 +17,7 @@ from ...defenses.nearest import instead
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
 from ..errors import BadInput
 from .checks import checks
-from .format import LEVELS, OLD_LEVELS, PROOFS, AttackResult, Epsilon, Results
+from .format import LEVELS, PROOFS, AttackResult, Epsilon, Results
 from .words import METRICS, chosen_briefly
 
 LEVEL, PROOF = "level", "proof"
@@ -128,11 +128,6 @@ def _place(text: str, name: str, bound: str) -> int:
     word = bound.replace("-", " ").replace("_", " ").lower()
     if word in ORDERS[name]:
         return ORDERS[name].index(word)
-    if name == LEVEL and word in OLD_LEVELS:
-        raise BadInput(
-            f"--fail-if {text!r}: {bound!r} is no level any more; 'level > none found' is any leak, and"
-            " 'proof != proven' fails where no useful ε is proven"
-        )
     raise BadInput(f"--fail-if {text!r}: {bound!r} is not a {name}{instead(bound, ORDERS[name])}")
 
 

@@ -156,15 +156,13 @@ def _unmeasured(metrics: list[str], reason: str) -> str:
 
 def _without_clip(results: Results) -> bool:
     """Whether nothing was clipped anywhere: not by clients (to a public norm or one of their own), not by the server,
-    and not inside local training. Older setups do not say the last; a finite ε could not be proven without it. Without
-    auditor/ there are no rows of ε and no figures, so nobody knows; nor of somebody's own code.
+    and not inside local training. Without auditor/ there are no rows of ε and no figures, so nobody knows; nor of
+    somebody's own code.
     """
-    setup, inside = results.setup, results.setup.clipped_in_training
-    if inside is None:
-        inside = any(row.proven is not None and row.proven < inf for row in results.epsilon)
+    setup = results.setup
     norms = (setup.clip_norm, setup.share_clipped, results.mean_of("server_clip_norm"))
     known = bool(results.epsilon) and not setup.own_code
-    return known and not inside and all(value is None for value in norms)
+    return known and not setup.clipped_in_training and all(value is None for value in norms)
 
 
 def _weak_classifiers(results: Results) -> list[str]:

@@ -259,46 +259,35 @@ def metric(name: str) -> Metric:
 
 def observer(name: str) -> str:
     """
-    >>> observer("server"), observer("uplink(3)"), observer("fly")
-    ('the server', "an eavesdropper on 3 of a client's uploads", 'the observer fly')
+    >>> observer("server"), observer("uplink(3)")
+    ('the server', "an eavesdropper on 3 of a client's uploads")
     """
-    try:
-        return Observer.parse(name).words
-    except ValueError:  # results of another version may know more
-        return f"the observer {name}"
+    return Observer.parse(name).words
 
 
 def sees_uploads(name: str) -> bool:
-    """Whether an observer sees what clients send; one that is not known here may.
+    """Whether an observer sees what clients send.
 
-    >>> sees_uploads("server"), sees_uploads("model"), sees_uploads("fly")
-    (True, False, True)
+    >>> sees_uploads("server"), sees_uploads("model")
+    (True, False)
     """
-    try:
-        return not Observer.parse(name).sees_merged_only
-    except ValueError:
-        return True
+    return not Observer.parse(name).sees_merged_only
 
 
 def sees_at_most(name: str, other: str) -> bool:
-    """Whether an observer sees nothing that another does not; of one that is not known here, only of itself.
+    """Whether an observer sees nothing that another does not.
 
-    >>> sees_at_most("downlink", "server"), sees_at_most("server", "downlink"), sees_at_most("fly", "fly")
-    (True, False, True)
-    >>> sees_at_most("fly", "server")
-    False
+    >>> sees_at_most("downlink", "server"), sees_at_most("server", "downlink")
+    (True, False)
     """
-    try:
-        return Observer.parse(name).sees_at_most(Observer.parse(other))
-    except ValueError:
-        return name == other
+    return Observer.parse(name).sees_at_most(Observer.parse(other))
 
 
 CLAIMANTS = {"paper": "by the paper's formula", "owner": "by the owner", "accountant": "by the accountant"}
 
 
 def claimant(whose: str) -> str:
-    """Whose a claim is: what stands behind "claimed"; nothing for results that do not say.
+    """Whose a claim is: what stands behind "claimed"; nothing where there is none.
 
     >>> claimant("paper"), claimant("owner"), claimant("")
     ("by the paper's formula", 'by the owner', '')

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isclose
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ...defenses.steps.quantile import QuantileClip
 from ...defenses.wire import SERVER, Release
 from ..errors import BadInput
 from ..files import digest_of_file
@@ -24,9 +22,6 @@ from .folder import Setup, check_seal, open_setup
 from .format import (
     DECLARED,
     DRAWN_LABELS,
-    OLD_EMPTY,
-    OLD_FILES,
-    OLD_NOISE,
     SEAL,
     Declaration,
     Declarations,
@@ -38,7 +33,7 @@ from .format import (
     Seal,
 )
 from .key import FILE as KEY_FILE
-from .key import PUBLISHED, drawn_with, keyed, read_key
+from .key import PUBLISHED, drawn_with, read_key
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
 from .reading import present, read_checked, read_figures, read_json, read_records, read_rows, regular
 
@@ -105,10 +100,10 @@ class Auditor:
     @cached_property
     def _sealed(self) -> Mapping[str, str]:
         """SHA-256 by path of knowledge/, and of truth/ and auditor/ as auditor/seal.json has them; nobody knows these
-        without it. Before format 3 setup.json has all.
+        without it.
         """
         setup = self.setup
-        if setup.manifest.format < 3 or not self._shared:
+        if not self._shared:
             return setup.manifest.files
         seal = read_checked(Seal, setup.folder, setup.folder / SEAL).root
         setup.check_seal(SEAL)
@@ -208,7 +203,7 @@ class Auditor:
         if not self._shared:
             return None
         releases = self._releases(folder / "releases.jsonl")
-        models = self._models(folder / "models.jsonl", releases) if self.setup.manifest.format > 1 else {}
+        models = self._models(folder / "models.jsonl", releases)
         messages, observers = self._parties(folder / "parties.json", releases, models)
         names = ["releases.jsonl", "models.jsonl", "parties.json"]  # every number in them decides the proven ε
         if present(folder / "noise-key"):  # which its owner may keep back
@@ -219,10 +214,10 @@ class Auditor:
     @cached_property
     def rounds(self) -> list[dict[str, float]]:
         """What training measured, one row a finished round: rounds.csv, and auditor/figures.csv unless auditor/ was
-        removed. Before format 3 the former has everything.
+        removed.
         """
         setup = self.setup
-        if setup.manifest.format < 3 or self.ledger is None:
+        if self.ledger is None:
             return setup.rounds
         figures = read_figures(setup.folder, setup.folder / "auditor" / "figures.csv", setup.manifest.rounds)
         check_seal(setup.folder, self._sealed, ["auditor/figures.csv"])
@@ -239,8 +234,6 @@ class Auditor:
     def facts(self) -> FactsPart:
         """The public facts, and what the auditor's figures show of clip and noise."""
         facts, rounds = self.setup.manifest.facts, self.rounds
-        if self.setup.manifest.format < 3:
-            return facts
         norms = sorted(row["norm_before_clip"] for row in rounds if "norm_before_clip" in row)
         measured: dict[str, float | None] = {
             "share_clipped": mean_of(rounds, "share_clipped"),
@@ -274,13 +267,7 @@ class Auditor:
     def streams(self) -> str:
         """What the training's streams began with."""
         manifest = self.setup.manifest
-        if manifest.format < 4:
-            return self.key
         return drawn_with(self.key, manifest.digest, values_of(manifest.data.description, manifest.engine.name))
-
-    def digest_of_rows(self, digest: str) -> str:
-        """What setup.json says in the place of the training rows' own SHA-256; before format 3 that itself."""
-        return digest if self.setup.manifest.format < 3 else keyed(digest, self.key)
 
     @property
     def _clients(self) -> range:
@@ -298,25 +285,7 @@ class Auditor:
                     f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample"
                     " fits in its population"
                 )
-        return self.of_its_time({row.id: release_of(row.model_dump()) for row in rows})
-
-    def of_its_time(self, releases: Mapping[str, Release]) -> dict[str, Release]:
-        """The releases by id, those with noise not to be priced where the setup is of before format 4, or its rounds
-        with nobody had the noise of the first clip.
-        """
-        format = self.setup.manifest.format
-        old = OLD_NOISE if format < 3 else OLD_FILES if format < 4 else ""
-        if not old and any(self._tells_of_nobody(release) for release in releases.values()):
-            old = OLD_EMPTY
-        return {i: replace(r, problem=r.problem or old) if r.mechanism != "none" else r for i, r in releases.items()}
-
-    def _tells_of_nobody(self, release: Release) -> bool:
-        """Whether a clip that moves is back at where it began, as it was in rounds with nobody before they kept it."""
-        lot, bound = release.sampling, release.bound_norm
-        first = [step.start for step in self.setup.scheme.client if isinstance(step, QuantileClip)]
-        if not first or lot is None or lot.kind != "poisson" or release.round == 0 or bound is None:
-            return False
-        return isclose(bound - release.rounding, first[0], rel_tol=1e-12)
+        return {row.id: release_of(row.model_dump()) for row in rows}
 
     def _models(self, path: Path, releases: Mapping[str, Release]) -> dict[str, ModelVersion]:
         models: dict[str, ModelVersion] = {}

@@ -23,7 +23,7 @@ from pydantic import (
 
 from ...attacks import ATTACKS, AUTO
 from ...defenses.nearest import instead, nearest
-from ...defenses.presets import KNOWN, PRESETS, current_name
+from ...defenses.presets import KNOWN, PRESETS
 from ...defenses.schedule import MOST_ROUNDS
 from ...defenses.terms import Adjacency, Observer, Unit
 from ...defenses.update import OPTIMISERS
@@ -32,6 +32,20 @@ from .mistakes import keys, sentence
 from .reading import misplaced
 
 CANARY = "canary"  # not an attack on the captured messages: it runs the setup's own code with and without a canary
+OLD_NAMES = {  # of schemes, before they were named by what is theirs; still read where a user types one
+    "dp-fedavg": "thesis-baseline",
+    "dpfedavg-laplace": "iteration-laplace",
+    "dpfedavg-gaussian": "iteration-gaussian",
+}
+
+
+def current_name(name: str) -> str:
+    """The name a scheme has today; a name that was never given to one is handed back as it is.
+
+    >>> current_name("dp-fedavg"), current_name("ldp"), current_name("none")
+    ('thesis-baseline', 'ldp', 'none')
+    """
+    return OLD_NAMES.get(name, name)
 
 
 def _observer(value: object) -> Observer:

@@ -34,17 +34,13 @@ def digest_of(experiment: Experiment) -> str:
     return digest_of_parts(experiment.config.model_dump(mode="json"), experiment.data.description, versions())
 
 
-def digest_of_parts(
-    config: Mapping[str, Any], description: Mapping[str, Any], made_with: Mapping[str, str], format: int = FORMAT
-) -> str:
-    """The same from a setup's own parts. format: of its files; before 3, the training rows' own SHA-256 counts too."""
-    if format >= 3:
-        description = {name: value for name, value in description.items() if name not in ROWS}
+def digest_of_parts(config: Mapping[str, Any], description: Mapping[str, Any], made_with: Mapping[str, str]) -> str:
+    """The same from a setup's own parts."""
     content = {
         "config": config,
-        "data": description,
+        "data": {name: value for name, value in description.items() if name not in ROWS},
         "versions": made_with,
-        "format": format,
+        "format": FORMAT,
         "model_stream": stream(config["seed"], "model"),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
@@ -72,11 +68,10 @@ def values_of(description: Mapping[str, Any], engine: str) -> str:
     test split that a schedule may follow, and the engine, whose sums differ in their last bits.
 
     Args:
-        description: of the data, with keyed digests; setups of before have none of the test split, nor an engine here.
+        description: of the data, with keyed digests.
         engine: which one trains.
     """
-    known = [str(description[name]) for name in ROWS if name in description]
-    return " ".join([*known, engine] if ROWS[-1] in description else known)
+    return " ".join([*(str(description[name]) for name in ROWS if name in description), engine])
 
 
 def described(experiment: Experiment) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from .claim import stated_claim
 from .config import Config, parse_config
 from .description import digest_of_parts
 from .experiment import local_training
-from .format import READABLE, Addresses, Items, Labels, Manifest, MessageRow
+from .format import FORMAT, Addresses, Items, Labels, Manifest, MessageRow
 from .reading import (
     misplaced,
     open_tensors,
@@ -93,10 +93,7 @@ class Setup:
 
     @cached_property
     def config(self) -> Config:
-        of_before = {
-            "claim": "paper" if self.manifest.claim else "none"
-        }  # a setup that does not say claims its paper's
-        return parse_config({**of_before, **self.manifest.config}, f"{self.folder / 'setup.json'}: config")
+        return parse_config(self.manifest.config, f"{self.folder / 'setup.json'}: config")
 
     @property
     def config_folder(self) -> Path:
@@ -467,9 +464,9 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
         remedy = misplaced(folder) or f"; `audit train CONFIG.toml -o {folder.name}` makes one"
         raise BadInput(f"{folder} is not a setup: it has no setup.json{remedy}")
     raw = read_json(folder, path)
-    if not isinstance(raw, dict) or raw.get("format") not in READABLE:
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         stated = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
-        raise BadInput(f"{path}: format = {stated!r}; this version reads format {' or '.join(map(str, READABLE))}")
+        raise BadInput(f"{path}: format = {stated!r}; this version reads format {FORMAT}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
         if (holder := holder_of(folder)) is not None:
@@ -505,19 +502,18 @@ def _check_manifest(setup: Setup, path: Path) -> None:
             " each, names once"
         )
     parameters = config.parameters().model_dump(mode="json")
-    newer = {name for name, value in parameters.items() if value is None} - m.scheme.parameters.keys()
     pairs = [
         ("seed", m.seed, config.seed),
         ("scheme.name", m.scheme.name, config.preset_name),
         ("model.name", m.model.name, config.model.name),
-        ("scheme.parameters", m.scheme.parameters, {k: v for k, v in parameters.items() if k not in newer}),
+        ("scheme.parameters", m.scheme.parameters, parameters),
         ("the number of clients", len(m.clients), config.data.clients),
         ("model.parameters", m.model.parameters, setup.layout.dim),
     ]
     for name, value, expected in pairs:
         if value != expected:
             raise BadInput(f"{path}: {name} is {short(value)}; its config and layout say {short(expected)}")
-    if m.digest != digest_of_parts(m.config, m.data.description, m.versions, m.format):
+    if m.digest != digest_of_parts(m.config, m.data.description, m.versions):
         raise BadInput(
             f"{path}: digest {m.digest[:12]!r} is not that of the config, data and versions beside it; they were"
             " changed after training"

@@ -1,40 +1,18 @@
-"""What the files of a trained setup hold (format 3): every field, its type and its range. Unknown fields are refused.
-
-Two older formats are read too. Format 2 has noise of before, which proves nothing. So has format 1; there each message
-lists all releases it reveals, inherited ones as well, in both messages.jsonl and auditor/parties.json, and there is no
-auditor/models.jsonl. Such a setup is priced as the same graph, of messages that inherit nothing.
-"""
+"""What the files of a trained setup hold : every field, its type and its range. Unknown fields are refused."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ...defenses.terms import Adjacency, Claimant, Unit
 
-FORMAT = 4  # what is written
-READABLE = (1, 2, 3, 4)
+FORMAT = 4  # the only one that is written and read
 SEAL = "auditor/seal.json"
 DECLARED = "auditor/declared.json"  # of a recorded training
 LAST_MODEL = "last model"  # a Declaration.what: that nobody gets it
 DRAWN_LABELS = "auditor/labels.json"  # tells which records secret batches took, which ε counts on: none of knowledge/
-OLD_NOISE = (
-    "the noise was drawn in float32 by a generator of 32-bit seeds, which proves nothing; train it again"  # below 3
-)
-OLD_FILES = (
-    "what is handed to an attacker holds every model's test loss and the labels of records that were drawn in secret;"
-    " train it again"  # 3
-)
-OLD_EMPTY = (
-    "rounds for which nobody was drawn had the noise of the first clip, which tells that nobody was; train it again"
-)
-
-
-def _name_of_today(name: str) -> str:
-    from ...defenses.presets import current_name  # schemes are of torch, which takes seconds
-
-    return current_name(name)
 
 
 class _Part(BaseModel):
@@ -42,7 +20,6 @@ class _Part(BaseModel):
 
 
 Id = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
-SchemeName = Annotated[str, AfterValidator(_name_of_today)]  # an old name is read as the one of today
 KeyKind = Literal["published", "secret"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -50,14 +27,14 @@ NotNegative = Annotated[float, Field(ge=0)]
 
 
 class SchemePart(_Part):
-    name: SchemeName
+    name: str
     title: str
     source: str
     parameters: dict[str, Any]
 
 
 class ClaimPart(_Part):
-    whose: Claimant = "paper"  # also in setups that do not say
+    whose: Claimant
     sentence: str
     observer: str
     unit: Unit
@@ -112,7 +89,7 @@ class FactsPart(_Part):
     sensitivity: str
     share_clipped: float | None = Field(ge=0, le=1)
     norm_before_clip_median: NotNegative | None
-    clipped_in_training: bool | None = None  # None in setups that do not say
+    clipped_in_training: bool
     extra: HiddenFacts = HiddenFacts()
 
 
@@ -149,11 +126,11 @@ class Declarations(RootModel[list[Declaration]]):
 class Manifest(_Part):
     """setup.json."""
 
-    format: Literal[1, 2, 3, 4]
+    format: Literal[4]
     status: Literal["complete", "partial", "diverged"]
     name: str
     seed: int
-    noise_key: KeyKind | None = None  # None in setups whose noise comes from the seed
+    noise_key: KeyKind
     digest: str
     rounds: int = Field(ge=0)
     config: dict[str, Any]
@@ -179,7 +156,6 @@ class MessageRow(_Part):
     receivers: list[str]
     kind: Literal["gradient", "update", "weights"]
     num_examples: int = Field(ge=0)
-    releases: list[str] = []  # of format 1; nothing reads it
     side: dict[str, float] = {}
 
 
@@ -237,11 +213,11 @@ class ReleaseRow(_Part):
     parents: list[Id]
     steps: Count
     problem: str
-    centred: bool = True  # what a setup of before does not say is taken for the worse
-    anywhere: bool = False
-    slot: str = ""
-    terms: list[TermPart] = []
-    rounding: NotNegative = 0.0
+    centred: bool
+    anywhere: bool
+    slot: str
+    terms: list[TermPart]
+    rounding: NotNegative
     correlation: CorrelationPart | None = None
     lattice: LatticePart | None = None
 

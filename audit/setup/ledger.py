@@ -28,8 +28,7 @@ class LedgerMessage:
         captured: whether messages.jsonl and tensors/ have it.
         upload: it is a client's own value, and neither a model on its way down nor a party's note to itself.
         releases: ids of the releases that are its own.
-        inherits: ids of the versions it was made from; it reveals theirs too. Always () in setups of format 1, whose
-            `releases` list everything.
+        inherits: ids of the versions it was made from; it reveals theirs too.
     """
 
     id: str

@@ -119,15 +119,12 @@ def priced_ledger(auditor: Auditor) -> Ledger | None:
     if recorded is None or not (setup.manifest.status == "diverged" or reads_history(setup.scheme.schedule)):
         return recorded
     record = torch.zeros(1, 1), torch.zeros(1)
-    facts = setup.manifest.data.description  # setups that do not say had the statistics of the training rows
-    stand_in = replace(
-        make("stand-in", record, record, record, 0, {}), statistics_of=facts.get("statistics_of", "training")
-    )
+    source = setup.manifest.data.description.get("statistics_of", "training")  # another tool's may not say: the worse
+    stand_in = replace(make("stand-in", record, record, record, 0, {}), statistics_of=source)
     clients = [torch.arange(count) for count in setup.manifest.clients]
     plan = _Plan(setup.scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
     # Without the key nobody knows who was in which round.
-    planned = _planned(plan) if auditor.knows_key else _planned_for_any_key(plan)
-    return replace(planned, releases=auditor.of_its_time(planned.releases))
+    return _planned(plan) if auditor.knows_key else _planned_for_any_key(plan)
 
 
 @dataclass(frozen=True, eq=False)

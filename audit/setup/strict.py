@@ -12,7 +12,6 @@ from pathlib import Path
 from ...defenses.wire import SERVER, client_of
 from .auditor import Auditor
 from .folder import Setup, is_note
-from .format import FORMAT
 from .ledger import Ledger
 from .reading import open_tensors
 
@@ -61,8 +60,6 @@ def _files(folder: Path, setup: Setup) -> Iterator[str]:
     held = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() or p.is_symlink()}
     for name in sorted(held - FILES - tensors):
         yield f"{name} is no file of the format"
-    if setup.manifest.format != FORMAT:
-        yield f"setup.json: format = {setup.manifest.format}; {FORMAT} is the one to write"
     sealed = set(setup.manifest.files)
     public = {n for n in held if not n.startswith(("auditor/", "truth/"))} - {"environment.json"}
     for name in sorted(public - sealed):
@@ -104,8 +101,6 @@ def _public(setup: Setup) -> Iterator[str]:
         clients = [c for a in (m.sender, *m.receivers) if (c := client_of(a)) is not None]
         if any(c >= len(setup.manifest.clients) for c in clients):
             yield f"messages.jsonl: message {m.id} names client-{max(clients)} of {len(setup.manifest.clients)}"
-        if m.releases:
-            yield f"messages.jsonl: message {m.id} lists releases, which belong into auditor/parties.json"
 
 
 def _ledger(setup: Setup, ledger: Ledger) -> Iterator[str]:

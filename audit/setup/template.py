@@ -5,8 +5,9 @@ from __future__ import annotations
 from textwrap import wrap
 
 from ...defenses.nearest import instead
-from ...defenses.presets import PRESETS, current_name
+from ...defenses.presets import PRESETS
 from ..errors import BadInput
+from .config import current_name
 
 WIDTH = 120
 

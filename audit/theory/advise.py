@@ -8,7 +8,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from ...defenses.nearest import nearest
-from ...defenses.presets import current_name
 from .component import ComponentConstants
 from .decentralised import DecentralisedConstants
 from .fednore import FednoreConstants
@@ -112,12 +111,11 @@ SCHEMES = tuple(_BY_SCHEME)
 
 def theory_of(scheme_name: str) -> SchemeTheory:
     """The analysis behind a scheme. Raises ValueError where there is none."""
-    name = current_name(scheme_name)
-    if name not in _BY_SCHEME:
+    if scheme_name not in _BY_SCHEME:
         raise ValueError(
             f"There is no convergence theory for the scheme {scheme_name!r}, only for {', '.join(SCHEMES)}."
         )
-    return _BY_SCHEME[name]
+    return _BY_SCHEME[scheme_name]
 
 
 def scheme_advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recommendation]:

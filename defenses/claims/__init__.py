@@ -7,11 +7,8 @@ from .alpha_noise import NoiseSchedule, alpha_sigma
 from .anonymous import anonymous_claimed_epsilon, anonymous_lemma3_failures, anonymous_variance
 from .component import component_delta, component_epsilon, component_rounds
 from .gaussian import (
-    exact_gaussian,
     moments_epsilon,
     rdp_gaussian,
-    rdp_gaussian_multiplier,
-    rdp_gaussian_releases,
     sampled_gaussian_epsilon,
     sampled_gaussians_epsilon,
 )
@@ -42,7 +39,6 @@ __all__ = [
     "component_delta",
     "component_epsilon",
     "component_rounds",
-    "exact_gaussian",
     "geometric_adjusted_multiplier",
     "geometric_epsilon",
     "geometric_multiplier",
@@ -59,8 +55,6 @@ __all__ = [
     "nbafl_round_budgets",
     "nbafl_uplink_std",
     "rdp_gaussian",
-    "rdp_gaussian_multiplier",
-    "rdp_gaussian_releases",
     "sampled_gaussian_epsilon",
     "sampled_gaussians_epsilon",
     "two_values",

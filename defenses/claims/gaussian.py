@@ -1,4 +1,4 @@
-"""Claims of Gaussian noise: RDP as the thesis converts it, the exact curve, and the moments accountant.
+"""Claims of Gaussian noise: RDP as the thesis converts it, and the moments accountant.
 
 Sources: Weng 2025 (THESIS) Definition 7, Lemmas 2 and 4; Abadi et al. 2016 (arXiv:1607.00133), Theorem 2, which Geyer,
 Klein and Nabi 2017 (arXiv:1712.07557) use; Mironov, Talwar and Zhang 2019 (arXiv:1908.10530).
@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import lru_cache
-from math import floor, inf, log, sqrt
+from math import inf, log, sqrt
 
 import numpy as np
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_gaussian
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.special import gammaln, logsumexp
 
@@ -35,49 +35,6 @@ def rdp_gaussian(multiplier: float, releases: float, delta: float) -> float:
     require_nonnegative(releases=releases)
     require_probability(delta=delta)
     return releases / (2 * multiplier**2) + sqrt(2 * releases * log(1 / delta)) / multiplier
-
-
-def rdp_gaussian_multiplier(epsilon: float, releases: float, delta: float) -> float:
-    """The σ whose T releases claim ε: the inverse of `rdp_gaussian` in σ.
-
-    >>> round(rdp_gaussian_multiplier(rdp_gaussian(1.7, 15, 1e-5), 15, 1e-5), 9)
-    1.7
-    """
-    require_positive(epsilon=epsilon, releases=releases)
-    require_probability(delta=delta)
-    return sqrt(releases) / _root_of_cost(epsilon, delta)
-
-
-def rdp_gaussian_releases(multiplier: float, epsilon: float, delta: float) -> int:
-    """How many releases of multiplier σ fit into a claimed (ε, δ): the thesis's personal budget (3.3.1.2, 4.2.2).
-
-    >>> rdp_gaussian_releases(1.0, 26.09, 1e-5), rdp_gaussian_releases(1.0, 26.08, 1e-5)
-    (15, 14)
-    """
-    require_positive(multiplier=multiplier, epsilon=epsilon)
-    require_probability(delta=delta)
-    most = floor((multiplier * _root_of_cost(epsilon, delta)) ** 2 + 0.5)  # then exactly, whatever was rounded
-    while most > 0 and rdp_gaussian(multiplier, most, delta) > epsilon:
-        most -= 1
-    return most
-
-
-def _root_of_cost(epsilon: float, delta: float) -> float:
-    """x = √T/σ with x²/2 + x√(2 ln(1/δ)) = ε."""
-    slope = sqrt(2 * log(1 / delta))
-    return 2 * epsilon / (slope + sqrt(slope**2 + 2 * epsilon))
-
-
-def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
-    """The exact ε of T unsampled releases of multiplier σ (arXiv:1805.06530): a claim's best case with its own Δ.
-
-    >>> round(exact_gaussian(1.0, 1, 1e-5), 2), round(exact_gaussian(1.0, 15, 1e-5), 2)
-    (4.38, 23.35)
-    """
-    require_positive(multiplier=multiplier)
-    require_nonnegative(releases=releases)
-    require_probability(delta=delta)
-    return float(get_epsilon_gaussian(multiplier / sqrt(releases), delta)) if releases else 0.0
 
 
 def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float, moments: int = 32) -> float:

@@ -70,20 +70,4 @@ PRESETS: dict[str, Preset] = {p.name: p for p in sorted(_ALL, key=lambda p: tupl
 
 KNOWN = ChainMap(PRESETS, {recorded.RECORDED.name: recorded.RECORDED})  # all that a setup may name
 
-OLD_NAMES = {  # before they were named by what is theirs; still read in configs, setups and results
-    "dp-fedavg": "thesis-baseline",
-    "dpfedavg-laplace": "iteration-laplace",
-    "dpfedavg-gaussian": "iteration-gaussian",
-}
-
-
-def current_name(name: str) -> str:
-    """The name a scheme has today; a name that was never given to one is handed back as it is.
-
-    >>> current_name("dp-fedavg"), current_name("ldp"), current_name("none")
-    ('thesis-baseline', 'ldp', 'none')
-    """
-    return OLD_NAMES.get(name, name)
-
-
-__all__ = ["GROUPS", "KNOWN", "OLD_NAMES", "PRESETS", "Parameters", "Population", "Preset", "current_name"]
+__all__ = ["GROUPS", "KNOWN", "PRESETS", "Parameters", "Population", "Preset"]

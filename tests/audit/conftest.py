@@ -14,7 +14,7 @@ import pytest
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
-from dpfl_audit.audit.results.format import AttackResult, Epsilon
+from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Epsilon
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc_p_value, exceedance
 from safetensors.numpy import save_file
@@ -108,6 +108,7 @@ def inversion(
             "psnr_margin": float(min(1.0, 2 * norm.sf(margin * 1.96 / 0.6))),
             "reidentified": share_p_value(int(share * n + 0.5), n, 1 / n),
         },
+        "least_p_values": {"psnr_margin": 0.0, "reidentified": share_p_value(n, n, 1 / n)},
         "pairs": [
             {"original": i, "reconstruction": i, "psnr": score, "ssim": quality, "lpips": metrics["lpips"]}
             for i, score in enumerate(scores)
@@ -120,6 +121,7 @@ def inversion(
             "controls": {},
             "intervals": {},
             "p_values": {},
+            "least_p_values": {},
             "pairs": [],
             "not_measured": {"psnr": "The setup has no truth/."},
         }
@@ -295,15 +297,15 @@ def make_results(
         },
         "warnings": [],
         "quick": False,
-        "verdict": verdict(
-            [AttackResult.model_validate(a) for a in attacks], [Epsilon.model_validate(r) for r in rows]
-        ).model_dump(),
         "epsilon": rows,
         "attacks": attacks,
         "classifiers": [{"family": "small resnet", "accuracy": 0.83}],
         "rounds": [{"round": 1, "test_loss": 1.9, "test_accuracy": 0.4}],
     }
     content["setup"] |= changes.pop("setup", {})
+    entries, table = [AttackResult.model_validate(a) for a in attacks], [Epsilon.model_validate(r) for r in rows]
+    audited = AuditedSetup.model_validate(content["setup"])
+    content["verdict"] = verdict(entries, table, audited.secret_key, bool(audited.unchecked)).model_dump()
     (folder / "results.json").write_text(json.dumps({**content, **changes}), encoding="utf-8")
     return folder
 

@@ -24,8 +24,8 @@ RAW = {
 }
 
 
-def test_what_rules_of_before_scored_is_scored_anew_from_its_evidence(tmp_path: Path, monkeypatch) -> None:
-    """A gate passed on "none found" of an earlier version, though the same evidence failed it in a new folder."""
+def test_what_other_rules_scored_is_scored_anew_from_its_evidence(tmp_path: Path, monkeypatch) -> None:
+    """A gate passed on "none found" of other rules, though the same evidence failed it in a new folder."""
     setup = train(build(parse_config(RAW), tmp_path), tmp_path / "setup")
     run(setup, tmp_path / "a", RunOptions())
     before = content(tmp_path / "a", but=())

@@ -22,7 +22,6 @@ from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, Links, Membersh
 from dpfl_audit.attacks.inversion.strategies.second_inversion import SpectrumPrior
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
-from dpfl_audit.audit.results.format import OLD_ATTACK_NAMES
 from dpfl_audit.audit.results.format import AttackResult as Entry
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
@@ -166,7 +165,7 @@ def test_every_attack_that_a_text_of_ours_names_can_be_typed() -> None:
         named = {match for pattern in places for match in re.findall(pattern, text)}
         assert named <= typed | {re.sub(r"\d+$", "", table) for table in TABLES}, path
         slashed = set(re.findall(r"\b(?:membership|inversion)/[a-z-]+(?!\.|[a-z-]|/)", text)) - {"inversion/attack"}
-        assert slashed <= (set(OLD_ATTACK_NAMES) if path.name == "format.py" else set()), path
+        assert not slashed, path
 
 
 @EVERY
@@ -344,24 +343,3 @@ def test_scores_do_not_know_the_order_of_the_candidates(name, world, evidence, m
             half = len(rows) // 2
             low, high = auc(e.scores[:half], e.scores[half:], 0.99)[1]
             assert low < 0.5 < high
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    {
-        "membership/loss": "membership-loss",
-        "membership/captured-cosine": "membership-cosine",
-        "membership/captured-gradient-difference": "membership-gradient-difference",
-        "membership/captured-loss": "membership-local-loss",
-        "membership/captured-loss-trajectory": "membership-loss-trajectory",
-        "membership/captured-fedmia": "membership-fedmia",
-        "membership/shokri": "membership-shokri",
-        "membership/lira-online": "membership-lira",
-        "membership/lira-offline": "membership-lira-offline",
-        "membership/rmia": "membership-rmia",
-    }.items(),
-)
-def test_results_of_before_are_read_under_the_names_of_today(old: str, new: str) -> None:
-    entry = Entry.model_validate({"attack": old, "observer": "server"})
-    assert entry.attack == new in ATTACKS and entry.kind == "membership"
-    assert entry.model_dump(mode="json")["attack"] == new

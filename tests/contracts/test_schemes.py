@@ -15,7 +15,7 @@ import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.accounting import worst
-from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.config import OLD_NAMES, parse_config
 from dpfl_audit.audit.setup.template import config_template
 from dpfl_audit.defenses import engine as engines
 from dpfl_audit.defenses import randomness
@@ -24,7 +24,7 @@ from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.federation import Federation, State, run_many
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalTraining
-from dpfl_audit.defenses.presets import OLD_NAMES, PRESETS, Population
+from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.base import KINDS
 from dpfl_audit.defenses.scheme import Context, Scheme, Step
 from dpfl_audit.defenses.steps import components, perturb
@@ -454,7 +454,7 @@ SHIPPED = [
     path
     for part in ("README.md", "attacks", "audit", "cli.py", "defenses", "docs", "examples")
     for path in ([ROOT / part] if (ROOT / part).is_file() else sorted((ROOT / part).rglob("*.*")))
-    if path.suffix in (".py", ".toml", ".md", ".json", ".j2") and path != ROOT / "defenses/presets/__init__.py"
+    if path.suffix in (".py", ".toml", ".md", ".json", ".j2") and path != ROOT / "audit/setup/config.py"
 ]
 
 

@@ -376,11 +376,11 @@ def test_responses_at_the_ends():
 
 
 def test_no_factor_on_noise_is_asked_of_a_response():
-    from dpfl_audit.audit.proven.accounting import noise_scale_for
+    from dpfl_audit.audit.proven.accounting import Exposure
 
-    releases = uploads(build("ldp-fl", rounds=1))[0].releases
+    exposed = Exposure.of(uploads(build("ldp-fl", rounds=1))[0].releases, [0])
     with pytest.raises(ValueError, match="lower the ε"):
-        noise_scale_for(releases, subject=0, unit="client", adjacency="zero_out", delta=1e-5, target_epsilon=1.0)
+        exposed.worst_noise_scale_for(unit="client", adjacency="zero_out", delta=1e-5, target_epsilon=1.0)
 
 
 # --- adap DP-FL

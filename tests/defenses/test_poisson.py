@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 from dataclasses import fields, replace
-from math import inf, sqrt
+from math import sqrt
 from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.proven.rows import rows, setup_rows
+from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
-from dpfl_audit.audit.setup.format import OLD_EMPTY
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.aggregate import FixedMean, Mean
 from dpfl_audit.defenses.federation import run_many
@@ -108,17 +107,6 @@ def test_a_clip_that_moves_does_not_tell_a_round_with_nobody():
     assert sizes.count(0) == 5
     multiplier = made.scheme.server[0].noise_multiplier
     assert noises == pytest.approx([multiplier * norm for norm in norms], rel=1e-9)
-
-
-def test_a_setup_whose_empty_rounds_had_the_first_clips_noise_proves_nothing(tmp_path):
-    folder = train(moving_clip(12), tmp_path / "setup")
-    auditor = Auditor(open_setup(folder))
-    releases = auditor.ledger.releases
-    later = next(r for r in releases.values() if r.sampling and r.round > 0)
-    before = {**releases, later.id: replace(later, bound_norm=0.1 + later.rounding)}
-    (row,) = (r for r in setup_rows(auditor, 1e-5) if (r.observer, r.unit, r.adjacency) == ASKED)
-    assert row.proven < inf
-    assert all(r.problem == OLD_EMPTY for r in auditor.of_its_time(before).values() if r.mechanism != "none")
 
 
 def test_a_training_for_which_nobody_was_drawn_costs_no_more_than_the_plan():

@@ -13,10 +13,9 @@ import torch
 from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
 from dpfl_audit.audit.canary.case import Case, training_cost
 from dpfl_audit.audit.canary.plan import CanarySettings, planned
-from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows, plan_row
+from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows
 from dpfl_audit.audit.canary.trials import HubTrials, UploadTrials
 from dpfl_audit.audit.canary.worlds import client_worlds, moments, record_worlds
-from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
@@ -392,19 +391,8 @@ def test_the_plan_says_what_could_be_shown_before_anything_is_drawn():
     assert "at most 1,000 draws a world of 1 round, 6" in plan.sentence
 
 
-def test_a_row_can_be_planned_without_being_audited():
+def test_what_counting_alone_shows_is_said_beside_a_bound_on_a_condition():
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})
-    plan = plan_row(
-        made, replace(SMALL, draws=500), Question(Observer("server"), "client", "zero_out", DELTA, claimed=4.0)
-    )
-    # Two bounds share the risk: ln 40/ln(1 + .9/e⁴) = 225.6
-    assert (plan.rounds, plan.draws, plan.needed) == (2, 500, 226) and plan.seconds > 0
-    with pytest.raises(BadInput, match="no server"):
-        plan_row(
-            experiment({"name": "anonymous-leader", "rounds": 15}, clients=4),  # one alone costs more than its ε
-            SMALL,
-            Question(Observer("downlink"), "client", "zero_out", DELTA),
-        )
     found = demonstrate(
         made, replace(SMALL, draws=20), Question(Observer("server"), "client", "zero_out", DELTA, claimed=20.0)
     )

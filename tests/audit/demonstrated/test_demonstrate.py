@@ -18,7 +18,6 @@ from dpfl_audit.audit.demonstrated import (
     Split,
     ceiling,
     clopper_pearson,
-    fdp_p_value,
     gaussian_curve,
     gdp,
     null_cosine,
@@ -26,7 +25,6 @@ from dpfl_audit.audit.demonstrated import (
     one_run_fdp,
     one_shot,
     plan_draws,
-    profile_curve,
     violation,
 )
 from dpfl_audit.audit.demonstrated.clopper_pearson import error_limits, upper_limit
@@ -213,46 +211,6 @@ def test_upper_limit_fails_as_often_as_it_says():
     limits = upper_limit(k, 100, 0.025)
     np.testing.assert_allclose(binom.cdf(k[:3], 100, limits[:3]), 0.025, rtol=1e-9)
     assert limits[3] == 1
-
-
-# --- curves ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_profile_of_a_gaussian_is_its_curve():
-    epsilons = np.linspace(0, 8, 400)
-    deltas = norm.cdf(0.5 - epsilons) - np.exp(epsilons) * norm.cdf(-0.5 - epsilons)
-    x = np.linspace(0.001, 0.999, 200)
-    finite, exact = profile_curve(epsilons, deltas)(x), gaussian_curve(1.0)(x)
-    assert (finite <= exact + 1e-12).all() and (exact - finite).max() < 1e-3
-    p, finite_p = (
-        fdp_p_value(curve, 1000, 200, 199) for curve in (gaussian_curve(1.0), profile_curve(epsilons, deltas))
-    )
-    assert 1e-12 < p <= finite_p < 1.1 * p < 0.05
-
-
-def test_the_accountants_own_curve_is_refuted_where_too_much_was_guessed():
-    """A sampled Gaussian, 10 rounds, priced by a PLD: guesses as good as unsampled ones refute it, fair ones do not."""
-    event = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.0))
-    pld = dp_accounting.pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(event, 10))._pld
-    epsilons = np.linspace(0, 5, 60)
-    curve = profile_curve(epsilons, pld.get_delta_for_epsilon(epsilons))
-    assert fdp_p_value(curve, 1000, 200, 190) < 1e-3
-    assert fdp_p_value(curve, 1000, 200, 110) > 0.05
-
-
-def test_a_p_value_is_where_refutation_starts():
-    p = fdp_p_value(gaussian_curve(0.5), 500, 500, 330)
-    assert curve_refuted(gaussian_curve(0.5), 500, 500, 330, p)
-    assert not curve_refuted(gaussian_curve(0.5), 500, 500, 330, 0.999 * p)
-    assert fdp_p_value(gaussian_curve(0.5), 500, 500, 0) == 1
-
-
-@pytest.mark.parametrize(
-    "epsilons, deltas", [([], []), ([1.0], [0.1, 0.2]), ([-1.0], [0.1]), ([1.0], [1.5]), ([np.nan], [0.1])]
-)
-def test_a_malformed_profile_is_refused(epsilons, deltas):
-    with pytest.raises(ValueError, match="a profile needs"):
-        profile_curve(epsilons, deltas)
 
 
 # --- validity and power, where the truth is known ---

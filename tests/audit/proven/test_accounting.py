@@ -20,7 +20,7 @@ from dp_accounting import (
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from dpfl_audit.audit.proven import accounting, composition
-from dpfl_audit.audit.proven.accounting import noise_scale_for, proven, worst
+from dpfl_audit.audit.proven.accounting import Exposure, proven, worst
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.planned import _no_training
 from dpfl_audit.defenses import claims
@@ -68,6 +68,11 @@ def release(noise=2.0, *, bound=1.0, mechanism="gaussian", subjects=(0,), **fact
 
 def price(releases, *, subject=0, unit="client", adjacency="zero_out", delta=DELTA):
     return proven(releases, subject=subject, unit=unit, adjacency=adjacency, delta=delta)
+
+
+def noise_factor(releases, target, *, adjacency="zero_out", delta=DELTA):
+    exposed = Exposure.of(releases, [0])
+    return exposed.worst_noise_scale_for(unit="client", adjacency=adjacency, delta=delta, target_epsilon=target)
 
 
 def accountant_epsilon(accountant, event, count=1, delta=DELTA):
@@ -440,14 +445,7 @@ def test_what_cannot_be_priced_is_infinite_and_says_why(facts, words):
     assert found.epsilon == math.inf and found.accountant == "none" and found.multiplier is None
     assert any(words in reason for reason in found.reasons)
     with pytest.raises(ValueError, match="no noise gives epsilon 1"):
-        noise_scale_for(
-            [replace(release(), **facts)],
-            subject=0,
-            unit="client",
-            adjacency="zero_out",
-            delta=DELTA,
-            target_epsilon=1.0,
-        )
+        noise_factor([replace(release(), **facts)], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -574,20 +572,18 @@ LAPLACE = [release(4.0, mechanism="laplace") for _ in range(10)]
 )
 def test_the_noise_for_a_target(releases, adjacency, target, slack):
     question = {"subject": 0, "unit": "client", "adjacency": adjacency, "delta": DELTA}
-    factor = noise_scale_for(releases, target_epsilon=target, **question)
+    factor = noise_factor(releases, target, adjacency=adjacency)
     assert target * (1 - slack) <= proven(scaled(releases, factor), **question).epsilon <= target
     assert (factor > 1) == (proven(releases, **question).epsilon > target)
 
 
 def test_the_noise_for_a_target_says_when_there_is_none():
-    question = {"subject": 0, "unit": "client", "adjacency": "zero_out"}
-    assert noise_scale_for([release(subjects=(1,))], delta=DELTA, target_epsilon=1.0, **question) == 0
+    assert noise_factor([release(subjects=(1,))], 1.0) == 0
     with pytest.raises(ValueError, match="delta above 0"):
-        noise_scale_for([release()], delta=0.0, target_epsilon=1.0, **question)
+        noise_factor([release()], 1.0, delta=0.0)
     with pytest.raises(ValueError, match="target epsilon is 0"):
-        noise_scale_for([release()], delta=DELTA, target_epsilon=0, **question)
-    laplace = [release(4.0, mechanism="laplace")]
-    assert noise_scale_for(laplace, delta=0.0, target_epsilon=0.125, **question) == pytest.approx(2.0, rel=2e-4)
+        noise_factor([release()], 0)
+    assert noise_factor([release(4.0, mechanism="laplace")], 0.125, delta=0.0) == pytest.approx(2.0, rel=2e-4)
 
 
 # --- geometric noise (GEO): what its real ledger gives the busiest client beside eq. 8

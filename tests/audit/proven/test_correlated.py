@@ -10,7 +10,7 @@ from math import inf, isinf, sqrt
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.accounting import proven
+from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.correlated import chain_ratio, largest_sum
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
@@ -155,10 +155,9 @@ def test_two_chains_compose():
 
 
 def test_the_noise_for_a_target():
-    from dpfl_audit.audit.proven.accounting import noise_scale_for
-
     chain = releases(BandMF(16, 4), 4.0, separation=4)
-    scale = noise_scale_for(chain, subject=0, unit="client", adjacency="zero_out", delta=DELTA, target_epsilon=1.0)
+    asked = {"unit": "client", "adjacency": "zero_out", "delta": DELTA}
+    scale = Exposure.of(chain, [0]).worst_noise_scale_for(**asked, target_epsilon=1.0)
     assert 2 * scale == pytest.approx(3.7306, rel=1e-4)  # `gaussian_multiplier` of ε = 1
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpfl_audit.audit.proven.accountants import ORDERS
-from dpfl_audit.audit.proven.accounting import noise_scale_for, proven
+from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.composition import Draw, epsilon
 from dpfl_audit.audit.proven.discrete import as_continuous, discrete_renyi, sum_off
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
@@ -195,12 +195,13 @@ def test_a_release_survives_its_line_of_json():
 
 
 def test_the_noise_for_a_target_is_found_and_not_more():
-    asked = {"subject": 0, "unit": "client", "adjacency": "zero_out", "delta": DELTA}
-    scale = noise_scale_for([release(4)], target_epsilon=0.5, **asked)
+    asked = {"unit": "client", "adjacency": "zero_out", "target_epsilon": 0.5}
+    exposed = Exposure.of([release(4)], [0])
+    scale = exposed.worst_noise_scale_for(delta=DELTA, **asked)
     reached = priced(release(4, std=2.0 * scale))
     assert 0.499 < reached <= 0.5
     with pytest.raises(ValueError, match="delta"):
-        noise_scale_for([release(4)], target_epsilon=0.5, **{**asked, "delta": 0.0})
+        exposed.worst_noise_scale_for(delta=0.0, **asked)
 
 
 def experiment(tmp_path: Path, audit: dict[str, object] | None = None, **scheme: object) -> Experiment:

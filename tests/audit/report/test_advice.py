@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from dpfl_audit.audit.report.advice import advice, recommendable
 from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.results.verdict import verdict
 
 
 @pytest.fixture
@@ -22,7 +20,7 @@ def setting(make_results, row, tmp_path):
     return make
 
 
-def above(results: Results, folder: Path) -> Results:
+def above(results: Results) -> Results:
     """The same with an interval above chance that many checks explain."""
     attack = results.attacks[0]
     lucky = attack.having(
@@ -30,11 +28,7 @@ def above(results: Results, folder: Path) -> Results:
         intervals={**attack.intervals, "psnr_margin": [0.1, 0.9]},
         p_values={"psnr_margin": 0.04, "reidentified": 1.0},
     )
-    content = json.loads(results.having(attacks=(lucky,)).text())
-    content["verdict"] = {"level": "none shown", "sentences": ["", "", ""]}
-    folder.mkdir()
-    (folder / "results.json").write_text(json.dumps(content))
-    return Results.read(folder)
+    return results.having(attacks=(lucky,), verdict=verdict((lucky,), results.epsilon))
 
 
 @pytest.mark.parametrize("proven", ["inf", None, 159.0])
@@ -51,10 +45,10 @@ def test_the_least_noise_that_is_proven_is_recommended(setting):
     assert "“noise 0.2” (noise_std 0.2) has the least noise at which ε ≤ 9 is proven and no leak was found" in said
 
 
-def test_no_setting_is_recommended_whose_interval_lies_above_chance(setting, tmp_path):
+def test_no_setting_is_recommended_whose_interval_lies_above_chance(setting):
     """Corrected for many checks it is no leak; for a recommendation it is doubt enough."""
     quiet = setting(0.3, 6.0)
-    lucky = above(quiet, tmp_path / "lucky")
+    lucky = above(quiet)
     assert lucky.verdict.level == "none found" and recommendable(quiet) and not recommendable(lucky)
     said = advice([setting(0.01, "inf", 0.9), lucky])
     assert said[0].startswith("No setting can be recommended") and "an interval lies above chance" in said[0]

@@ -517,11 +517,6 @@ def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing
     assert found.change.accuracy_now in render([found.worst.folder]) and found.untrained == ""
 
 
-def test_results_that_name_the_classes_in_their_config_alone_have_a_chance(decide: Any) -> None:
-    old = {"data": {"name": "photos"}, "config": {"data": {"classes": 100}}}
-    assert decide({"quality": 0.97, "n": 8, "setup": old}).worst.results.setup.guessing_accuracy == 0.01
-
-
 @pytest.mark.parametrize(("clean", "said"), [(0.011, "learned nothing yet, so"), (None, "either"), (0.2, "")])
 def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(
     clean: float | None, said: str, decide: Any

@@ -76,9 +76,10 @@ def test_no_clip_is_only_said_where_there_is_none(rounds, setup, warned, results
     assert any("this setup has no clip" in sentence for sentence in notices(results(rounds, **setup))) == warned
 
 
-def test_a_finite_proof_is_a_bound_somewhere(make_results, row, tmp_path):
-    """Clipped inside local training (DP-SGD): no clip on what is sent, and yet a proof."""
-    bounded = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=UNCLIPPED))
+def test_a_clip_inside_local_training_is_one(make_results, row, tmp_path):
+    """DP-SGD: no clip on what is sent, and yet a proof."""
+    setup = {**UNCLIPPED, "clipped_in_training": True}
+    bounded = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=setup))
     assert not any("this setup has no clip" in sentence for sentence in notices(bounded))
 
 
@@ -164,7 +165,7 @@ def test_a_bound_on_a_condition_is_never_shown_without_it(numbers, flag, said, m
 
 
 def test_what_a_test_could_show_is_no_upper_limit_of_what_leaks(canary, make_results, tmp_path):
-    """A demonstrated ε has a lower limit only, in files of before too, whose interval ended at the ceiling."""
+    """A demonstrated ε has a lower limit only."""
     results = Results.read(make_results(tmp_path, n=2, extra_attacks=[canary()]))
     (attack,) = [attack for attack in results.attacks if attack.kind == "canary"]
     shown = {row["name"]: row["interval"] for row in metric_rows(attack, [])}

@@ -348,10 +348,9 @@ def test_a_strangers_text_stays_text(form: str, make_results: Maker, row: Any, m
         EVIL,
         n=2,
         warnings=[EVIL],
-        epsilon=[row(observer=EVIL, proven=3.0, accountant=EVIL, notes=[EVIL])],
+        epsilon=[row(proven=3.0, accountant=EVIL, notes=[EVIL])],
         extra_attacks=[
-            membership() | {"attack": EVIL, "observer": EVIL, "assumed": [EVIL]},
-            membership() | {"observer": EVIL},
+            membership() | {"attack": EVIL, "assumed": [EVIL]},
         ],
         classifiers=[{"family": EVIL, "accuracy": 0.1}],
         setup={
@@ -491,6 +490,8 @@ def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
         (("setup", "noise_std"), "lots", "setup.noise_std is 'lots', expected a number, or \"inf\""),
         (("setup", "noise_std"), True, "setup.noise_std is True, expected a number"),
         (("epsilon", 0, "unit"), "person", "epsilon[0].unit is 'person', expected 'record' or 'client'"),
+        (("epsilon", 0, "observer"), "fly", "epsilon[0].observer is 'fly', expected"),
+        (("attacks", 0, "surprise"), 1, "attacks[0].surprise is 1, expected"),
         (("attacks", 0, "key"), "../../etc/passwd", "attacks[0].key is '../../etc/passwd'"),
         (("attacks", 0, "key"), "/etc/passwd", "attacks[0].key"),
         (("attacks", 0, "intervals", "psnr"), [3, 1], "psnr has [3, 1]"),
@@ -531,7 +532,7 @@ def test_a_fault_is_one_sentence_with_file_field_and_value(
         ("[]", "the content is a list, expected an object"),
         ('{"format": 1, "x": NaN}', "NaN is not JSON"),
         ("[" * 100_000, "not valid JSON"),
-        ('{"format": 1}', "setup is missing"),
+        ('{"format": 1}', "scoring is missing"),
         (None, "is missing; expected a folder written by `audit run`"),
     ],
 )

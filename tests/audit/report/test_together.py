@@ -14,7 +14,8 @@ from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import comparison
 from dpfl_audit.audit.report.together import _shown
 from dpfl_audit.audit.results.checks import SIGNIFICANCE
-from dpfl_audit.audit.results.format import SCORING, SOUND, Epsilon, Results
+from dpfl_audit.audit.results.format import Epsilon, Results
+from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.metrics.intervals import clopper_pearson_interval
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -70,21 +71,6 @@ def test_trainings_with_other_keys_are_other_settings(make_results, tmp_path, ro
         assert len({setting.label for setting in settings}) == 3
 
 
-@pytest.mark.parametrize(("scoring", "measured"), [(SCORING, True), (SOUND, True), (SOUND - 1, False)])
-def test_what_rules_of_before_did_not_find_was_not_measured(scoring, measured, make_results, tmp_path):
-    """One of two runs was scored by rules that could miss a leak; a leak that they did find stays one."""
-    quiet = {"quality": 0.0, "n": 8, "setup": {"digest": "sha256:1"}}
-    own = make_results(tmp_path / "a", **quiet)
-    old = make_results(tmp_path / "b", seed=1, scoring=scoring, **quiet)
-    for folders in ([old], [own, old]):
-        (setting,) = read_settings(folders)
-        verdict = setting.results.verdict
-        assert (verdict.level, verdict.measured) == ("none found", measured)
-        assert ("an earlier version scored" in verdict.sentences[0]) is not measured
-    (leak,) = read_settings([make_results(tmp_path / "c", quality=0.97, scoring=scoring)])
-    assert (leak.results.verdict.level, leak.results.verdict.measured) == ("severe", True)
-
-
 def test_their_checks_are_judged_together(make_results, tmp_path):
     """Holm over all: of twenty checks at p = .04 some are expected by luck, though each alone would count."""
     folders = []
@@ -96,12 +82,12 @@ def test_their_checks_are_judged_together(make_results, tmp_path):
         (attack,) = content["attacks"]
         attack["metrics"] = {"psnr_margin": 0.5 + i}
         attack["intervals"], attack["p_values"] = {"psnr_margin": [0.1, 1.0 + i]}, {"psnr_margin": 0.04}
-        content["verdict"], content["digest"] = {"level": "moderate", "sentences": ["", "", ""]}, f"{i}" * 64
+        content["digest"] = f"{i}" * 64
         (folder / "results.json").write_text(json.dumps(content))
         folders.append(folder)
     assert SIGNIFICANCE / 20 < 0.04 <= SIGNIFICANCE
-    assert Results.read(folders[0]).verdict.level == "moderate"
-    assert read_settings(folders[:1])[0].results.verdict.level == "moderate"
+    alone = Results.read(folders[0])
+    assert verdict(alone.attacks, alone.epsilon).level == "moderate"
     assert read_settings(folders)[0].results.verdict.level == "none found"
 
 
@@ -184,7 +170,7 @@ def test_equal_names_get_what_differs(make_results, tmp_path):
 
 
 def test_two_objectives_of_one_attack_have_two_names(make_results, tmp_path):
-    folder = make_results(tmp_path / "a", n=2, manner="one-round")
+    folder = make_results(tmp_path / "a", n=2)
     content = json.loads((folder / "results.json").read_text())
     (attack,) = content["attacks"]
     content["attacks"] = [attack, attack | {"settings": attack["settings"] | {"objective": "euclidean"}}]

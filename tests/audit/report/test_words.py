@@ -25,7 +25,7 @@ def folder(make_results, row, canary, tmp_path_factory) -> Path:
             demonstrated=2.1,
             confidence=0.95,
             ceiling=5.77,
-            condition="the mechanism is Gaussian-shaped",
+            condition="the noise is Gaussian",
             demonstrated_on_condition=37.5,
             ceiling_on_condition=55.0,
         ),
@@ -71,7 +71,6 @@ def test_a_multiplier_never_stands_without_its_formula(text):
 
 def test_a_bound_on_a_condition_names_it(text):
     assert "37.5 if the noise is Gaussian" in text
-    assert not re.search(r"Gaussian-shaped", text)
     assert text.count("37.5") == len(
         re.findall(r"37\.5 (?:if the noise is Gaussian|on that condition)|\(37\.5\)", text)
     )

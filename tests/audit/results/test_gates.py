@@ -103,12 +103,6 @@ def test_a_proof_is_gated_by_its_word(results):
         outcome(parse_gate("proof == none"), unpriced)
 
 
-@pytest.mark.parametrize("old", ["low", "none shown", "none-shown"])
-def test_a_level_of_before_is_answered_with_the_new_words(old):
-    with pytest.raises(BadInput, match=r"is no level any more.*'level > none found'.*'proof != proven'"):
-        parse_gate(f"level > {old}")
-
-
 def test_numbers_are_not_compared_for_being_equal():
     """An attack's number differs in its last digit from machine to machine."""
     with pytest.raises(BadInput, match="== compares words, of level and proof; a number takes >, <, >= or <="):

@@ -13,9 +13,7 @@ from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
-from dpfl_audit.audit.setup.folder import open_setup
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "setup-format-1"
 PLAIN = """
 [data]
 name = "digits"
@@ -144,14 +142,6 @@ def test_a_claim_that_cannot_be_is_one_sentence(tmp_path, capsys, overrides, wor
     chosen = [word for override in ("scheme.sigma=1.0", *overrides) for word in ("--set", override)]
     code, _, err = called(capsys, "epsilon", config, *chosen)
     assert code == 2 and words in err and "\n" not in err
-
-
-def test_a_setup_of_before_claims_its_papers_as_it_was_then():
-    """Its config has no claim, and its setup.json one that was the scheme's."""
-    setup = open_setup(GOLDEN)
-    assert "claim" not in setup.manifest.config and setup.manifest.claim is not None
-    assert setup.claim is not None and setup.claim.whose == "paper"
-    assert setup.claim.sentence == setup.manifest.claim.sentence
 
 
 @pytest.mark.parametrize("claim", ["paper", "none", {"epsilon": 3.0}])

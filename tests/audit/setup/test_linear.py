@@ -9,18 +9,15 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.files import digest_of_file, digest_of_json
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
-from dpfl_audit.audit.setup.description import digest_of_parts
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.audit.setup.ledger import Ledger, LedgerMessage, release_row
@@ -185,40 +182,6 @@ def test_the_attackers_files_name_no_release_and_no_version(scheme, trained):
     secret = ledger.releases.keys() | ledger.models.keys()
     files = [p for p in folder.rglob("*") if p.suffix in (".json", ".jsonl", ".csv") and p.parent.name != "auditor"]
     assert len(files) > 5 and not any(name in path.read_text() for path in files for name in secret)
-
-
-@EVERY
-def test_a_setup_of_format_1_opens_and_shows_the_same_of_which_nothing_is_proven(scheme, trained, tmp_path):
-    """Format 1: all inherited releases in every message, no versions, and noise that proves nothing."""
-    whole = trained(scheme, 8)
-    folder = tmp_path / "old"
-    shutil.copytree(whole, folder)
-    plain = flat(ledger_of(whole))
-    (folder / "auditor" / "models.jsonl").unlink()
-    parties = json.loads((folder / "auditor" / "parties.json").read_text())
-    for key, row in parties["messages"].items():
-        row["releases"] = list(plain.messages[key].releases)
-        del row["inherits"]
-    (folder / "auditor" / "parties.json").write_text(json.dumps(parties))
-    lines = [json.loads(line) for line in (folder / "messages.jsonl").read_text().splitlines()]
-    told = [json.dumps({**line, "releases": list(plain.messages[line["id"]].releases)}) for line in lines]
-    (folder / "messages.jsonl").write_text("\n".join(told))
-    manifest = json.loads((folder / "setup.json").read_text())
-    files = {n: digest_of_file(folder / n) for n in manifest.pop("files") if (folder / n).is_file()}
-    manifest["format"] = 1
-    manifest["digest"] = digest_of_parts(
-        manifest["config"], manifest["data"]["description"], manifest["versions"], format=1
-    )
-    (folder / "setup.json").write_text(
-        json.dumps({**manifest, "files": {**files, "setup.json": digest_of_json(manifest)}})
-    )
-    old, new = ledger_of(folder), ledger_of(whole)
-    who = observers(new)
-    assert old.models == {}
-    for observer in who:
-        assert [r.id for r in old.seen_by(observer)] == [r.id for r in plain.seen_by(observer)]
-    everyone = epsilon.rows(old, None, 1e-5, who)
-    assert all(row.proven == inf for row in everyone if row.releases)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,10 +19,9 @@ from dpfl_audit.audit.run.audited import audited_setup
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config
-from dpfl_audit.audit.setup.description import digest_of, digest_of_parts, versions
+from dpfl_audit.audit.setup.description import digest_of
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
-from dpfl_audit.audit.setup.format import OLD_FILES
 from dpfl_audit.defenses.terms import Observer
 
 KEY = "5" * 64
@@ -77,8 +75,7 @@ def test_nobody_without_the_key_can_try_records_on_a_digest(tmp_path):
     ]
     experiment = build(parse_config(json.loads(shown)["config"]), tmp_path / "a")
     assert not [digest for digest in (*plain, experiment.data.description["sha256"]) if digest in shown]
-    with_rows = digest_of_parts(experiment.config.model_dump(mode="json"), experiment.data.description, versions(), 2)
-    assert with_rows not in shown and open_setup(folder).manifest.digest == digest_of(experiment)
+    assert open_setup(folder).manifest.digest == digest_of(experiment)
     other = trained(tmp_path / "b", CLIPPED)  # the same rows and key
     assert (other / "setup.json").read_text() == shown
     public = json.loads((capture.train(experiment, tmp_path / "c", key="6" * 64) / "setup.json").read_text())
@@ -194,12 +191,3 @@ def test_who_sees_models_alone_is_not_told_of_the_uploads_behind_them(tmp_path):
         evidence.plan(views, [evidence.ChosenAttack("curious", Curious(), {})], setup.knowledge())
     assert told["server"] == set(setup.knowledge().labels)
     assert told["downlink"] == told["model"] == set()
-
-
-def test_a_setup_that_tells_more_than_is_priced_proves_nothing(tmp_path):
-    """Format 3 handed out the test loss of every model: 1.35 for one caught upload, ≥ 2.73 from the losses alone."""
-    folder = trained(tmp_path / "s", CLIPPED)
-    auditor = Auditor(open_setup(folder))
-    assert {r.problem for r in auditor.of_its_time(auditor.ledger.releases).values()} == {""}
-    before = Auditor(replace(auditor.setup, manifest=auditor.setup.manifest.model_copy(update={"format": 3})))
-    assert {r.problem for r in before.of_its_time(auditor.ledger.releases).values()} == {OLD_FILES}

@@ -19,6 +19,7 @@ from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.format import FORMAT
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import client_address
 from safetensors.torch import load_file, save_file
@@ -182,9 +183,9 @@ def _first(tensors: dict) -> str:
 
 
 DAMAGE = {
-    "format 99": (
-        lambda s: _edit_json(s / "setup.json", lambda r: r.update(format=99)),
-        "format = 99; this version reads format 1",
+    "another format": (
+        lambda s: _edit_json(s / "setup.json", lambda r: r.update(format=FORMAT - 1)),
+        f"format = {FORMAT - 1}; this version reads format {FORMAT}",
     ),
     "unknown key": (lambda s: _edit_json(s / "setup.json", lambda r: r.update(evil=1)), "evil"),
     "unknown scheme": (
