@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ..layout import Layout
 from ..local import LocalTraining
 from ..participation import Dropout
+from ..ranges import MOST_SIZE
 from ..scheme import Budget, Scheme
 from ..update import Add, Optimise, Replace, Update
 from ..wire import Kind
@@ -65,9 +66,9 @@ class Parameters(BaseModel):
                     raise ValueError(
                         f"{name} = {number:g} is out of range; expected a number of {LEAST:g} to {MOST:g}, or 0"
                     )
-            if name in self.per_round and self.rounds * abs(log(value)) > log(MOST):
+            if name in self.per_round and self.rounds * abs(log(value)) > log(MOST_SIZE):
                 raise ValueError(
-                    f"{name} = {value:g} changes the noise more than {MOST:g}-fold in {self.rounds} rounds; take one"
+                    f"{name} = {value:g} changes the noise more than {MOST_SIZE:g}-fold in {self.rounds} rounds; take one"
                     " nearer to 1, or fewer rounds"
                 )
         return self

@@ -165,7 +165,7 @@ BAD = [
     (("run", "{setup}", "-o", "x", "--set", "inversion.lr=-1"), "lr"),
     (("run", "{setup}", "-o", "x", "--lpips-weights", "nowhere"), "do not exist"),
     (("report", "nowhere"), "results.json"),
-    (("epsilon", "{config}", "--delta", "2"), "between 0 and 1"),
+    (("epsilon", "{config}", "--delta", "2"), "between 1e-100 and 1"),
     (("epsilon", "{config}", "--target-epsilon", "-1"), "above 0"),
     (("init", "lpd"), "not a scheme"),
     (("list", "planets"), "planets"),

@@ -159,7 +159,7 @@ LINES = [  # audit …
     ("epsilon config.toml --unit clients", "'clients' cannot be chosen; did you mean 'client'?"),
     ("epsilon config.toml --adjacency replaceone", "'replaceone' cannot be chosen; did you mean 'replace_one'?"),
     ("epsilon config.toml --observer serv", "observer 'serv' is unknown; did you mean 'server'?"),
-    ("epsilon config.toml --set scheme.clip=1e-160", "clip: 1e-160 is out of range"),  # a division by zero
+    ("epsilon config.toml --set scheme.clip=1e-160", "clip = 1e-160 is out of range"),  # a division by zero
     ("epsilon config.toml --set local.epochs=1000000000000", "local.epochs = 1000000000000: expected at most 100000"),
     ("epsilon config.toml --delta 2", "--delta 2.0: δ must lie between 1e-100 and 1"),
     ("epsilon config.toml --target-epsilon -1", "a target must be above 0 and finite"),

@@ -309,7 +309,7 @@ def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
 
 def to_eight_digits(row: Epsilon) -> Epsilon:
     """Without notes. A clip that follows what was released lies elsewhere on the grid in a plan, by 1e-10 of it."""
-    names = ("claimed", "proven", "proven_without_sampling", "multiplier")
+    names = ("claimed", "proven", "proven_without_sampling", "multiplier", "mu")
     numbers = {name: getattr(row, name) for name in names}
     return row.having(notes=(), **{k: None if v is None else float(f"{v:.8g}") for k, v in numbers.items()})
 

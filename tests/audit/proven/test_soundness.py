@@ -215,7 +215,7 @@ def test_cohorts_drawn_by_coins_show_no_more_than_is_proven(soundness):
 
 def test_rounds_with_nobody_that_keep_the_first_clip_are_noticed(soundness, monkeypatch):
     """As before commit 2d58087: their noise was the first clip's, whatever went out."""
-    c = soundness.coins.draw(2087)
+    c = soundness.coins.draw(2014)
     mended, _ = soundness.coins.truth(c, soundness.coins.adjacency_of(c))
     right = federation_module._nothing
     monkeypatch.setattr(federation_module, "_nothing", lambda s, context: right(s, replace(context, told={})))
