@@ -81,8 +81,6 @@ def one_run_fdp(
 ) -> LowerBound:
     """A lower bound on ε from one run for a mechanism whose trade-off curve is Gaussian.
 
-    To test a curve of another shape, such as the accountant's own, use `fdp_p_value`.
-
     Args:
         scores_in, scores_out: scores of inserted and left-out canaries, (n,) each.
         delta: in (0, 1). confidence: of the bound.

@@ -18,7 +18,7 @@ from dpfl_audit.audit.report.page import _worth
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.together import combined
 from dpfl_audit.audit.results.ablation import stronger_without, worth, worth_lines
-from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
+from dpfl_audit.audit.results.format import SCORING, AttackResult, Metrics, Results
 from dpfl_audit.audit.run import RunOptions, opened, run
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -152,6 +152,7 @@ def _with(attacks: list[AttackResult], ablated: list[AttackResult]) -> Results:
     from dpfl_audit.audit.results.verdict import verdict
 
     return Results(
+        scoring=SCORING,
         setup={"digest": "", "name": "", "scheme": "fedavg", "parameters": {}},
         verdict=verdict(attacks, []),
         epsilon=(),

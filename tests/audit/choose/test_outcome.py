@@ -9,7 +9,7 @@ import pytest
 from dpfl_audit.audit.choose.goals import DEFAULT_LEAKAGE, Goals, with_defaults
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Metrics, Results, TprPoint, Verdict
+from dpfl_audit.audit.results.format import SCORING, AttackResult, AuditedSetup, Metrics, Results, TprPoint, Verdict
 
 
 def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling: float | None = None) -> SingledOut:
@@ -92,7 +92,7 @@ def results(hits: int, n: int, gray: float, seed: int = 0) -> Results:
     setup = AuditedSetup(
         digest="0", scheme="ldp", test_accuracy=0.5 + seed / 10, data={"classes": 4, "sizes": {"test": 50}}
     )
-    return Results(setup=setup, verdict=verdict, epsilon=(), attacks=(attack,))
+    return Results(scoring=SCORING, setup=setup, verdict=verdict, epsilon=(), attacks=(attack,))
 
 
 def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:

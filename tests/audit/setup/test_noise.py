@@ -18,7 +18,7 @@ from dpfl_audit.audit.canary.worlds import client_worlds, moments
 from dpfl_audit.audit.demonstrated.clopper_pearson import clopper_pearson
 from dpfl_audit.audit.demonstrated.thresholds import Fixed
 from dpfl_audit.audit.proven.rows import rows, setup_rows
-from dpfl_audit.audit.results.format import Results, Verdict
+from dpfl_audit.audit.results.format import SCORING, Results, Verdict
 from dpfl_audit.audit.results.warnings import implied
 from dpfl_audit.audit.run.audited import audited_setup
 from dpfl_audit.audit.setup import capture
@@ -305,6 +305,10 @@ def test_results_of_one_key_are_not_taken_for_those_of_another_and_a_published_o
     warned = {
         name: any("noise is not secret" in sentence for sentence in implied(results))
         for name, job in jobs.items()
-        if (results := Results(setup=audited_setup(job.auditor), verdict=nothing, epsilon=(), attacks=()))
+        if (
+            results := Results(
+                scoring=SCORING, setup=audited_setup(job.auditor), verdict=nothing, epsilon=(), attacks=()
+            )
+        )
     }
     assert warned == {"secret": False, "other": False, "published": True, "no noise": False}

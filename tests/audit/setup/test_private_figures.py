@@ -13,7 +13,7 @@ from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.canary.case import NoDemonstration, experiment_of
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import digest_of_file
-from dpfl_audit.audit.results.format import Results, Verdict
+from dpfl_audit.audit.results.format import SCORING, Results, Verdict
 from dpfl_audit.audit.results.warnings import implied
 from dpfl_audit.audit.run.audited import audited_setup
 from dpfl_audit.audit.setup import capture
@@ -126,7 +126,14 @@ def test_without_the_auditors_half_nobody_says_that_nothing_was_clipped(tmp_path
     """A server that clips what it receives does so in figures of its own."""
     public = Auditor(open_setup(attackers(trained(tmp_path / "a", {"name": "cdp", "rounds": 2}))))
     nothing = Verdict(level="none found", proof="none", measured=True, attacked=True, sentences=("", "", ""))
-    results = Results(setup=audited_setup(public), verdict=nothing, epsilon=(), attacks=(), rounds=tuple(public.rounds))
+    results = Results(
+        scoring=SCORING,
+        setup=audited_setup(public),
+        verdict=nothing,
+        epsilon=(),
+        attacks=(),
+        rounds=tuple(public.rounds),
+    )
     assert not any("was clipped" in sentence for sentence in implied(results))
 
 
