@@ -125,7 +125,7 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     values = "; ".join(f"{k.goal}: {k.said}" for k in judged(nearest))
     sentence = f"No setting keeps “{goals[binding]}”{rest}; nearest is {said(nearest.point)} ({values})."
     unsure = [k.goal for k in judged(nearest) if not k.shown]
-    if nearest.number in again and unsure and all(k.kept for k in judged(nearest)):
+    if unsure and all(k.kept for k in judged(nearest)):
         sentence += (
             f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(unsure)}”, and"
             " more --seeds, candidates or test records narrow them."

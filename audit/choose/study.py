@@ -241,8 +241,8 @@ def carry_out_study(
     case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
     with writing(folder):
         if remark is not None:
-            for said in case.remarks:
-                remark(said)
+            for sentence in case.remarks:
+                remark(sentence)
         if not present(folder / MARK):
             rehearse(case)
         _prepare(case, folder, force)

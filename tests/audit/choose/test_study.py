@@ -528,6 +528,8 @@ def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> 
     again = Again(trial=0, seeds=(1, 2), outcome=trial.outcome.model_copy(update={"leaks": (two,)}))
     goal = case.goals.words[1]
     assert f"too wide to show “{goal}”" in obstacle(case, [trial], [again]).sentence
+    unproven = trial.model_copy(update={"outcome": again.outcome})  # as close, and not worth another attack
+    assert f"too wide to show “{goal}”" in obstacle(case, [unproven], []).sentence
     leaks = two.model_copy(update={"hits": 60, "shares": (0.7, 0.8)})
     again = again.model_copy(update={"outcome": trial.outcome.model_copy(update={"leaks": (leaks,)})})
     assert "too wide" not in obstacle(case, [trial], [again]).sentence
