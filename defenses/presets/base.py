@@ -68,8 +68,8 @@ class Parameters(BaseModel):
                     )
             if name in self.per_round and self.rounds * abs(log(value)) > log(MOST_SIZE):
                 raise ValueError(
-                    f"{name} = {value:g} changes the noise more than {MOST_SIZE:g}-fold in {self.rounds} rounds; take one"
-                    " nearer to 1, or fewer rounds"
+                    f"{name} = {value:g} changes the noise more than {MOST_SIZE:g}-fold in {self.rounds} rounds; take"
+                    " one nearer to 1, or fewer rounds"
                 )
         return self
 

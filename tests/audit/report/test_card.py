@@ -111,7 +111,7 @@ def test_every_point_of_nists_list_is_answered_or_not_stated(scheme: str, audite
         assert "Not stated" not in said[title]
     assert ("Not stated" in said["Bias"]) == (scheme == "fedavg")  # nothing was clipped
     assert "Timing: how long anything takes is not hidden." in said["Side channels"]
-    assert "8.7 standard deviations" in said["Side channels"]
+    assert "12.2 standard deviations" in said["Side channels"]
 
 
 def test_the_owner_answers_what_the_setup_cannot_know(audited: dict[str, Path]) -> None:
