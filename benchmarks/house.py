@@ -289,7 +289,7 @@ ROWS = (
     Row("files in import circles", files_in_circles, 44, 0),
     Row("inversion: files", inversion_files, 85, 70),
     Row("inversion: lines", inversion_lines, 13625, 12000),
-    Row("inversion: files at its top", inversion_top, 6, 7),
+    Row("inversion: files at its top", inversion_top, 7, 7),
     Row("lines of the longest function, docstring left out", longest_function, 153, 70),
     Row("branches of one function", most_branches, 87, 30),
     Row("places that compute the ratio of a release", ratios, 16, 1),
@@ -305,7 +305,7 @@ ROWS = (
     Row("ternaries in 1,000 lines of audit/", ternaries, 31.6, 15),
     Row("product: lines", product_lines, 76629 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
     Row("tests: lines", test_lines, 47136, 40000),
-    Row("pages that ship: kB", page_sizes, 190 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
+    Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (
     ("`make test` on two cores: minutes", "17-20", "", "8"),
