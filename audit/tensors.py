@@ -25,7 +25,7 @@ def dense_tensor(value: Any, what: str) -> Tensor:
     >>> dense_tensor(torch.tensor([0.0, 2.0]).to_sparse(), "the update")
     tensor([0., 2.])
     """
-    read = value.detach() if isinstance(value, Tensor) else _read(value, what)
+    read = _read(value, what)
     kind = str(read.dtype).removeprefix("torch.")
     if read.is_complex():
         raise ValueError(f"{what} is of {kind}; expected real numbers, of a complex one both parts")
@@ -37,7 +37,7 @@ def dense_tensor(value: Any, what: str) -> Tensor:
         read = read.dequantize() if read.is_quantized else read
         read = (read.to_dense() if read.layout != torch.strided else read).cpu().resolve_neg()
         read.reshape(-1)[:1].double().numpy()  # a type without arithmetic, or a subclass that hides its numbers, fails
-    except (RuntimeError, TypeError) as error:
+    except Exception as error:  # a subclass of a tensor runs its owner's code
         said = " ".join(str(error).split())[:100]
         raise ValueError(f"{what} is a {type(value).__name__} of {kind}, which cannot be read ({said})") from None
     return read
@@ -60,12 +60,16 @@ def real_numbers(value: Any, what: str, dtype: torch.dtype) -> Tensor:
 
 
 def _read(value: Any, what: str) -> Tensor:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(f"{what} is a masked array; expected one whose numbers all count")
     try:
+        if isinstance(value, Tensor):
+            return value.detach()
         if not hasattr(value, "__array__"):
             made = torch.as_tensor(value)  # floats of Python become float32, and are read again
             return torch.as_tensor(value, dtype=torch.float64) if made.is_floating_point() else made
         array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):
+    except Exception:  # an object's own way to become an array runs its owner's code
         raise ValueError(f"{what} is a {type(value).__name__}; expected a tensor or an array of numbers") from None
     if array.dtype.kind not in "fiubc":
         raise ValueError(f"{what} is of {array.dtype}; expected numbers")

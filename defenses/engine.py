@@ -5,6 +5,7 @@ Only this file knows the leading axis. The looped engine shares no training code
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -379,9 +380,10 @@ def _stacked_dp_gradient(jobs: Sequence[LocalJob], drawn: list[_Drawn] | None = 
     grids = [example_step(rule, j.num_examples, j.noise) for j in jobs]
     grid = torch.tensor(grids, dtype=torch.float64).view(-1, 1, 1)
     loss_of = LOSSES[job.training.loss]
+    module = copy.deepcopy(job.module)  # functional_call puts weights into it, and other threads train other chunks
 
     def loss(named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return loss_of(functional_call(job.module, named, (x[None],)), y[None])[0]
+        return loss_of(functional_call(module, named, (x[None],)), y[None])[0]
 
     per_example = vmap(vmap(torch.func.grad(loss), in_dims=(None, 0, 0)))
     parts, noting = rule.parts(job.layout), rule.scale != "clip" or rule.adapts

@@ -143,6 +143,10 @@ def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[floa
 
 def _metrics(a: Sequence[AttackResult], b: Sequence[AttackResult]) -> list[Difference]:
     before, after = _by_place(a), _by_place(b)
+    trusted = _by_place([attack for attack in a if not attack.doubt])
+    for where in _by_place([attack for attack in b if attack.doubt]):
+        if where in trusted:
+            after.pop(where, None)  # an attack that assumes a loss nobody checked measures nothing by its failure
     pairs: list[tuple[Difference, float]] = []
     alone: list[Difference] = []
     for where in dict.fromkeys([*before, *after]):

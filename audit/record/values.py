@@ -145,4 +145,4 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return ", ".join(map(str, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

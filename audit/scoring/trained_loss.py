@@ -41,6 +41,7 @@ MOST_UPLOADS = 8  # compared, spread over rounds: those of one training are alik
 MOST_OUTPUTS = 512  # of all records together; each is a backward pass
 MOST_NUMBERS = 2**25  # of J: a quarter of a GiB in float64
 MOST_SIMULATED = 2**30  # records stepped on times parameters, for an upload: seconds
+ROUNDING = 1e-6  # of a vector's length, by float32
 LEAST = 1e-300  # in place of a length of 0
 
 
@@ -61,6 +62,12 @@ class Upload:
     targets: Tensor
     loss: str
     outputs: int
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was sent beside the weights' own direction: any loss may have made that."""
+        rest = _without(self.value.double(), self.weights.double())
+        return float(rest.norm()) <= ROUNDING * float(self.value.double().norm())
 
     def left_by_step(self) -> float:
         """The share of the value's length that one step of the loss on all records leaves."""
@@ -131,21 +138,27 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
     with torch.random.fork_rng(devices=[]):  # a Dropout draws
         torch.manual_seed(0)
         compared: list[float] = []
-        smallest: tuple[Upload, ...] = ()
+        unexplained: list[tuple[Upload, ...]] = []
+        silent = 0
         for modes in _uploads(setup, auditor, allow_model):
+            if modes[0].is_silent:
+                silent += 1
+                continue
             compared.append(_left(modes, training))
-            if not smallest or len(modes[0].inputs) < len(smallest[0].inputs):
-                smallest = modes
+            if compared[-1] > FITS:
+                unexplained.append(modes)
         if not compared:
-            return f"{taken}, not checked: no upload came with its records"
-        if median(compared) <= FITS:
-            return ""
+            why = "every upload that came with records is 0" if silent else "no upload came with its records"
+            return f"{taken}, not checked: {why}"
+        smallest = min(unexplained, key=lambda modes: len(modes[0].inputs), default=())
         found = [shares for upload in smallest if (shares := misfit(upload, training)) is not None]
+        if not found and median(compared) <= FITS:
+            return ""
     if found:
         by_loss, by_any = min(found)
         return (
             f"{taken}, which does not fit: its gradients of the records leave {100 * by_loss:.0f} % of an upload's"
-            f" length unexplained, those of another loss {100 * by_any:.1f} %"
+            f" length unexplained, those of another loss, or of weighed records, {100 * by_any:.1f} %"
         )
     return f"{taken}, not checked: no upload is one step's gradient of its records"
 
@@ -203,7 +216,8 @@ def _uploads(setup: Setup, auditor: Auditor, allow_model: str | None) -> Iterato
     view = setup.view(Observer("server"), allow_model)
     sent = {message.round: message for message in view.messages if message.broadcast}
     told = [m for m in view.messages if not m.broadcast and m.round in sent and m.id in truth.messages]
-    for message in told[:: max(1, -(-len(told) // MOST_UPLOADS))]:
+    some = torch.randperm(len(told), generator=torch.Generator().manual_seed(0))[:MOST_UPLOADS]
+    for message in (told[place] for place in sorted(some.tolist())):  # by lot: every second may be one client's
         before, rows = sent[message.round], list(truth.messages[message.id])
         weights, value = before.load(), message.load()
         network = copy.deepcopy(view.module)

@@ -137,8 +137,11 @@ def test_declared_local_training_is_simulated(optimiser):
 CLIENTS, HELD = 12, 3  # so few records that each shows in its client's update
 
 
-def recorded(folder: Path, loss, noise_std: float = 0.0, records: bool = True) -> Results:
-    """The twins of a report: one step of each client, whose members `membership-cosine` tells by their gradients."""
+def recorded(folder: Path, loss, noise_std: float = 0.0, records: bool = True, idle: int = 0) -> Results:
+    """The twins of a report: one step of each client, whose members `membership-cosine` tells by their gradients.
+
+    idle: how many of the clients send zeros.
+    """
     draw = torch.Generator().manual_seed(3)
     torch.manual_seed(0)
     net, members = conv(), CLIENTS * HELD
@@ -154,6 +157,8 @@ def recorded(folder: Path, loss, noise_std: float = 0.0, records: bool = True) -
             net.zero_grad()
             loss(net(images[rows]), labels[rows]).backward()
             update = {name: -0.1 * p.grad + noise_std * torch.randn(p.shape) for name, p in net.named_parameters()}
+            if client < idle:
+                update = {name: torch.zeros_like(value) for name, value in update.items()}
             pair = (images[rows], labels[rows]) if records else None
             rec.upload(0, client, update, num_examples=HELD, records=pair)
         rec.broadcast(1, model)
@@ -167,8 +172,10 @@ def test_the_twin_by_cross_entropy_keeps_its_level(tmp_path):
     assert results.verdict.measured and results.verdict.level in ("moderate", "high")
 
 
-def test_the_twin_by_another_loss_was_not_measured(tmp_path):
-    results = recorded(tmp_path, bce)
+@pytest.mark.parametrize("idle", [0, 8])
+def test_the_twin_by_another_loss_was_not_measured(idle, tmp_path):
+    """Zeros of idle clients are a gradient of any loss, and count for none."""
+    results = recorded(tmp_path, bce, idle=idle)
     (doubt,) = {attack.doubt for attack in results.attacks}
     assert doubt.startswith("loss taken as cross-entropy, which does not fit")
     assert doubt in results.verdict.sentences[0]
