@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.exact.exact.blind import blind_columns
-from dpfl_audit.attacks.inversion.exact.exact.exact import explained
-from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.exact.exact.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.exact.blind import blind_columns
+from dpfl_audit.attacks.inversion.exact.exact import explained
+from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models

@@ -8,9 +8,9 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.exact.exact.copies import handed_out, whole_numbers
-from dpfl_audit.attacks.inversion.exact.exact.exact import read_first_layer
-from dpfl_audit.attacks.inversion.exact.exact.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.exact.copies import handed_out, whole_numbers
+from dpfl_audit.attacks.inversion.exact.exact import read_first_layer
+from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve

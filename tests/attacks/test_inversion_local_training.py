@@ -8,9 +8,9 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.exact.exact.columns import columns_of, fitted, polished, reduced, sparsest
-from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.exact.exact.row_space import RowSpace, row_space
+from dpfl_audit.attacks.inversion.exact.columns import columns_of, fitted, polished, reduced, sparsest
+from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, linearised, moved, undone

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.exact.exact.layer_inputs import LeakyLayer, inputs_of_layer, smooth
+from dpfl_audit.attacks.inversion.exact.layer_inputs import LeakyLayer, inputs_of_layer, smooth
 from dpfl_audit.attacks.inversion.match.features import FEATURES, SolvedFeatures
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.read.conjugate_gradients import conjugate_gradients

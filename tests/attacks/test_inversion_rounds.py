@@ -8,7 +8,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, Sum, View
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator, tv_weight
 from dpfl_audit.attacks.inversion.match.joint import misread, weighed
 from dpfl_audit.attacks.inversion.match.objective import OBJECTIVES, Name

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.exact.exact.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.exact.exact.second_layer import SecondLayer
-from dpfl_audit.attacks.inversion.exact.exact.words import columns_by_words
+from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
+from dpfl_audit.attacks.inversion.exact.second_layer import SecondLayer
+from dpfl_audit.attacks.inversion.exact.words import columns_by_words
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ DATA = {"name": "digits", "clients": 4, "samples_per_client": 10}
 BASE = {"model": {"name": "linear"}, "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5}}
 
 
-def experiment(scheme: dict, base=None, **data):
+def experiment(scheme: dict, base: Path = Path(), **data):
     return build(parse_config({**BASE, "data": {**DATA, **data}, "scheme": scheme}), base)
 
 
@@ -171,7 +172,7 @@ def test_the_batches_of_an_epoch_are_disjoint():
     base = {"clients": 1, "samples_per_client": 100}
     config = {**BASE, "local": {"optimiser": "sgd", "batch_size": 25}, "data": {**DATA, **base}}
     scheme = {"name": "ldp", "share": "gradient", "rounds": 16, "clip": 1.0, "noise_std": 8.0}
-    ledger = planned_ledger(build(parse_config({**config, "scheme": scheme}), None))
+    ledger = planned_ledger(build(parse_config({**config, "scheme": scheme}), Path()))
     for adjacency in ("zero_out", "replace_one"):
         assert proven(ledger, "server", "record", adjacency) == pytest.approx(1.99, abs=0.005)
     assert proven(ledger, "server", "client") == pytest.approx(gaussian_epsilon(2.0, DELTA))
@@ -212,9 +213,9 @@ def test_the_noise_for_a_target_is_enough_although_its_grid_is_coarser():
     """Planned again with the noise asked for, the proof is at the target or below (it was a part in 10⁵ above)."""
     config = {**BASE, "model": {"name": "mlp"}, "data": DATA}
     scheme = {"name": "ldp", "clip": 1.0, "rounds": 1}
-    ledger = planned_ledger(build(parse_config({**config, "scheme": {**scheme, "noise_std": 1.0}}), None))
+    ledger = planned_ledger(build(parse_config({**config, "scheme": {**scheme, "noise_std": 1.0}}), Path()))
     (sight,) = Views(ledger).of(Observer("server"), "client", "zero_out")
     factor = sight.noise_scale(unit="client", adjacency="zero_out", delta=DELTA, target_epsilon=0.01)
     assert factor > 100
-    again = planned_ledger(build(parse_config({**config, "scheme": {**scheme, "noise_std": factor}}), None))
+    again = planned_ledger(build(parse_config({**config, "scheme": {**scheme, "noise_std": factor}}), Path()))
     assert 0.0099 < proven(again, "server") <= 0.01
