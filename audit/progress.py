@@ -17,6 +17,7 @@ FRAME = 0.25  # seconds between two drawings of it
 LINE = 10.0  # seconds between two lines
 
 LATE = "longer than expected"
+FAR = 0.2  # of the whole time: a promise that is this much too short is renewed, a smaller error shows at its end
 BESIDE = 60  # columns for percents, bar and times beside the words
 
 
@@ -25,7 +26,7 @@ class Reporter:
     who watches sees the seconds pass.
 
     The time left is a promise: it falls as time passes, and faster where the work is faster. Where it is over before
-    the work is, that is said; a new one is made when the work goes on.
+    the work is, or what was done since shows it to be far too short, that is said, with a new one.
 
     >>> with Reporter(quiet=True) as progress:
     ...     progress(3, 4, "training rounds")
@@ -68,8 +69,9 @@ class Reporter:
             self.since, self.first, self.ends, self.late = now, done, None, False
         elif done > self.done and now - self.since >= DELAY:
             ends = now + (now - self.since) * (total - done) / (done - self.first)
-            self.late = self.late or (self.ends is not None and self.ends < now)
-            self.ends = ends if self.ends is None or self.ends < now else min(self.ends, ends)
+            broken = self.ends is not None and (self.ends < now or ends - self.ends > FAR * (ends - self.since))
+            self.late = self.late or broken
+            self.ends = ends if self.ends is None or broken else min(self.ends, ends)
         self.done, self.total, self.words = done, total, words or self.words
 
     def note(self, words: str) -> None:

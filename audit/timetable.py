@@ -28,7 +28,8 @@ class Timetable:
     """Tells `progress` of several stages as of one piece of work: the share of time that is over. It never goes back.
 
     What a unit of work takes is measured where some of it was done, else it is as planned. What a stage had no need to
-    do, as an earlier run did it, is taken off the plan and says nothing of the speed.
+    do, as an earlier run did it, is taken off the plan and says nothing of the speed; so is what was done of a kind
+    when a stage first tells of it.
 
     Args:
         progress: of the whole, None where nobody asks. kinds: of work, by name. clock: seconds.
@@ -72,23 +73,26 @@ class PlannedStage:
 
     def __init__(self, table: Timetable, work: Mapping[str, float], name: str) -> None:
         self.table, self.work, self.name = table, dict(work), name
-        self.shares = dict.fromkeys(work, 0.0)
+        self.shares: dict[str, float] = {}
         self.kind = ""
 
     def __call__(self, done: int, total: int, /, words: str = "") -> None:
         table, now = self.table, self.table.clock()
         self.kind = next((k for k in self.work if words.startswith(table.tallies[k].kind.begins)), self.kind)
         if self.kind:
-            before = self.shares[self.kind]
-            self.shares[self.kind] = max(before, min(1.0, done / max(1, total)))
-            table.tallies[self.kind].count((self.shares[self.kind] - before) * self.work[self.kind], now - table.heard)
+            share, before, tally = min(1.0, done / max(1, total)), self.shares.get(self.kind), table.tallies[self.kind]
+            self.shares[self.kind] = max(share, before or 0.0)
+            if before is None:
+                tally.planned -= share * self.work[self.kind]
+            else:
+                tally.count((self.shares[self.kind] - before) * self.work[self.kind], now - table.heard)
         table.heard = now
         table.tell(f"{self.name}: {words}" if self.name else words)
 
     def end(self) -> None:
         """Nothing more comes of it: what was not done had no need to be."""
         for kind, units in self.work.items():
-            self.table.tallies[kind].planned -= (1 - self.shares[kind]) * units
+            self.table.tallies[kind].planned -= (1 - self.shares.get(kind, 0.0)) * units
             self.shares[kind] = 1.0
 
 

@@ -171,6 +171,18 @@ def test_the_time_left_of_work_that_stalls_falls_and_then_says_so(clock):
     assert seconds_left(reporter) == 3.0
 
 
+def test_work_that_turns_out_far_slower_has_another_time_left_and_says_so(clock):
+    """A little slower is no reason for another number: it falls on to 0."""
+    reporter = Reporter(quiet=True)
+    reporter(0, 100, "attacking")
+    for clock[0], done, left in ((10.0, 10, 90.0), (22.0, 20, 78.0), (40.0, 35, 60.0)):
+        reporter(done, 100, "attacking")
+        assert seconds_left(reporter) == left and "expected" not in reporter.line()
+    clock[0] = 80.0
+    reporter(40, 100, "attacking")  # 20 s were left
+    assert reporter.line() == "attacking 40 %, 01:20 so far, longer than expected, 02:00 left"
+
+
 def unequal(fast: float, slow: float) -> dict[str, WorkKind]:
     return {"fast": WorkKind(fast, ("training",)), "slow": WorkKind(slow, ("scoring",))}
 
@@ -221,8 +233,11 @@ def test_what_an_earlier_run_left_is_no_speed(clock):
     second.end()
     assert table.left == 210.0
     clock[0] = 5.0
-    third(50, 100, "training")
+    third(50, 100, "training")  # half of it was done before anybody heard of it
     assert table.left == 205.0 and heard[-1] == (int(WHOLE * 5 / 210), WHOLE)
+    clock[0] = 15.0
+    third(75, 100, "training")  # 2.5 units in ten seconds
+    assert table.left == 2.5 * 4 + 200.0
     third.end()
     assert table.left == 0.0
 
