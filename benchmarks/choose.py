@@ -113,7 +113,7 @@ def keeps(bench: Bench) -> tuple[int, int]:
         there, work = study.again.outcome, bench.folder / "fresh"
         attacks = tuple(name for name in study.again.attacks if name != "canary")
         (fresh,) = measured(study.case, [study.chosen.point], bench.fresh, attacks, work)
-        ok = all(k.kept for k in GOALS.judged(fresh, study.chosen.epsilon))
+        ok = all(k.kept for k in bench.options.goals.judged(fresh, study.chosen.epsilon))
         made, kept, above = made + 1, kept + ok, above + exceeded(there, fresh)
         limits = there.accuracy_limits or (0.0, 1.0)
         print(
