@@ -32,17 +32,20 @@ class Values:
 
 @dataclass(frozen=True)
 class Span:
-    """A key and all numbers from low to high; whole: whole ones only. log: evenly spread by factors."""
+    """A key and all numbers from low to high; whole: whole ones only. factors: they are evenly spread by factors, as
+    they are a part of a range that was.
+    """
 
     key: str
     low: float
     high: float
     whole: bool
+    factors: bool = False
 
     @property
     def log(self) -> bool:
         """Where the range spans a factor of ten or more, equal factors matter and not equal differences."""
-        return self.low > 0 and self.high / self.low >= 10
+        return self.factors or (self.low > 0 and self.high / self.low >= 10)
 
     def levels(self, count: int) -> tuple[float, ...]:
         """So many numbers, evenly spread from low to high; fewer where whole numbers are fewer.

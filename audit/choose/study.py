@@ -27,6 +27,7 @@ from .again import Again, attack_again
 from .case import StudyCase
 from .decide import Neighbour, Obstacle, first_that_keeps, front, obstacle, steps
 from .goals import Goals, with_defaults
+from .narrowed import narrowed
 from .possible import check_clients, check_goals, rehearse
 from .price import SearchPrice, search_price
 from .search import searched
@@ -187,7 +188,8 @@ def opened_case(
     case.to_train(first, case.config_of(first).seed)
     check_goals(case)
     check_clients(case, first)
-    return replace(case, first=first)
+    space, cut_off = narrowed(case)
+    return replace(case, first=first, space=space, cut_off=cut_off)
 
 
 def _first_setting(case: StudyCase) -> Setting:

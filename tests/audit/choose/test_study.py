@@ -100,6 +100,20 @@ def test_clients_who_ask_for_every_row_have_as_many_as_leave_test_auxiliary_and_
     assert studies.opened_case({**RAW, **held}, varied, PUBLISHED, Path()).config.data.samples_per_client == 898
 
 
+def test_a_range_is_cut_to_what_can_keep_the_asked_epsilon() -> None:
+    """Of 24 settings 5 were never trained, and none lay between the ε of 8 that was asked for and 4.1."""
+    options = replace(OPTIONS, goals=Goals(epsilon_at_most=8.0), rows=None)
+    case = studies.opened_case(RAW, options, PUBLISHED, Path())
+    cut, clips = case.space.varied
+    least = cut.low
+    assert (cut.high, cut.log, clips) == (10, True, studies.parse_space(VARY).varied[1]) and len(case.remarks) == 1
+    assert case.proven({"scheme.noise_multiplier": least, "scheme.clip": 1.0}) <= 8.0
+    assert case.proven({"scheme.noise_multiplier": 0.99 * least, "scheme.clip": 1.0}) > 8.0
+    assert least in {point["scheme.noise_multiplier"] for point in case.space.design(24)}
+    easy = studies.opened_case(RAW, replace(options, goals=Goals(epsilon_at_most=1e9)), PUBLISHED, Path())
+    assert easy.space == studies.parse_space(VARY) and easy.cut_off == ()
+
+
 def content(folder: Path) -> dict[str, bytes]:
     """Every file but Optuna's, which holds the time of day."""
     return {
