@@ -38,8 +38,8 @@ def dense_tensor(value: Any, what: str) -> Tensor:
         read = (read.to_dense() if read.layout != torch.strided else read).cpu().resolve_neg()
         read.reshape(-1)[:1].double().numpy()  # a type without arithmetic, or a subclass that hides its numbers, fails
     except Exception as error:  # a subclass of a tensor runs its owner's code
-        said = " ".join(str(error).split())[:100]
-        raise ValueError(f"{what} is a {type(value).__name__} of {kind}, which cannot be read ({said})") from None
+        message = " ".join(str(error).split())[:100]
+        raise ValueError(f"{what} is a {type(value).__name__} of {kind}, which cannot be read ({message})") from None
     return read
 
 

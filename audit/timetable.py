@@ -41,7 +41,7 @@ class Timetable:
         self.progress, self.clock = progress, clock
         self.tallies = {name: _Tally(kind) for name, kind in kinds.items()}
         self.began = self.heard = clock()
-        self.told = 0
+        self.reported = 0
 
     def plan(self, work: Mapping[str, float], name: str = "") -> PlannedStage:
         """A stage that is to come. work: units, by kind. name: said before what it tells of itself."""
@@ -59,8 +59,9 @@ class Timetable:
         if self.progress is None:
             return
         over = self.heard - self.began
-        self.told = max(self.told, min(WHOLE - 1, int(WHOLE * over / max(over + self.left, 1e-9))))
-        self.progress(self.told, WHOLE, words)
+        share = int(WHOLE * over / max(over + self.left, 1e-9))
+        self.reported = max(self.reported, min(WHOLE - 1, share))
+        self.progress(self.reported, WHOLE, words)
 
 
 class PlannedStage:

@@ -37,13 +37,13 @@ from ..demonstrated.clopper_pearson import perfect_limits, upper_limit
 from ..demonstrated.gdp import mu_limit
 from ..demonstrated.mean_shift import mean_shift
 from ..demonstrated.separate import Separate
+from ..owners_code import owners
 from ..results.words import at_least
 from .asked import LEAST_DRAWS, check_bounds_asked, check_function, real, whole
 from .calls import Calls
 from .levels import Levels
 from .outcome import About, OwnAudit
 from .planted import PlantedDataset, default_canaries
-from .raised import owners
 from .rounds import RoundShape
 from .search import SearchedCanary
 from .transcript import Trainings, own_randomness_kept

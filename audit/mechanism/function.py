@@ -22,12 +22,12 @@ from ..canary.measured import measured_of
 from ..canary.mechanism import audit_draws
 from ..canary.plan import calibrating, needed_draws
 from ..demonstrated.separate import Separate
+from ..owners_code import guarded
 from ..setup.description import versions
 from .asked import check_bounds_asked, check_draws_asked, check_function, check_vector_asked, check_words_asked
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .levels import Levels
 from .outcome import About, OwnAudit
-from .raised import guarded
 from .rounds import RoundShape
 from .saved import SavedBatches
 from .search import SEARCHED, SearchedCanary, measured_shift, named_candidates

@@ -13,10 +13,10 @@ from typing import Any
 from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..extras import needed
+from ..owners_code import owners
 from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd, check_dpsgd_asked
 from .outcome import OwnAudit
 from .planted import PlantedDataset
-from .raised import owners
 from .transcript import own_randomness_kept
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...defenses.nearest import instead
 from ..errors import BadInput, bad_input
-from .raised import guarded, in_words
+from ..owners_code import guarded, in_words
 
 
 @dataclass(frozen=True)

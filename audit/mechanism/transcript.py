@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ..owners_code import owners
 from ..tensors import dense_tensor, real_numbers
 from .planted import PlantedDataset, training_on
-from .raised import owners
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from ...defenses import models
 from ...defenses.layout import Layout
-from ..errors import BadInput
+from ..errors import BadInput, bad_input
+from ..owners_code import owners
 
 RUNNING = ("running_mean", "running_var")  # as torch names a BatchNorm's
 UNKNOWN = "unknown"  # the name of a network that cannot be built again
@@ -132,7 +133,8 @@ def _floating(value: Tensor | np.ndarray) -> bool:
 
 
 def _of_module(module: nn.Module) -> Network:
-    held = module.state_dict()
+    with bad_input("model"), owners("its state_dict"):
+        held = module.state_dict()
     _check_tensors(held)
     state = {n: tuple(v.shape) for n, v in held.items()}
     own = dict(module.named_parameters())

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...defenses import models
 from ..errors import BadInput
+from ..owners_code import in_words
 
 ALONE = "; without records and data={'input_shape': …} ε is priced all the same"
 
@@ -64,7 +65,7 @@ def check_class(module: nn.Module, shape: Sequence[int] | None, classes: int | N
         wrong = [n for n, v in module.state_dict().items() if n not in again or again[n].shape != v.shape]
         why = f"has no tensor {wrong[0]!r} of the same shape" if wrong else ""
     except Exception as error:
-        why = f"raises {type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        why = f"raises {in_words(error)}"
     if why:
         raise BadInput(
             f"model: an attack makes its network by {call}, which {why}; record a class that is called with"
@@ -89,11 +90,12 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int
     record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=True)
     try:
         result = module.eval()(record.clone())
-    except Exception as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise BadInput(
-            f"{where}: the network takes no records of real numbers of shape {tuple(input_shape)} ({said}), and attacks"
-            f" know no others, such as token ids{ALONE}"
+            f"{where}: the network takes no records of real numbers of shape {tuple(input_shape)} ({in_words(error)}),"
+            f" and attacks know no others, such as token ids{ALONE}"
         ) from None
     finally:
         for part, mode in modes:

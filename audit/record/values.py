@@ -15,6 +15,7 @@ from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
 from ..errors import BadInput, bad_input
+from ..owners_code import owners
 from ..setup.reading import regular
 from ..tensors import real_numbers
 from .network import Network
@@ -72,7 +73,8 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
 def _read(value: object, network: Network, where: str, count: int | None = None) -> dict[str, Any]:
     """By the owner's names. count: of tensors, where that is known."""
     if isinstance(value, nn.Module):
-        return dict(value.state_dict())
+        with bad_input(where), owners("its state_dict"):
+            return dict(value.state_dict())
     if isinstance(value, Mapping):
         return _unwrapped(dict(value), network)
     if isinstance(value, bytes | bytearray):

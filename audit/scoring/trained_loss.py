@@ -151,11 +151,11 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
             why = "every upload that came with records is 0" if silent else "no upload came with its records"
             return f"{taken}, not checked: {why}"
         smallest = min(unexplained, key=lambda modes: len(modes[0].inputs), default=())
-        found = [shares for upload in smallest if (shares := misfit(upload, training)) is not None]
-        if not found and median(compared) <= FITS:
+        misfits = [shares for upload in smallest if (shares := misfit(upload, training)) is not None]
+        if not misfits and median(compared) <= FITS:
             return ""
-    if found:
-        by_loss, by_any = min(found)
+    if misfits:
+        by_loss, by_any = min(misfits)
         return (
             f"{taken}, which does not fit: its gradients of the records leave {100 * by_loss:.0f} % of an upload's"
             f" length unexplained, those of another loss, or of weighed records, {100 * by_any:.1f} %"
@@ -215,9 +215,9 @@ def _uploads(setup: Setup, auditor: Auditor, allow_model: str | None) -> Iterato
         return
     view = setup.view(Observer("server"), allow_model)
     sent = {message.round: message for message in view.messages if message.broadcast}
-    told = [m for m in view.messages if not m.broadcast and m.round in sent and m.id in truth.messages]
-    some = torch.randperm(len(told), generator=torch.Generator().manual_seed(0))[:MOST_UPLOADS]
-    for message in (told[place] for place in sorted(some.tolist())):  # by lot: every second may be one client's
+    paired = [m for m in view.messages if not m.broadcast and m.round in sent and m.id in truth.messages]
+    some = torch.randperm(len(paired), generator=torch.Generator().manual_seed(0))[:MOST_UPLOADS]
+    for message in (paired[place] for place in sorted(some.tolist())):  # by lot: every second may be one client's
         before, rows = sent[message.round], list(truth.messages[message.id])
         weights, value = before.load(), message.load()
         network = copy.deepcopy(view.module)

@@ -21,6 +21,15 @@ from torch import Tensor, nn
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of layouts and quantisation
 VALUES = torch.tensor([[-1.0, 0.0, 0.25, 2.0], [0.0, 0.5, 0.0, -0.75]])  # every form below holds them exactly
 PER_ROW = (torch.full((2,), 0.25), torch.zeros(2, dtype=torch.long), 0, torch.qint8)
+
+
+class Raising:
+    """An object whose way to become an array runs its owner's code, which fails."""
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise RuntimeError("no array today")
+
+
 FORMS = {
     "coo": lambda: VALUES.to_sparse(),
     "twice in coo": lambda: torch.sparse_coo_tensor([[0, 0, 1], [3, 3, 3]], [1.0, 1.0, 3.0], (2, 4)),
@@ -53,6 +62,8 @@ NONE = {
     "words": lambda: (np.array(["a"]), "expected numbers"),
     "ragged": lambda: ([[1.0], [1.0, 2.0]], "list"),
     "nothing": lambda: (None, "NoneType"),
+    "numpy's masked": lambda: (np.ma.masked_greater(VALUES.numpy(), 1), "masked array"),
+    "raising": lambda: (Raising(), "Raising"),
 }
 
 

@@ -13,11 +13,11 @@ from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency, Observer, Unit
 from ...errors import BadInput, bad_input
 from ...extras import needed
+from ...owners_code import owners
 from ...record.flower.wrappers import private_wrapper, strategies_in
 from ..asked import check_bounds_asked, check_draws_asked, check_words_asked, whole
 from ..function import audit_mechanism
 from ..outcome import OwnAudit
-from ..raised import owners
 from ..transcript import own_randomness_kept
 from .app import FlowerApp, flower_app, taken_apart
 from .canaries import client_canaries

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BadInput, bad_input
+from ...owners_code import in_words, owners
 from ...record.flower.strategy import RECORDS
-from ..raised import in_words, owners
 from .app import FlowerApp
 
 PATIENCE = 5  # times that nodes are asked for, before it is said that there are too few

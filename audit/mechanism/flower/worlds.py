@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency
+from ...owners_code import owners
 from ...record.flower.wrappers import is_adaptive, private_wrapper
 from ...tensors import real_numbers
 from ..planted import training_on
-from ..raised import owners
 from .app import ClientCall, TakenApart
 from .canaries import CLIENT_CANARIES, nothing, opposite
 from .own_data import OwnData, loaded_records, planted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from dpfl_audit.defenses.terms import Observer
 SERVER = Observer("server")
 
 
-def experiment(scheme, base=None, **data):
+def experiment(scheme, base=Path(), **data):
     tables = {
         "data": {"name": "digits", "clients": 3, "samples_per_client": 10, **data},
         "model": {"name": "linear"},

@@ -9,6 +9,7 @@ import pytest
 import torch
 from dpfl_audit import Gaussian, Recorder
 from dpfl_audit.audit import run as runner
+from dpfl_audit.audit.ci.diff import compared
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import outcome, parse_gate
@@ -183,6 +184,22 @@ def test_the_twin_by_another_loss_was_not_measured(idle, tmp_path):
     assert not results.verdict.measured
     with pytest.raises(BadInput, match="no level was measured"):
         outcome(parse_gate("level >= high"), results)
+
+
+def test_a_difference_takes_what_is_doubted_for_lost_and_not_for_better(tmp_path):
+    trusted, doubted = (recorded(tmp_path / loss.__name__, loss) for loss in (F.cross_entropy, bce))
+    metrics = {(one.what, one.change) for one in compared(trusted, doubted).differences if one.what == "auc"}
+    assert metrics == {("auc", "lost")}
+    again = compared(doubted, doubted)
+    assert again.regressions == [] and {one.change for one in again.differences} == {"unclear"}
+
+
+def test_the_uploads_that_are_compared_are_a_lot_of_all(tmp_path):
+    """A third of twelve clients trained by another loss; the first eight uploads by themselves would all fit."""
+    mixed = [F.cross_entropy] * 8 + [bce] * 4
+    results = recorded(tmp_path, lambda outputs, targets: mixed.pop(0)(outputs, targets))
+    (doubt,) = {attack.doubt for attack in results.attacks}
+    assert doubt.startswith("loss taken as cross-entropy, which does not fit")
 
 
 @pytest.mark.parametrize("given", [{"noise_std": 0.05}, {"records": False}])

@@ -10,9 +10,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadInput
+from .errors import BadInput
 
-OURS = str(Path(__file__).parents[1])
+OURS = str(Path(__file__).parent)
 INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 MOST = 200  # characters of what somebody else's error says
 
@@ -26,9 +26,9 @@ def owners(whose: str) -> Iterator[None]:
     """
     try:
         yield
-    except BadInput:
+    except (BadInput, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise ValueError(f"{whose} raised {in_words(error)}") from error
 
 
@@ -39,9 +39,9 @@ def guarded(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def called(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except BadInput:
+        except (BadInput, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             given = ", ".join(f"{argument!r:.40}" for argument in arguments)
             raise ValueError(f"{name}({given}) raised {in_words(error)}") from error
 
@@ -59,10 +59,10 @@ def in_words(error: BaseException) -> str:
     """
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     others = [(file, line) for file, line in frames if not file.startswith((OURS, "<frozen"))]
-    own = [(file, line) for file, line in others if not file.startswith(INSTALLED)]
-    said = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
+    owner = [(file, line) for file, line in others if not file.startswith(INSTALLED)]
+    message = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
     if not others:
-        return said
-    file, line = (own or others)[-1]
+        return message
+    file, line = (owner or others)[-1]
     place = next((file.removeprefix(home).lstrip("/") for home in INSTALLED[1:] if file.startswith(home)), file)
-    return f"{said} ({place.removeprefix(f'{Path.cwd()}/')}:{line})"
+    return f"{message} ({place.removeprefix(f'{Path.cwd()}/')}:{line})"

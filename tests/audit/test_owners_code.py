@@ -10,7 +10,7 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.mechanism.raised import in_words
+from dpfl_audit.audit.owners_code import in_words
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -57,11 +57,11 @@ def test_the_place_is_the_owners_line_and_not_the_librarys():
     try:
         torch.stack([])  # the owner's own line
     except RuntimeError as error:
-        assert in_words(error).endswith(f"test_raised.py:{line_of('own line', __file__)})")
+        assert in_words(error).endswith(f"test_owners_code.py:{line_of('own line', __file__)})")
     try:
         DataLoader(TensorDataset(torch.zeros(2)), batch_size=-1)  # raised inside of torch
     except ValueError as error:
-        assert in_words(error).endswith(f"test_raised.py:{line_of('inside of', __file__)})")
+        assert in_words(error).endswith(f"test_owners_code.py:{line_of('inside of', __file__)})")
 
 
 def test_where_only_a_library_is_called_its_line_is_told():
@@ -78,7 +78,7 @@ def test_a_function_from_python(error):
         raise error("it")
 
     with pytest.raises(
-        ValueError, match=rf"^update_fn\(False, \d+\) raised {error.__name__}: .*test_raised\.py:\d+\)$"
+        ValueError, match=rf"^update_fn\(False, \d+\) raised {error.__name__}: .*test_owners_code\.py:\d+\)$"
     ):
         dpfl_audit.audit_mechanism(update, delta=1e-5)
     with pytest.raises(ValueError, match=rf"^noiseless\(False\) raised {error.__name__}"):
@@ -109,10 +109,12 @@ def test_a_data_set_and_a_training():
     def train(dataset: Any) -> None:
         raise FloatingPointError("no gradient")
 
-    with pytest.raises(ValueError, match=r"^dataset raised OSError: no such image \(.*test_raised\.py:\d+\)$"):
+    with pytest.raises(ValueError, match=r"^dataset raised OSError: no such image \(.*test_owners_code\.py:\d+\)$"):
         dpfl_audit.audit_dpsgd(train, Raising(), **QUICK)
     data = [(torch.zeros(3), 0)] * 20
-    with pytest.raises(ValueError, match=r"^train raised FloatingPointError: no gradient \(.*test_raised\.py:\d+\)$"):
+    with pytest.raises(
+        ValueError, match=r"^train raised FloatingPointError: no gradient \(.*test_owners_code\.py:\d+\)$"
+    ):
         dpfl_audit.audit_dpsgd(train, data, **QUICK)
 
 
@@ -287,3 +289,42 @@ def test_what_is_no_app():
     pytest.importorskip("flwr")
     with pytest.raises(BadInput, match="app is a int; expected a ClientApp"):
         dpfl_audit.audit_flower(5, delta=DELTA)
+
+
+class Leaves(BaseException):
+    """What is no Exception."""
+
+
+@pytest.mark.parametrize("kind", [Leaves, SystemExit, RuntimeError])
+@pytest.mark.parametrize("hook", ["state_dict", "forward", "upload"])
+def test_a_recorded_network_that_raises_is_one_sentence(hook, kind, tmp_path):
+    class Owners(nn.Sequential):
+        raises = hook != "upload"
+
+        def state_dict(self, *arguments, **options):
+            if self.raises and hook != "forward":
+                raise kind("today")
+            return super().state_dict(*arguments, **options)
+
+        def forward(self, inputs):
+            if hook == "forward":
+                raise kind("today")
+            return super().forward(inputs)
+
+    def record() -> None:
+        net = Owners(nn.Linear(6, 3))
+        with dpfl_audit.Recorder(tmp_path / "s", net, data={"classes": 3}) as rec:
+            rec.broadcast(0, {name: p.detach() for name, p in net.named_parameters()})
+            net.raises = hook == "upload"
+            rec.upload(0, 0, net, num_examples=2, records=(torch.rand(2, 6), torch.tensor([0, 1])))
+
+    with pytest.raises(BadInput, match=rf"^[^\n]*{kind.__name__}: today[^\n]*$"):
+        record()
+
+
+def test_a_mechanism_that_raises_what_is_no_exception():
+    def update_fn(world: bool, seed: int) -> torch.Tensor:
+        raise Leaves("today")
+
+    with pytest.raises(ValueError, match=r"^[^\n]*Leaves: today[^\n]*$"):
+        dpfl_audit.audit_mechanism(update_fn, delta=DELTA, **FEW)
