@@ -9,11 +9,6 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.api import choose, run, train
     from dpfl_audit.audit.ci.assertions import assert_leakage, assert_private
     from dpfl_audit.audit.errors import BadInput
-    from dpfl_audit.audit.mechanism.dpsgd import audit_dpsgd
-    from dpfl_audit.audit.mechanism.flower.audited import audit_flower
-    from dpfl_audit.audit.mechanism.function import audit_mechanism
-    from dpfl_audit.audit.mechanism.opacus import audit_opacus
-    from dpfl_audit.audit.mechanism.transcript import Steps
     from dpfl_audit.audit.record.flower.grid import record_server
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
@@ -21,6 +16,11 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
+    from dpfl_audit.audit.worlds.dpsgd import audit_dpsgd
+    from dpfl_audit.audit.worlds.flower.audited import audit_flower
+    from dpfl_audit.audit.worlds.function import audit_mechanism
+    from dpfl_audit.audit.worlds.opacus import audit_opacus
+    from dpfl_audit.audit.worlds.transcript import Steps
     from dpfl_audit.defenses.wire import Sampling
 
 __version__ = "0.1.0"
@@ -57,13 +57,13 @@ _HOME = {  # where a public name is, and what it is called there
     "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
     "Sampling": ("defenses.wire", "Sampling"),
-    "Steps": ("audit.mechanism.transcript", "Steps"),
+    "Steps": ("audit.worlds.transcript", "Steps"),
     "assert_leakage": ("audit.ci.assertions", "assert_leakage"),
     "assert_private": ("audit.ci.assertions", "assert_private"),
-    "audit_mechanism": ("audit.mechanism.function", "audit_mechanism"),
-    "audit_dpsgd": ("audit.mechanism.dpsgd", "audit_dpsgd"),
-    "audit_flower": ("audit.mechanism.flower.audited", "audit_flower"),
-    "audit_opacus": ("audit.mechanism.opacus", "audit_opacus"),
+    "audit_mechanism": ("audit.worlds.function", "audit_mechanism"),
+    "audit_dpsgd": ("audit.worlds.dpsgd", "audit_dpsgd"),
+    "audit_flower": ("audit.worlds.flower.audited", "audit_flower"),
+    "audit_opacus": ("audit.worlds.opacus", "audit_opacus"),
     "choose": ("audit.api", "choose"),
     "record_server": ("audit.record.flower.grid", "record_server"),
     "record_strategy": ("audit.record.flower.strategy", "record_strategy"),

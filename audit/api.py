@@ -12,7 +12,6 @@ from typing import Any
 
 from ..defenses.nearest import instead
 from . import run as runner
-from .canary.plan import canary_settings
 from .choose import study as studies
 from .choose.goals import Goals
 from .choose.study import Study, StudyOptions
@@ -26,6 +25,7 @@ from .setup.config import CANARY, Config, parse_config, read_config
 from .setup.folder import Setup, open_setup
 from .setup.key import given_key
 from .setup.remarks import ending, remarks
+from .worlds.federation.plan import canary_settings
 
 
 def train(

@@ -19,11 +19,11 @@ from typing import Literal, get_args
 
 import quiet  # noqa: F401 - before torch
 from dpfl_audit.attacks.canary import RECORD_CANARIES
-from dpfl_audit.audit.canary.plan import CanarySettings
-from dpfl_audit.audit.canary.rows import Question, demonstrate
 from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
+from dpfl_audit.audit.worlds.federation.plan import CanarySettings
+from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
 from dpfl_audit.defenses.terms import Observer
 
 EPSILON, DELTA, RECORDS = 10.0, 1e-5, 1000

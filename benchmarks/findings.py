@@ -19,8 +19,6 @@ from typing import Any, Self
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.audit.canary.plan import CanarySettings
-from dpfl_audit.audit.canary.rows import Question, demonstrate
 from dpfl_audit.audit.files import json_text, write_bytes
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
 from dpfl_audit.audit.results.format import Number
@@ -28,6 +26,8 @@ from dpfl_audit.audit.results.words import number
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.audit.worlds.federation.plan import CanarySettings
+from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -513,7 +513,7 @@ def page(findings: Findings) -> str:
         ),
         (
             "implementation of the scheme with and without a canary and tells the worlds apart "
-            "(`audit/canary/mechanism.py`): the attacker knows the model, the"
+            "(`audit/two_worlds/draws.py`): the attacker knows the model, the"
         ),
         (
             "other records and the batch order (with noise inside training, no batches), and nothing of the noise."
@@ -521,7 +521,7 @@ def page(findings: Findings) -> str:
         ),
         (
             "claim is refuted or cannot be, and are bet on with what earlier ones told"
-            " (`audit/demonstrated/betting.py`). *Demonstrated* is a lower bound with 95 %"
+            " (`audit/two_worlds/estimators/betting.py`). *Demonstrated* is a lower bound with 95 %"
         ),
         (
             "confidence at whatever moment draws end, by counting unless *(G)* says: on the condition that the noise is"

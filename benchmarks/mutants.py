@@ -51,8 +51,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS: dict[str, tuple[str, ...]] = {
     "defenses": ("tests/defenses", "tests/audit/proven", "tests/contracts/test_schemes.py"),
     "audit/proven": ("tests/audit/proven", "tests/contracts/test_setups.py"),
-    "audit/demonstrated": ("tests/audit/demonstrated", "tests/audit/canary"),
-    "audit/canary": ("tests/audit/canary",),
+    "audit/two_worlds": ("tests/audit/two_worlds", "tests/audit/worlds/federation"),
+    "audit/worlds/federation": ("tests/audit/worlds/federation",),
     "attacks": ("tests/attacks", "tests/contracts/test_attacks.py"),
     "metrics": ("tests/metrics", "tests/audit/results"),
 }

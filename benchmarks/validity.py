@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import quiet  # noqa: F401 - before torch
-from dpfl_audit.audit.canary.sequential import Taken, take
-from dpfl_audit.audit.demonstrated import (
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.two_worlds.estimators import (
     Bonferroni,
     Calibrated,
     Fixed,
@@ -32,12 +32,12 @@ from dpfl_audit.audit.demonstrated import (
     one_run_shift,
     one_shot,
 )
-from dpfl_audit.audit.demonstrated.betting import block_ends
-from dpfl_audit.audit.demonstrated.bound import LowerBound
-from dpfl_audit.audit.demonstrated.one_run import best_guesses, one_run_epsilon, one_run_p_value
-from dpfl_audit.audit.demonstrated.separate import Separate
-from dpfl_audit.audit.demonstrated.thresholds import Estimator, Strategy
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.two_worlds.estimators.betting import block_ends
+from dpfl_audit.audit.two_worlds.estimators.bound import LowerBound
+from dpfl_audit.audit.two_worlds.estimators.one_run import best_guesses, one_run_epsilon, one_run_p_value
+from dpfl_audit.audit.two_worlds.estimators.separate import Separate
+from dpfl_audit.audit.two_worlds.estimators.thresholds import Estimator, Strategy
+from dpfl_audit.audit.two_worlds.sequential import Taken, take
 from dpfl_audit.defenses.randomness import stream
 from scipy.stats import binom
 

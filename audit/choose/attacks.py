@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import run as runner
-from ..choice import DEFAULT_MINUTES
 from ..results.format import Results
 from ..run import RunOptions
+from ..run.choice import DEFAULT_MINUTES
 from ..run.job import Job
 from ..setup.config import CANARY
 from .outcome import outcome_of

@@ -11,13 +11,13 @@ from typing import Any
 from ...defenses.nearest import instead
 from .. import api
 from ..errors import BadInput, bad_input
-from ..mechanism.function import audit_mechanism
-from ..mechanism.outcome import OwnAudit
 from ..report.saved import SavedResults
 from ..results.format import FILE, Results
 from ..results.gates import Gate, outcome, parse_gate
 from ..results.words import could_show
 from ..setup.folder import Setup
+from ..worlds.function import audit_mechanism
+from ..worlds.outcome import OwnAudit
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}
 

@@ -75,7 +75,7 @@ def command(
               audit flower my_app.py --data load_data --adjacency replace_one --claim 8
     """
     progress = shown_progress(quiet)
-    from ..mechanism.flower.request import FlowerRequest
+    from ..worlds.flower.request import FlowerRequest
 
     gated = Gated.of(gates, trackers, junit)
     request = FlowerRequest.of(app, given)

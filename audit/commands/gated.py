@@ -13,9 +13,9 @@ from .printing import json_document
 
 if TYPE_CHECKING:
     from ..ci.tracking import Tracker
-    from ..mechanism.outcome import OwnAudit
     from ..results.format import Results
     from ..results.gates import Gate
+    from ..worlds.outcome import OwnAudit
 
 
 @dataclass(frozen=True)

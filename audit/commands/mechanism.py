@@ -74,7 +74,7 @@ def command(
               audit mechanism my.py:update --claim 8 --delta 1e-5 --fail-if 'demonstrated > 8'
     """
     progress = shown_progress(quiet)
-    from ..mechanism.request import MechanismRequest
+    from ..worlds.request import MechanismRequest
 
     gated = Gated.of(gates, trackers, junit)
     request = MechanismRequest.of(what, {**given, "sizes": given["sizes"] or None})

@@ -60,13 +60,13 @@ def command(
     Example:  audit train config.toml -o setup --set scheme.sigma=0.5
     """
     progress = shown_progress(quiet)
-    from ..canary.plan import canary_settings
     from ..proven.target import build
     from ..setup import capture
     from ..setup.config import CANARY, read_config
     from ..setup.folder import open_setup
     from ..setup.key import given_key
     from ..setup.remarks import ending, remarks
+    from ..worlds.federation.plan import canary_settings
 
     if ray is not None and engine not in (None, "sliced"):
         raise click.UsageError(

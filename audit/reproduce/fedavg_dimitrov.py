@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ...attacks.base import Reconstruction
+from ...attacks.cells import ChosenAttack
 from ...attacks.inversion.attack import Inversion
 from ...attacks.inversion.presets import PRESETS
 from ...defenses.progress import Progress
 from ...metrics.leakage import score_images
-from ..evidence import ChosenAttack
 from ..scoring.questions import rows_of
 from ..setup.auditor import Auditor
 from .federations import experiments_of, stand_in, training_name

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...attacks.base import Evidence, Reconstruction
+from ...attacks.cells import ChosenAttack
 from ...attacks.inversion.make import make_inversions
 from ...defenses.data.dataset import Dataset
 from ...defenses.progress import Progress, part_of
@@ -22,8 +23,8 @@ from ...metrics.leakage import score_images
 from ..choose.trial import train_whole
 from ..devices import model_of
 from ..errors import bad_input
-from ..evidence import ChosenAttack, Collected, Errand, collect_together, plan
 from ..files import cache_folder
+from ..run.evidence import Collected, Errand, collect_together, plan
 from ..scoring.kept_classifiers import kept_reference
 from ..scoring.questions import rows_of
 from ..setup.auditor import Auditor

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...attacks import ATTACKS, AUTO
+from ...attacks.cells import ChosenAttack
 from ..errors import BadInput
-from ..evidence import ChosenAttack
 from ..results.ablation import nothing_said
 from ..results.words import listed
 from ..setup.config import CANARY

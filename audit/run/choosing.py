@@ -9,13 +9,13 @@ from ...attacks import ATTACKS
 from ...attacks.canary import CraftedStart
 from ...attacks.membership import ShadowFactory
 from ...defenses.terms import Observer
-from .. import choice
-from ..canary.plan import canary_settings
 from ..errors import BadInput
 from ..results.format import Choice, NotRun
 from ..setup.auditor import Auditor
 from ..setup.config import CANARY
 from ..setup.folder import Setup
+from ..worlds.federation.plan import canary_settings
+from . import choice
 from .options import RunOptions, settings_of
 from .public_half import PublicHalf
 from .variants import variants_of

@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ...attacks.cells import ChosenAttack
 from ...defenses.terms import Observer
 from ...metrics import perceptual
-from ..canary.plan import CanarySettings
-from ..evidence import ChosenAttack
 from ..files import digest_of_file
 from ..results.format import Choice
 from ..setup.auditor import Auditor
 from ..setup.config import CANARY
 from ..setup.description import versions
 from ..setup.folder import Setup
+from ..worlds.federation.plan import CanarySettings
 from .options import RunOptions
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import evidence, scoring
-from ..evidence import Plan
+from .. import scoring
 from ..results.format import SCORING, AttackResult, Choice, NotRun, Results
 from ..results.verdict import verdict
 from ..results.warnings import NO_TRUTH, implied
 from ..scoring.trained_loss import doubt_of_loss
+from . import evidence
 from .audited import audited_setup
+from .evidence import Plan
 from .job import Job
 from .pricing import Priced
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from ...defenses.terms import Observer
 from ...metrics import perceptual
 from .. import scoring
-from ..canary.plan import canary_settings
 from ..errors import BadInput, bad_input
 from ..proven.rows import check_observers
-from ..results.membership_entries import check_membership
+from ..scoring.membership_entries import check_membership
 from ..setup.auditor import check_setup
 from ..setup.config import CANARY
+from ..worlds.federation.plan import canary_settings
 from .ablation import to_ablate, without_knowledge
 from .choosing import NOT_OURS, chosen_attacks
 from .job import Job

@@ -8,11 +8,11 @@ from dataclasses import replace
 from ...attacks import ATTACKS
 from ...defenses.terms import Observer
 from ...defenses.workers import Workers
-from .. import choice, evidence
 from ..errors import BadInput
-from ..evidence import Plan
 from ..setup.config import CANARY
+from . import choice, evidence
 from .choosing import of_a_recording
+from .evidence import Plan
 from .job import Job
 from .public_half import PublicHalf
 from .variants import variants_of

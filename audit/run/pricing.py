@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from ...defenses.progress import Progress
 from ...defenses.terms import ADJACENCIES, Adjacency, Observer
 from ...defenses.workers import HERE, Workers
-from ..canary.rows import demonstrate_rows
 from ..proven.rows import observers_of, setup_rows
 from ..results.format import AttackResult, Epsilon
 from ..results.gates import Gate, check_attacks, check_rows
 from ..setup.ledger import Ledger
+from ..worlds.federation.rows import demonstrate_rows
 from .job import Job
 
 

@@ -13,13 +13,14 @@ import torch
 from ...defenses.progress import Progress, part_of
 from ...defenses.workers import HERE, Workers
 from ...metrics import perceptual
-from .. import evidence, scoring
+from .. import scoring
 from ..errors import BadInput, bad_input
-from ..evidence import Plan
 from ..files import write_bytes
 from ..lock import writing
 from ..results.format import FILE, Results
 from ..setup.config import CANARY
+from . import evidence
+from .evidence import Plan
 from .job import Job
 from .judging import judged_results
 from .opening import opened

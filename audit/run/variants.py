@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...attacks import ATTACKS, AUTO
+from ...attacks.cells import ChosenAttack
 from ...defenses.nearest import instead
 from ..devices import device_named
 from ..errors import BadInput, bad_input
-from ..evidence import ChosenAttack
 from ..files import digest_of_file
 from ..setup.config import CANARY
 from .options import settings_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...attacks.base import Links
+from ...attacks.cells import Cell
 from ...metrics.linking import linked
-from ..evidence import Cell
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor
 

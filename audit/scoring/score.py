@@ -8,6 +8,7 @@ from math import floor
 from pathlib import Path
 
 from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
+from ...attacks.cells import Cell, CellEvidence
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress, part_of
 from ...defenses.terms import Observer
@@ -16,11 +17,9 @@ from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.labels import label_accuracy, label_control
 from ...metrics.leakage import score_images
 from ...metrics.reidentification import picked_from_pool
-from ..evidence import Cell, CellEvidence
 from ..files import cache_folder, write_tensors
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Metrics, ReferenceClassifier
-from ..results.membership_entries import Scored, membership_entries
 from ..results.warnings import EVERYTHING, NO_TRUTH
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
@@ -30,6 +29,7 @@ from .kept_classifiers import kept_reference
 from .limits import Limits
 from .line_ups import LineUps
 from .links import link_entry
+from .membership_entries import Scored, membership_entries
 from .pictured import Pictured
 from .questions import judged_together, rows_of
 

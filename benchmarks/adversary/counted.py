@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 import torch
-from dpfl_audit.audit.demonstrated import clopper_pearson
+from dpfl_audit.audit.two_worlds.estimators import clopper_pearson
 from dpfl_audit.defenses.engine import local_bound
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult

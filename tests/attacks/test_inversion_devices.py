@@ -14,10 +14,10 @@ from dpfl_audit.attacks.inversion.match.optimise import Descent
 from dpfl_audit.attacks.inversion.match.softened import Softly
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.audit import evidence
 from dpfl_audit.audit.devices import device_named
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.reproduce.tables import reproduce
+from dpfl_audit.audit.run import evidence
 from dpfl_audit.defenses import models
 from second_device import compiler
 from torch import nn

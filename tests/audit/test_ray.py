@@ -20,11 +20,11 @@ import pytest
 import torch
 from command import called, content
 from dpfl_audit.audit import cluster as clusters
-from dpfl_audit.audit.canary.mechanism import audit_trials
 from dpfl_audit.audit.cluster import joined
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting
 from dpfl_audit.audit.reproduce.table import Request
+from dpfl_audit.audit.two_worlds.draws import audit_trials
 from dpfl_audit.defenses.progress import Progress
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfl-audit[ray]'")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.mechanism.planted import PlantedDataset
-from dpfl_audit.audit.mechanism.transcript import watched
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.tensors import dense_tensor, real_numbers
+from dpfl_audit.audit.worlds.planted import PlantedDataset
+from dpfl_audit.audit.worlds.transcript import watched
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's own, of layouts and quantisation

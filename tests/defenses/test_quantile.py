@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.canary.case import Case, Question
-from dpfl_audit.audit.canary.plan import CanarySettings
 from dpfl_audit.audit.proven.accounting import worst
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.target import build
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.audit.worlds.federation.case import Case, Question
+from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.presets.adaptive_clip import AdaptiveClipParameters

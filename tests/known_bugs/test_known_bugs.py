@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.canary.plan import CanarySettings
-from dpfl_audit.audit.canary.rows import Demonstration, Question, demonstrate
-from dpfl_audit.audit.mechanism.function import audit_mechanism
 from dpfl_audit.audit.proven.composition import Draw
 from dpfl_audit.audit.proven.composition import epsilon as composed
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
+from dpfl_audit.audit.worlds.federation.plan import CanarySettings
+from dpfl_audit.audit.worlds.federation.rows import Demonstration, Question, demonstrate
+from dpfl_audit.audit.worlds.function import audit_mechanism
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Context, Gather, Scheme, Step

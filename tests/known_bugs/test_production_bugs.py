@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.audit.mechanism.function import audit_mechanism
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.proven.target import build
@@ -20,6 +19,7 @@ from dpfl_audit.audit.record.flower.defects import moved_the_wrong_way, noise_of
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.audit.worlds.function import audit_mechanism
 from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.scheme import Context

@@ -14,9 +14,9 @@ import torch
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.results.levels import was_measured
-from dpfl_audit.audit.results.membership_entries import assign
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import questions
+from dpfl_audit.audit.scoring.membership_entries import assign
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.canary import rows as canary
-from dpfl_audit.audit.canary.plan import CanarySettings
-from dpfl_audit.audit.demonstrated import LowerBound, violation
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.checks import checks, refutations
 from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon, Verdict, parse
 from dpfl_audit.audit.results.levels import bounding_rows, headline
 from dpfl_audit.audit.results.verdict import verdict as verdict_on
 from dpfl_audit.audit.results.words import badge
+from dpfl_audit.audit.two_worlds.estimators import LowerBound, violation
+from dpfl_audit.audit.worlds.federation import rows as canary
+from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_interval, share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from scipy.stats import binomtest, ttest_1samp

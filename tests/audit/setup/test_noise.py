@@ -13,10 +13,6 @@ import pytest
 import torch
 from command import called, content
 from dpfl_audit.audit import run as runner
-from dpfl_audit.audit.canary.trials import UploadTrials
-from dpfl_audit.audit.canary.worlds import client_worlds, moments
-from dpfl_audit.audit.demonstrated.clopper_pearson import clopper_pearson
-from dpfl_audit.audit.demonstrated.thresholds import Fixed
 from dpfl_audit.audit.proven.rows import rows, setup_rows
 from dpfl_audit.audit.results.format import SCORING, Results, Verdict
 from dpfl_audit.audit.results.warnings import implied
@@ -29,6 +25,10 @@ from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import Setup, open_setup
 from dpfl_audit.audit.setup.key import PUBLISHED, drawn_with, read_key
 from dpfl_audit.audit.setup.planned import planned_ledger
+from dpfl_audit.audit.two_worlds.estimators.clopper_pearson import clopper_pearson
+from dpfl_audit.audit.two_worlds.estimators.thresholds import Fixed
+from dpfl_audit.audit.worlds.federation.client_round import client_worlds, moments
+from dpfl_audit.audit.worlds.federation.trials import UploadTrials
 from dpfl_audit.defenses.data.dataset import make
 from dpfl_audit.defenses.federation import Federation, run_many
 from dpfl_audit.defenses.randomness import secret_seed

@@ -8,13 +8,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from dpfl_audit.audit import evidence
 from dpfl_audit.audit import run as runner
-from dpfl_audit.audit.canary.case import NoDemonstration, experiment_of
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import digest_of_file
 from dpfl_audit.audit.results.format import SCORING, Results, Verdict
 from dpfl_audit.audit.results.warnings import implied
+from dpfl_audit.audit.run import evidence
 from dpfl_audit.audit.run.audited import audited_setup
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
@@ -22,6 +21,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.description import digest_of
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.worlds.federation.case import NoDemonstration, experiment_of
 from dpfl_audit.defenses.terms import Observer
 
 KEY = "5" * 64

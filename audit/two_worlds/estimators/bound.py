@@ -1,0 +1,75 @@
+"""The outcome of an audit: a lower bound on ε, with everything a reader needs to judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...results.words import at_least, at_most
+
+Scores = NDArray[np.float64]
+
+GAUSSIAN = "the noise is Gaussian"
+COINS = "each canary was included by its own fair coin"
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """With probability at least `confidence`, the mechanism is not (ε', delta)-DP for any ε' below `epsilon`.
+
+    epsilon: the bound, ≥ 0; 0 means nothing was shown.
+    ceiling: the most a perfect attack could have shown with the same numbers of scores or guesses.
+    direction: whose recognition gave the bound, "members" or "non-members"; "both" where guesses of either kind count
+      together.
+    counts: tp, fp, fn, tn of the tested scores, or m canaries, r guesses and v right ones.
+    threshold: the score from which on a canary was called a member; None where no single one was used.
+    assumption: what must hold beyond independent trials, in words; "" for nothing.
+    is_estimate: True for a point estimate, which lies above the truth at least half the time and bounds nothing.
+    """
+
+    epsilon: float
+    delta: float
+    confidence: float
+    method: str
+    direction: str
+    counts: Mapping[str, int]
+    threshold: float | None
+    ceiling: float
+    assumption: str = ""
+    is_estimate: bool = False
+
+    def __str__(self) -> str:
+        level = "an estimate, not a bound" if self.is_estimate else f"{self.confidence:.4g} confidence"
+        condition = f", if {self.assumption}" if self.assumption else ""
+        most = f"; a perfect attack could have shown {at_most(self.ceiling)}" if isfinite(self.ceiling) else ""
+        relation = "≈" if self.is_estimate else "≥"
+        shown = f"{self.epsilon:.3g}" if self.is_estimate else at_least(self.epsilon)
+        return f"ε {relation} {shown} at δ = {self.delta:g} ({self.method}, {level}{condition}{most})"
+
+
+def checked_scores(name: str, values: ArrayLike) -> Scores:
+    """`values` as a float64 vector (n,). Raises ValueError unless it is one-dimensional, non-empty and free of NaN."""
+    scores = np.asarray(values, dtype=np.float64)
+    if scores.ndim != 1 or scores.size == 0:
+        raise ValueError(f"{name} must be a vector of at least one score, got shape {scores.shape}")
+    if np.isnan(scores).any():
+        raise ValueError(f"{name} must be numbers, got {int(np.isnan(scores).sum())} NaN among {scores.size}")
+    return scores
+
+
+def checked_level(delta: float, confidence: float, *, delta_above_zero: bool = False) -> float:
+    """The significance 1 - confidence.
+
+    Raises ValueError unless 0 ≤ delta < 1 (0 < delta where asked) and 0.5 < confidence < 1.
+    """
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be in [0, 1), got {delta}")
+    if delta_above_zero and delta == 0:
+        raise ValueError("delta must be above 0 for a Gaussian-shaped mechanism, got 0: no pure ε is finite there")
+    if not 0.5 < confidence < 1:
+        raise ValueError(f"confidence must be in (0.5, 1), got {confidence}")
+    return 1 - confidence

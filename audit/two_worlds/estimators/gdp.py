@@ -1,0 +1,84 @@
+"""μ of a Gaussian-shaped mechanism from one point of its trade-off curve, and ε from μ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from ...proven.gaussian import gaussian_epsilon
+from .bound import GAUSSIAN, LowerBound, Scores, checked_level, checked_scores
+from .clopper_pearson import best_threshold, confusion, error_limits, perfect_limits
+from .thresholds import Split, Strategy
+
+
+def mu_epsilon(mu: float, delta: float) -> float:
+    """The ε at which N(mu, 1) against N(0, 1) is exactly (ε, delta)-DP; 0 for mu ≤ 0.
+
+    >>> round(mu_epsilon(1.0, 1e-5), 3), round(mu_epsilon(4.0, 1e-6), 3), mu_epsilon(-1.0, 1e-5)
+    (4.377, 26.357, 0.0)
+    """
+    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+
+
+def mu_limit(fnr: ArrayLike, fpr: ArrayLike) -> Scores:
+    """The least mu whose trade-off curve allows these error rates: Φ⁻¹(1 - fpr) - Φ⁻¹(fnr).
+
+    Dong, Roth and Su (arXiv:1905.02383), equation 6. Negative for an attack that errs more often than not, and kept
+    so: |mu| would turn a bad attack into a leak.
+    """
+    return -ndtri(fpr) - ndtri(fnr)
+
+
+@dataclass(frozen=True)
+class _Gdp:
+    delta: float
+    confidence: float
+
+    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound:
+        mu = float(mu_limit(*error_limits(scores_in, scores_out, threshold, alpha)))
+        most = float(mu_limit(*perfect_limits(len(scores_in), len(scores_out), alpha)))
+        return LowerBound(
+            epsilon=mu_epsilon(mu, self.delta),
+            delta=self.delta,
+            confidence=self.confidence,
+            method="gdp",
+            direction="both",
+            counts=confusion(scores_in, scores_out, threshold),
+            threshold=float(threshold),
+            ceiling=mu_epsilon(most, self.delta),
+            assumption=GAUSSIAN,
+        )
+
+    def pick(self, scores_in: Scores, scores_out: Scores, alpha: float) -> float:
+        return best_threshold(scores_in, scores_out, alpha, mu_limit)
+
+
+def gdp(
+    scores_in: ArrayLike,
+    scores_out: ArrayLike,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    threshold: Strategy | None = None,
+) -> LowerBound:
+    """A lower bound on ε for a mechanism that is μ-GDP for some μ, such as one noisy sum.
+
+    It is far above the assumption-free bound because one point fixes the whole curve, and it is a bound on ε only if
+    the curve really is Gaussian: print `clopper_pearson` beside it.
+
+    Args:
+        scores_in, scores_out: scores of both worlds, (n,) each.
+        delta: in (0, 1). confidence: of the bound.
+        threshold: how it is fixed, as in `clopper_pearson`.
+
+    Raises:
+        ValueError: as `clopper_pearson` does, and for delta = 0.
+
+    Source: Nasr et al. (arXiv:2302.07956).
+    """
+    alpha = checked_level(delta, confidence, delta_above_zero=True)
+    strategy = Split() if threshold is None else threshold
+    scores_in, scores_out = checked_scores("scores_in", scores_in), checked_scores("scores_out", scores_out)
+    return strategy(_Gdp(delta, confidence), scores_in, scores_out, alpha)

@@ -1,0 +1,102 @@
+"""What a protocol measured: the numbers of an entry, and the two bounds that a claim or a proof is judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isnan
+from typing import Literal
+
+from ..proven.gaussian import gaussian_multiplier
+from ..results.words import at_least, could_show
+from .draws import MechanismAudit, delta_at
+from .estimators import LowerBound, violation
+from .sequential import Taken
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a protocol measured: n trials a world, and numbers as the entry has them.
+
+    counted: by counting, whatever the mechanism. if_gaussian: on the condition that it names; None where none is valid.
+    why_not: why no bound may take the scores for Gaussian-shaped, "" where one may.
+    how: in which way `if_gaussian` came about, where its method's name does not say it. taken: how draws were taken,
+    None where their number was fixed.
+    """
+
+    counted: LowerBound
+    if_gaussian: LowerBound | None
+    n: int
+    manner: str
+    why_not: str
+    metrics: dict[str, float | None]
+    intervals: dict[str, tuple[float, float] | None]
+    controls: dict[str, dict[str, float | None]]
+    how: str = ""
+    taken: Taken | None = None
+
+    def delta_at(self, epsilon: float) -> float:
+        """How badly a claim of `epsilon` fails: the largest δ that counting refutes at it."""
+        return self.taken.delta_at(epsilon) if self.taken else delta_at(self.judging(epsilon), epsilon)
+
+    def judging(self, value: float) -> LowerBound:
+        """The bound that an ε of `value`, claimed or proven, is judged by."""
+        counted, other = self.counted, self.if_gaussian
+        if other is None:
+            return counted
+        by_condition = judged_on_condition((counted.epsilon, counted.ceiling), (other.epsilon, other.ceiling), value)
+        return other if by_condition else counted
+
+
+ANOTHER_SIZE = "the noise has another size in the world with the canary"
+
+
+def measured_of(audit: MechanismAudit, n: int, manner: str, why_not: str) -> Measured:
+    """An audit's numbers. No interval of a lower bound ends below ∞: a ceiling is the most that so many trials can
+    show, and says nothing of the most that leaks.
+    """
+    counted, counts = audit.counted, audit.counted.counts
+    metrics: dict[str, float | None] = {
+        "epsilon": counted.epsilon,
+        "epsilon_ceiling": counted.ceiling,
+        "shift": None if isnan(audit.shift) else audit.shift,
+        "tpr": counts["tp"] / (counts["tp"] + counts["fn"]),
+        "fpr": counts["fp"] / (counts["fp"] + counts["tn"]),
+    }
+    intervals: dict[str, tuple[float, float] | None] = {"epsilon": (counted.epsilon, inf)}
+    if (other := audit.if_gaussian) is not None:
+        mu = 1 / gaussian_multiplier(other.epsilon, other.delta) if 0 < other.epsilon < inf else 0.0
+        metrics |= {"epsilon_if_gaussian": other.epsilon, "epsilon_if_gaussian_ceiling": other.ceiling, "mu": mu}
+        intervals["epsilon_if_gaussian"] = (other.epsilon, inf)
+    controls: dict[str, dict[str, float | None]] = {"no canary": {"epsilon": audit.chance.epsilon}}
+    return Measured(
+        counted,
+        audit.if_gaussian,
+        n,
+        manner,
+        why_not or ("" if audit.one_size else ANOTHER_SIZE),
+        metrics,
+        intervals,
+        controls,
+        taken=audit.taken,
+    )
+
+
+def judged_on_condition(counted: tuple[float, float], on_condition: tuple[float, float], value: float) -> bool:
+    """Whether an ε is judged by the bound on a condition: where counting does not exceed it, and that bound does or
+    alone could have.
+
+    Both bounds hold together, so either may refute. Args: each bound with its ceiling; the claimed or proven ε.
+    """
+    exceeded = counted[0] <= value < on_condition[0]
+    return exceeded or counted[1] <= value < on_condition[1]
+
+
+def bound_said(bound: LowerBound) -> str:
+    """What a bound demonstrates, and the most that it could have."""
+    return f"at least {at_least(bound.epsilon)} ({could_show(bound.ceiling)})"
+
+
+def judgement(bound: LowerBound, value: float, what: Literal["claim", "proof"]) -> str:
+    """What a bound says about a claimed or proven ε of `value`, a sentence with its probability of error."""
+    sentence = violation(bound, value, bound.delta, what).sentence
+    return f"{sentence[:1].upper()}{sentence[1:]} (probability of error at most {1 - bound.confidence:.2g})."

@@ -1,0 +1,288 @@
+"""`dpfl_audit.audit_flower`: a lower bound on the ε of a Flower app's own client, of one round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+from ....defenses.nearest import instead
+from ....defenses.progress import Progress
+from ....defenses.randomness import stream
+from ....defenses.terms import Adjacency, Observer, Unit
+from ...errors import BadInput, bad_input
+from ...extras import needed
+from ...owners_code import owners
+from ...record.flower.wrappers import private_wrapper, strategies_in
+from ..function import audit_mechanism
+from ..outcome import OwnAudit
+from ..ranges import check_bounds_asked, check_draws_asked, check_words_asked, whole
+from ..transcript import own_randomness_kept
+from .app import FlowerApp, flower_app, taken_apart
+from .canaries import client_canaries
+from .client_round import AppClient, AppRound, ClientUnit, RecordUnit, arrays_in, seed_all
+from .first_round import first_round, task_identity
+from .loader import OwnData, record_canaries
+from .noise import AppNoise, local_noise, strategy_noise
+
+CLIENTS = 10  # that there are, where nobody says
+MOST_CLIENTS = 100_000  # each has a node of its own
+COUNTS = ("num-examples", "num_examples")
+
+
+def audit_flower(
+    app: Any,
+    *,
+    server: Any = None,
+    model: Any = None,
+    config: Mapping[str, Any] | None = None,
+    claim: float | None = None,
+    delta: float | None = None,
+    unit: Unit | None = None,
+    adjacency: Adjacency = "zero_out",
+    observer: str | None = None,
+    canary: str = "auto",
+    data: Any = None,
+    client: int = 0,
+    clients: int | None = None,
+    anew: bool | None = None,
+    gaussian: bool | None = None,
+    draws: int | None = None,
+    calibration: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    name: str = "",
+    progress: Progress | None = None,
+) -> OwnAudit:
+    """A lower bound on the ε of a Flower app, of one round, by the app's own client function, mods and strategy.
+
+    The app's server says what it sends; a client of it trains as it does; and its mods (and the strategy, where the
+    server's noise is asked about) are run in every draw, so that all that is redrawn is their noise. Training once is
+    sound where the noise comes after it, as behind a clip any two replies are neighbours. Where no such noise is known,
+    training is run anew in every draw.
+
+    Args:
+        app: a ClientApp, or where one is: FILE.py or package.module, either with :NAME, or a Flower app's folder.
+        server: its ServerApp, or where that is; None: beside the ClientApp.
+        model: a state dict, an nn.Module or a list of arrays, as the weights that are sent, instead of a server.
+        config: the run's config.
+        claim, delta: the ε that is claimed, at which δ; None: of a client under zero_out those of the app's LocalDpMod.
+        unit: what the canary is; None: a record with `data`, else the client. adjacency: how the worlds differ.
+        observer: "server", who gets the client's own reply, or "downlink", who gets the merged model. None: whom the
+            app's noise hides it from.
+        canary: "auto", the one that moves what is seen most, or one by name. Of the client: trained (what it really
+            trained), long (a thousand times that), scalars (numbers without a dimension). Of a record: existing,
+            mislabelled, blank, crafted.
+        data: the function that gives a client its records, or its name; needed for unit "record". It gives (inputs,
+            targets), a map-style data set, a DataLoader, or several of which the first is trained on.
+        client: whose reply it is, by partition id. clients: how many there are; None: 10.
+        anew: whether training is run in every draw; None: where no noise is known to come after it.
+        gaussian: whether the noise is known to be Gaussian of one size; None: as the app's parameters say.
+        draws, calibration, confidence, seed, progress: as in `audit_mechanism`. name: on the page.
+
+    Raises:
+        BadInput: in one sentence: Flower is missing, no app is there, nobody says which model is sent, δ or ε, a reply
+            is an error, or as `audit_mechanism` says.
+    """
+    needed("flwr", "audit_flower", "flower")
+    with bad_input("audit_flower"):
+        check_bounds_asked(delta=0.0 if delta is None else delta, claim=claim, confidence=confidence, seed=seed)
+        check_draws_asked(draws, calibration)
+        flags = {name: flag for name, flag in (("anew", anew), ("gaussian", gaussian)) if flag is not None}
+        check_words_asked(unit or "client", adjacency, "server" if observer is None else observer, **flags)
+        whole("clients", CLIENTS if clients is None else clients, 1, MOST_CLIENTS)
+        whole("client", client, 0, MOST_CLIENTS)
+    known = _app(app, server, config, name)
+    asked: Unit = unit or ("client" if data is None else "record")
+    if asked == "record" and data is None:
+        raise BadInput("of which records? Give the function that loads a client's data (--data), or ask for the client")
+    with bad_input(known.name), task_identity(), own_randomness_kept():
+        opened = _opened(known, model, client, clients, observer, seed, progress)
+        noise = opened.noise
+        own_claim = noise is not None and delta is None and (asked, adjacency) == ("client", "zero_out")
+        claimed = noise.epsilon if claim is None and noise is not None and own_claim else claim
+        claimed = claimed if claimed is None or isfinite(claimed) else None  # a mod that promises nothing
+        at = noise.delta if delta is None and noise is not None else delta
+        if at is None:
+            raise BadInput("which δ? An ε says nothing without it: give --delta 1e-5 (0 for pure DP)")
+        again = not opened.hidden if anew is None else anew
+        raw, named = _canaries(opened.clients[0], asked, adjacency, data, known, again, seed)
+        leaves = (asked, adjacency) == ("client", "zero_out")
+        update = AppRound(raw, opened.clients, opened.others, opened.strategy, leaves)
+
+        def called(world: str | None, draw: int) -> Any:
+            with bad_input(known.name):  # before somebody takes it for the sentence of a function
+                return update(world, draw)
+
+        made = audit_mechanism(
+            called,
+            candidates=_chosen(named, canary),
+            delta=at,
+            claim=claimed,
+            draws=draws,
+            calibration=calibration,
+            sizes=update.sizes,
+            confidence=confidence,
+            seed=seed,
+            gaussian=(noise is not None and noise.one_size and not again) if gaussian is None else gaussian,
+            unit=asked,
+            adjacency=adjacency,
+            observer=opened.observer,
+            name=known.name,
+            code=known.code,
+            progress=progress,
+        )
+    notes = [] if claim is not None or claimed is None else ["The claim is what the app's LocalDpMod is for."]
+    notes += [] if noise is None else noise.sentences(asked, adjacency, at)
+    notes += [*opened.remarks, _trained_words(again)]
+    about = replace(
+        made.about,
+        told=f"one round of the app's own code; {made.about.told}",
+        parameters={} if noise is None else noise.parameters(),
+        notes=(*made.about.notes, *notes),
+    )
+    return replace(made, about=about)
+
+
+def _app(app: Any, server: Any, config: Mapping[str, Any] | None, name: str) -> FlowerApp:
+    if isinstance(app, FlowerApp):
+        known = app
+    elif isinstance(app, str):
+        known = flower_app(app, server if isinstance(server, str) else None)
+    else:
+        from flwr.clientapp import ClientApp
+
+        if not isinstance(app, ClientApp):
+            raise BadInput(f"app is a {type(app).__name__}; expected a ClientApp, or where one is")
+        known = FlowerApp("a Flower app", app)
+    served = known.server if server is None or isinstance(server, str) else server
+    return replace(known, server=served, config={**known.config, **(config or {})}, name=name or known.name)
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """An app's first round, ready to be told apart. hidden: whether noise comes after training. others: the raw
+    replies of the other clients.
+    """
+
+    clients: Sequence[AppClient]
+    others: Sequence[Any]
+    strategy: Any | None
+    observer: str
+    noise: AppNoise | None
+    hidden: bool
+    remarks: tuple[str, ...]
+
+
+def _opened(
+    app: FlowerApp,
+    model: Any,
+    client: int,
+    clients: int | None,
+    observer: str | None,
+    seed: int,
+    progress: Progress | None,
+) -> _Opened:
+    count = CLIENTS if clients is None else clients
+    if not 0 <= client < count:
+        raise BadInput(f"--client {client}: there are {count}, from 0 to {count - 1} (--clients)")
+    seed_all(stream(seed, "server"))  # a server draws the weights that it sends
+    first = first_round(app, count, model)
+    code = taken_apart(app.client, first.messages[0].metadata.message_type)
+    members = [AppClient(code, m, c) for m, c in zip(first.messages, first.contexts(app, client))]
+    shapes = {name: value.shape for name, value in members[0].sent.items()}
+    local, wrapper = local_noise(code.mods, shapes), private_wrapper(first.strategy)
+    seen = observer or ("server" if local is not None or wrapper is None else "downlink")
+    if str(Observer.parse(seen)) not in ("server", "downlink"):
+        raise BadInput(
+            f"--observer {seen}: of an app the 'server', or the 'downlink' that gets its models, can be asked"
+        )
+    if seen == "downlink" and first.strategy is None:
+        raise BadInput("--observer downlink: the app's server merges replies by no Flower strategy that is known here")
+    if seen == "server":
+        members = members[:1]
+    elif clients is None and wrapper is not None and len(members) != int(wrapper.num_sampled_clients):
+        raise BadInput(
+            f"{len(members)} of {count} clients are sampled, and the noise is for {wrapper.num_sampled_clients}; say"
+            " how many clients there are (--clients)"
+        )
+    replies = []
+    for k, member in enumerate(members):
+        if progress is not None and len(members) > 1:
+            progress(k, len(members), "the clients' own training, once each")
+        replies.append(member.trains(stream(seed, "training", *([k] if k else []))))
+    key = str(getattr(strategies_in(first.strategy)[-1], "weighted_by_key", COUNTS[0]))
+    central = None
+    if seen == "downlink":
+        central = strategy_noise(first.strategy, [_count(reply, key) for reply in replies], shapes)
+    noise = local if seen == "server" else central
+    hidden = local is not None or central is not None
+    remarks = _beside(replies[0], {key, *COUNTS})
+    return _Opened(
+        members, replies[1:], first.strategy if seen == "downlink" else None, seen, noise, hidden, tuple(remarks)
+    )
+
+
+def _count(reply: Any, key: str) -> int:
+    for record in reply.metric_records.values():
+        for name in (key, *COUNTS):
+            if isinstance(record.get(name), int | float):
+                return int(record[name])
+    raise BadInput(
+        f"the client's reply tells no number of records ({key!r} of its metrics), by which replies are weighed"
+    )
+
+
+def _beside(reply: Any, counts: set[str]) -> list[str]:
+    """What a reply holds beside its arrays, which no noise hides."""
+    records = [*reply.metric_records.values(), *reply.config_records.values()]
+    others = sorted({name for record in records for name in record} - counts - {"code", "message"})
+    if not others:
+        return []
+    return [
+        f"Beside its arrays the reply holds {', '.join(others)}, which no known noise hides; that was not looked at."
+    ]
+
+
+def _canaries(
+    client: AppClient, unit: Unit, adjacency: Adjacency, data: Any, app: FlowerApp, anew: bool, seed: int
+) -> tuple[Any, list[str]]:
+    """The raw replies by world, and the canaries' names."""
+    if unit == "client":
+        made = ClientUnit(client, adjacency, anew, seed)
+        arrays = arrays_in(client.trains(stream(seed, "training")), "the client's training")
+        return made, client_canaries(arrays)
+    own = OwnData.of(data, app) if isinstance(data, str) else OwnData(getattr(data, "__name__", "data"), data)
+    seen: list[Any] = []
+
+    def look(loaded: Any) -> Any:
+        seen.append(loaded)
+        return loaded
+
+    with own.changed(look):
+        client.trains(stream(seed, "training"))
+    if not seen:
+        raise BadInput(f"--data {own.name}: the client's training never called it; name the function that it calls")
+    with owners(f"--data {own.name}"):
+        records = record_canaries(seen[0], adjacency, seed)
+    return RecordUnit(client, own, records, adjacency, anew, seed), list(records)
+
+
+def _chosen(named: Sequence[str], canary: str) -> dict[str, str]:
+    if canary == "auto":
+        return {name: name for name in named}
+    if canary not in named:
+        raise BadInput(f"--canary {canary}: no such canary here{instead(canary, ['auto', *named])}")
+    return {canary: canary}
+
+
+def _trained_words(anew: bool) -> str:
+    if anew:
+        return (
+            "No noise is known to come after training, so training was run anew in every draw; one round was audited."
+        )
+    return (
+        "Training was run once in either world, and is known to the attacker; mods and noise were run anew in every"
+        " draw. One round was audited."
+    )
