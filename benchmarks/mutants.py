@@ -10,7 +10,7 @@ loops), and two of ours for what its operators leave out: min for max and the li
 the text of an error) or a number that is only a parameter's default, which every result states. Each is put into a
 scratch copy, never into the work tree.
 
-Every test that is not slow runs once, unchanged, and which lines it runs is written down (lines.py). A mutant meets the
+Every test of `make test` runs once, unchanged, and which lines it runs is written down (lines.py). A mutant meets the
 doctests of its module and the tests that run its statement, until one fails: those in files that import the module or
 have its name, then those of its room, then all others, each time quick files first. What runs at import (constants,
 decorators, fields, signatures) meets whole files of the first two. A mutant in a statement that no test runs survives.
@@ -353,7 +353,7 @@ def _pytest(copy: Path, tests: Sequence[str], lines: Path | None, printed: str) 
     sys.dont_write_bytecode = True
     import pytest
 
-    options = ["-rfE", "--tb=no", "-m", "not slow", "--hypothesis-seed=0"]
+    options = ["-rfE", "--tb=no", "-m", "not full", "--hypothesis-seed=0"]
     code = pytest.main([*options, *(["-x"] if lines is None else ["-p", "lines"]), *tests])
     sys.stdout.flush()
     os._exit(code)

@@ -426,6 +426,7 @@ def test_the_page_of_mutants_counts_by_room_and_shows_the_survivors():
 # --- choose
 
 
+@pytest.mark.full
 def test_a_recommendation_keeps_its_limits_with_seeds_that_nobody_had(tmp_path):
     """Quick: one study of six settings, whose few seeds show a limit of 40 %; `benchmarks/choose.py` has ten of 24."""
     choose = benchmark("choose")
@@ -470,7 +471,7 @@ def test_the_noise_of_bandmf_has_the_prefix_error_computed_beforehand():
     assert ftrl.prefix_error(ftrl.planned("band-mf", 1.0, 100, ONE_EACH)) == pytest.approx(1170, rel=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("epsilon", "banded", "amplified"), [(1.0, 1170, 786), (2.0, 334, 255), (4.0, 98, 97), (8.0, 30, 44)]
 )

@@ -88,7 +88,7 @@ def test_a_difference_is_allowed_for_a_reason(tmp_path):
         referee.allowed(tmp_path / "allow")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_collections_of_one_code_are_equal_and_a_second_call_keeps_what_is_there(tmp_path):
     def collect(name: str) -> str:
         call = [sys.executable, str(ROOT / "benchmarks" / "same_results.py"), "collect", str(tmp_path / name)]

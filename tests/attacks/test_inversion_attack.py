@@ -69,7 +69,7 @@ def small(dtype: torch.dtype = torch.float32, seed: int = 0, widths: tuple[int, 
 @pytest.mark.parametrize(
     ("widths", "count", "strong"),
     [
-        pytest.param((1024, 1024, 1024), 25, 1e-2, marks=pytest.mark.slow, id="thesis"),
+        pytest.param((1024, 1024, 1024), 25, 1e-2, marks=pytest.mark.full, id="thesis"),
         pytest.param((512,), 8, 0.2, id="short"),
     ],
 )

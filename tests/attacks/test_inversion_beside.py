@@ -48,6 +48,7 @@ def by_variant(results: Results) -> dict[str, int]:
     return hits
 
 
+@pytest.mark.full
 def test_the_default_finds_a_leak_that_the_growing_prior_smooths_away(tmp_path: Path) -> None:
     """.01·C of noise is 99 % of what is sent. The old default is what `tv = "noise-aware"` still asks for."""
     old = attacked(tmp_path / "old", 0.01, tv="noise-aware")

@@ -32,6 +32,7 @@ def lenet() -> tuple[nn.Module, Target]:
     return module, Target("t", weights, torch.ones_like(weights), torch.tensor([0, 1]), N)
 
 
+@pytest.mark.full
 def test_on_a_second_device_all_is_as_on_the_cpu() -> None:
     if not torch.cuda.is_available() and compiler() is None:
         pytest.skip("neither CUDA nor a C++ compiler, which makes a stand-in, is here")

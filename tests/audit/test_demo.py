@@ -30,6 +30,7 @@ def times(folder: Path) -> set[int]:
     return {p.stat().st_mtime_ns for p in folder.rglob("results.json")}
 
 
+@pytest.mark.full
 def test_a_folder_of_another_demo_is_made_anew_and_its_own_kept(short, tmp_path, capsys) -> None:
     """There is no --force to ask for: other options and another version make other results."""
     demo = ("demo", "-o", tmp_path / "demo", "--quiet")

@@ -85,7 +85,7 @@ def stopped_at(process: subprocess.Popen[str], output: Path, files: int) -> None
         os.kill(process.pid, signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("files", [0, 2])
+@pytest.mark.parametrize("files", [pytest.param(0, marks=pytest.mark.full), 2])
 def test_what_was_killed_in_the_middle_ends_with_the_same_bytes(setup, alone, tmp_path, start, files: int) -> None:
     output = tmp_path / "results"
     first = start("run", setup, "-o", output, "--quiet", *ATTACK)

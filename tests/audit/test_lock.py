@@ -84,6 +84,7 @@ def alone(config: Path) -> dict[str, bytes]:
     return content(config.parent / "alone")
 
 
+@pytest.mark.full
 def test_two_trainings_a_second_apart_leave_one_whole_setup(config, alone, tmp_path, start, capsys):
     first = start("train", config, "-o", tmp_path / "setup", *KEY)
     wait_for((tmp_path / "setup" / ".work" / "round-0000.json").exists, first)

@@ -136,6 +136,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the same bytes ---
 
 
+@pytest.mark.full
 def test_attacks_shadows_and_canaries_leave_the_same_bytes(cluster, config: Path, tmp_path: Path, capsys) -> None:
     code, *_ = called(capsys, "train", config, "-o", tmp_path / "setup", "--noise-key", "published")
     assert code == 0
@@ -157,6 +158,7 @@ def test_attacks_shadows_and_canaries_leave_the_same_bytes(cluster, config: Path
     assert content(tmp_path / "here") == content(tmp_path / "there")
 
 
+@pytest.mark.full
 def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: Path, tmp_path: Path, capsys) -> None:
     several = ("--set", "data.clients=120", "--set", "data.samples_per_client=8", "--set", "capture.candidates=0")
     key = ("--noise-key", "published", "--quiet", *several)
@@ -171,6 +173,7 @@ def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: 
     assert code == 2 and "leave it out" in err
 
 
+@pytest.mark.full
 def test_cells_of_a_table_are_the_same(cluster) -> None:
     setting = TableSetting("tiny", clients=3, participants=3, records=8, steps=2, rounds=2, shadows=4)
     table = GeometricTable([setting], ((None, None), (1.0, 5.0)))
@@ -182,7 +185,7 @@ def test_cells_of_a_table_are_the_same(cluster) -> None:
 # --- kills ---
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_study_survives_the_kill_of_a_worker_node(cluster, alone: Path, tmp_path: Path) -> None:
     """One of two raylets with all its workers, and then one that joins in its place is used."""
     process = audit("choose", alone.parent / "config.toml", "-o", tmp_path / "study", *STUDY, "--ray", cluster.address)
@@ -196,7 +199,7 @@ def test_a_study_survives_the_kill_of_a_worker_node(cluster, alone: Path, tmp_pa
     assert study_of(tmp_path / "study") == study_of(alone)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_study_survives_the_kill_of_its_driver(cluster, alone: Path, tmp_path: Path) -> None:
     call = ("choose", alone.parent / "config.toml", "-o", tmp_path / "study", *STUDY, "--ray", cluster.address)
     process = audit(*call)
@@ -210,6 +213,7 @@ def test_a_study_survives_the_kill_of_its_driver(cluster, alone: Path, tmp_path:
     assert study_of(tmp_path / "study") == study_of(alone)
 
 
+@pytest.mark.full
 def test_a_dead_worker_s_unit_is_done_again_and_one_who_joins_is_used(cluster, tmp_path: Path) -> None:
     mark = tmp_path / "dead"
 
@@ -238,6 +242,7 @@ def test_a_dead_worker_s_unit_is_done_again_and_one_who_joins_is_used(cluster, t
 # --- what a unit finds ---
 
 
+@pytest.mark.full
 def test_units_come_in_order_few_at_a_time_and_as_many_threads_as_here(cluster) -> None:
     taken: list[int] = []
 
@@ -264,6 +269,7 @@ def test_units_come_in_order_few_at_a_time_and_as_many_threads_as_here(cluster) 
             list(workers.map(fails, [1]))
 
 
+@pytest.mark.full
 def test_a_worker_that_is_another_one_is_told(cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_versions", lambda: ("dpfl-audit 9",))
     with (

@@ -90,6 +90,7 @@ def test_what_is_not_the_file_is_one_sentence_and_leaves_nothing(served, tmp_pat
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by_demo", [True, False])
 def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(
     served, shorter_study, tmp_path, capsys, monkeypatch, by_demo

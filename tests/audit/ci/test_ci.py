@@ -122,7 +122,7 @@ def test_a_setup_is_attacked(tmp_path):
         dpfl_audit.assert_leakage(dpfl_audit.audit_mechanism(noisy, delta=DELTA, draws=20), "level < high", attacks=[])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_under_pytest_a_failure_reads_like_one(tmp_path):
     (tmp_path / "test_mine.py").write_text(
         "import dpfl_audit, numpy as np\n"

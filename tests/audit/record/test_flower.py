@@ -257,7 +257,7 @@ def test_a_strategy_that_fails_leaves_whole_rounds(tmp_path):
     assert check_setup(tmp_path / "s")[0].manifest.rounds == 2
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_example_runs_on_ray(tmp_path):
     """An app as the quickstart has it, by Flower's own simulation, in a process of its own."""
     pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'flwr[simulation]'")

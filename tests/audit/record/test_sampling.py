@@ -47,6 +47,7 @@ def test_numbers_of_records_that_no_such_lot_gives(count, kind, status, tmp_path
     assert (row.proven == inf) == (status == "contradicted")
 
 
+@pytest.mark.full
 def test_true_counts_are_not_contradicted():
     """1,000 recordings of 50 uploads, which tell how many records their steps drew."""
     rng = np.random.default_rng(0)

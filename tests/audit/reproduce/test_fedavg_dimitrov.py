@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from dpfl_audit.attacks.inversion.presets import PRESETS
 from dpfl_audit.audit.reproduce import fedavg_dimitrov, tables
 from dpfl_audit.audit.reproduce.fedavg_dimitrov import ATTACKS, DIMITROV, ONE, SIMULATED, SPAN
@@ -11,6 +12,7 @@ from dpfl_audit.audit.reproduce.table import Request
 from dpfl_audit.audit.reproduce.tables import reproduce
 
 
+@pytest.mark.full
 def test_a_short_one_runs(monkeypatch):
     monkeypatch.setattr(fedavg_dimitrov, "QUICK_IMAGES", 5)
     monkeypatch.setattr(

@@ -66,6 +66,7 @@ def test_without_attack_everything_that_applies_is_run_and_the_rest_has_a_reason
     assert len(reasons) == 2 and all(any(f"{name} (" in said for said in results.warnings) for name in reasons)
 
 
+@pytest.mark.full
 def test_the_list_it_names_gives_the_same_evidence(whole, images, tmp_path) -> None:
     names = [ran.attack for ran in Results.read(whole).choice.ran]
     named = dpfl_audit.run(images, tmp_path / "named", attacks=names, quiet=True)
@@ -73,6 +74,7 @@ def test_the_list_it_names_gives_the_same_evidence(whole, images, tmp_path) -> N
     assert named.choice is None and named.attacks == Results.read(whole).attacks
 
 
+@pytest.mark.full
 def test_a_kill_or_a_slow_machine_changes_nothing(whole, images, tmp_path, monkeypatch) -> None:
     again = tmp_path / "again"
     dpfl_audit.run(images, again, quiet=True)
@@ -121,6 +123,7 @@ def test_of_an_inversion_that_is_too_long_the_first_parts_run() -> None:
     assert {ran.attack: ran.parts for ran in whole.ran} == {"inversion": None, "b": None} and not whole.unfinished
 
 
+@pytest.mark.full
 def test_a_message_is_read_in_full_before_the_next(whole, images, tmp_path) -> None:
     """By every variant of the attack, as in a run of all; a gate does not pass by what was left out."""
     costs = {ran.attack: ran.minutes for ran in Results.read(whole).choice.ran}

@@ -133,7 +133,7 @@ def _past(pairs: tuple[np.ndarray, np.ndarray]) -> dict[str, np.ndarray]:
     return {"past_in": pairs[0], "past_out": pairs[1]}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_at_no_look_is_the_bound_above_the_truth_in_many_audits():
     for truth, world in (
         (1.0 - DELTA * (1 + exp(1)) / exp(1), lambda s, n: told(s, n, 1.0)),

@@ -132,6 +132,7 @@ def test_a_perfect_separation_is_cut_in_the_middle():
 # --- audits ---
 
 
+@pytest.mark.full
 def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():
     """Clopper-Pearson with 50,000 draws a side, the Gaussian bound with 1,000; neither exceeds the truth."""
     update, noiseless = gaussian_sum(1 / gaussian_multiplier(4.0, DELTA))

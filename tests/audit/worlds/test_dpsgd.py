@@ -294,7 +294,7 @@ def test_a_right_opacus_client_is_consistent_and_its_numbers_are_read(example, t
     assert row.claimed == pytest.approx(4.99, abs=0.02) and row.demonstrated_on_condition > 1.5
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("bug", ["noise forgotten in one layer", "clipped per batch", "accountant told q / 10"])
 def test_planted_bugs_in_opacus_are_refuted(example, bug):

@@ -48,7 +48,13 @@ def typed(output: str, *more: str) -> list[str]:
 SEARCH = ("--candidates", "own.py:canaries")
 
 
-@pytest.mark.parametrize("more", [(), SEARCH, ("--claim", "1"), ("--gaussian", "--rounds", "2")])
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        *(pytest.param(m, marks=pytest.mark.full) for m in (SEARCH, ("--claim", "1"), ("--gaussian", "--rounds", "2"))),
+    ],
+)
 def test_killed_anywhere_it_ends_with_the_same_bytes(more, folder):
     """A real process, which dies in the middle of a call, again and again."""
     assert call(*typed("whole", *more)) == 0

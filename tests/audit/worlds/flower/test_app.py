@@ -435,7 +435,7 @@ def test_a_platforms_defaults_are_refuted_on_its_own_client(tmp_path):
     assert audit.about.claim == 10 and not [*tmp_path.glob("setup*")]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_platforms_defaults_by_the_command_as_typed(tmp_path):
     """With as many draws as it takes by itself; ten minutes are allowed, and a killed run would say so."""
     platform_defaults(tmp_path)
