@@ -12,9 +12,10 @@ from typing import Any
 
 from ..defenses.nearest import instead
 from . import run as runner
-from .choose import study as studies
+from .choose.carry_out import carry_out_study
 from .choose.goals import Goals
-from .choose.study import Study, StudyOptions
+from .choose.opening import StudyOptions
+from .choose.study import Study
 from .errors import BadInput
 from .options import BESTS, DEVICES, ENGINES, ROWS, SEARCHES, Best, DeviceName, EngineName, Rows, Search
 from .progress import Reporter
@@ -223,7 +224,7 @@ def choose(
     place, _ = _place(folder)
     source = dict(config) if isinstance(config, Mapping) else Path(config)
     with Reporter(quiet) as progress:
-        return studies.carry_out_study(source, place, options, force=force, progress=progress)
+        return carry_out_study(source, place, options, force=force, progress=progress)
 
 
 def _config(config: object, overrides: Sequence[str]) -> tuple[Config, Path]:

@@ -90,9 +90,10 @@ def command(
               audit choose config.toml -o other --vary scheme.noise_multiplier=.01..10 --accuracy-at-least .7
     """
     progress = shown_progress(quiet)
+    from ..choose.carry_out import carry_out_study
     from ..choose.goals import Goals
+    from ..choose.opening import StudyOptions
     from ..choose.outputs import document
-    from ..choose.study import StudyOptions, carry_out_study
     from ..setup.key import given_key
 
     goals = Goals(accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most, best)

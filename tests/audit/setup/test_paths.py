@@ -13,9 +13,10 @@ import pytest
 import tomlkit
 from dpfl_audit.audit.choose.again import Again
 from dpfl_audit.audit.choose.goals import Goals
+from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outputs import recommended_toml
 from dpfl_audit.audit.choose.price import SearchPrice
-from dpfl_audit.audit.choose.study import Study, StudyOptions, opened_case
+from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.run.options import RunOptions, settings_of
 from dpfl_audit.audit.setup.capture import train
