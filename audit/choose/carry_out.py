@@ -40,7 +40,6 @@ def carry_out_study(
     folder: Path,
     options: StudyOptions,
     *,
-    base: Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
     workers: Workers = HERE,
@@ -50,7 +49,6 @@ def carry_out_study(
 
     Args:
         config: a TOML file, or its tables. folder: of the study. options: what is asked.
-        base: where relative paths of the config start; None for the file's folder.
         force: replace another study in the folder.
         progress: called with work done and in all.
         workers: who prices, trains and attacks; this process alone asks for points and writes what came of them.
@@ -61,7 +59,7 @@ def carry_out_study(
             attacked.
     """
     torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
-    start = base if base is not None else config.parent if isinstance(config, Path) else Path()
+    start = config.parent if isinstance(config, Path) else Path()
     case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
     with writing(folder):
         if remark is not None:

@@ -2,48 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..devices import device_named
 from ..errors import BadInput
-from ..options import Rows, Search
+from ..options.option import part
+from ..options.study import GoalLimits, SearchOptions, SpaceOptions, StudyFolderOptions
 from ..setup.config import parse_config, read_toml, with_overrides
 from ..setup.experiment import TooManyRecords
+from ..setup.key import given_key
 from .case import StudyCase
 from .goals import Goals, with_defaults
 from .narrowed import narrowed
 from .possible import check_clients, check_goals
 from .space import Setting, parse_space
 
-LEAST_SEEDS = 3
+LEAST_SEEDS = SearchOptions.seeds
 
 
-@dataclass(frozen=True)
-class StudyOptions:
-    """What is asked of a study, beside its config.
-
-    vary: each as after `--vary`. goals: what is to be kept. trials: how many points are looked at.
-    rows: whose records are trained on; None for auxiliary ones where there are enough, which cost nobody anything.
-    search: auto (a grid to begin with, then Optuna's TPE) or random. seeds: how often a recommended setting is trained
-    again. minutes: for the attacks on all of these, counted from shapes. baseline: also train it without clip and
-    noise; None: on auxiliary records, as it reveals whatever it is trained on. key: of all noise, None for a fresh one.
-    device: where inversions compute, one of `options.DEVICES`.
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(SearchOptions, SpaceOptions):
+    """What is asked of a study, beside its config. goals: what is to be kept. key: of all noise, None for a fresh
+    one.
     """
 
-    vary: tuple[str, ...]
     goals: Goals = Goals()
-    trials: int = 24
-    rows: Rows | None = None
-    search: Search = "auto"
-    seeds: int = LEAST_SEEDS
-    minutes: float = 6.0
-    baseline: bool | None = None
-    overrides: tuple[str, ...] = ()
     key: str | None = None
-    allow_model: str | None = None
-    device: str = "auto"
+
+
+def options_of_study(typed: StudyFolderOptions, vary: Sequence[str]) -> StudyOptions:
+    """From all options of `audit choose`, or of its function, which takes other forms of `vary`.
+
+    Args:
+        typed: limits, search and folder in one. vary: each as after --vary.
+
+    Raises:
+        BadInput: the noise key is none.
+    """
+    key = given_key(None if typed.noise_key is None else str(typed.noise_key))
+    return StudyOptions(vary=vary, goals=Goals(**part(typed, GoalLimits)), key=key, **part(typed, SearchOptions))
 
 
 def opened_case(
@@ -88,7 +88,7 @@ def opened_case(
         allow_model=options.allow_model,
         device=device_named(options.device),
         source=source,
-        overrides=options.overrides,
+        overrides=tuple(options.overrides),
         fewer=fewer,
     )
     try:
