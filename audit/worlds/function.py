@@ -26,6 +26,7 @@ from ..two_worlds.levels import Levels
 from ..two_worlds.likelihood import Deviations, Expected, deviations
 from ..two_worlds.measured import measured_of
 from ..two_worlds.rounds import RoundShape
+from ..two_worlds.sequential import BoundRule
 from ..two_worlds.vector_scores import Both, VectorScores
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .federation.plan import calibrating, needed_draws
@@ -171,17 +172,10 @@ def audit_mechanism(asked: MechanismCall) -> OwnAudit:
         without, present = drawn("tested draw", first, end)
         return scores(*present), scores(*without)
 
-    audit = audit_draws(
-        draw,
-        Separate(scores(*own[1]), scores(*own[0])),
-        draws=tested,
-        delta=asked.delta,
-        confidence=confidence,
-        shift=scores.shift(own, asked.rate),
-        targets=() if asked.claim is None or not asked.stop else (asked.claim,),
-        gaussian=asked.gaussian,
-        one_size=scores.one_size,
-    )
+    targets = () if asked.claim is None or not asked.stop else (asked.claim,)
+    rule = BoundRule(asked.delta, confidence, gaussian=asked.gaussian, targets=targets)
+    past, shift = Separate(scores(*own[1]), scores(*own[0])), scores.shift(own, asked.rate)
+    audit = audit_draws(draw, past, tested, rule, shift=shift, one_size=scores.one_size)
     calls.repeat()
     calls.check_steps()
     why_not = "nobody said that the noise is Gaussian (`gaussian`)" if asked.delta > 0 and not asked.gaussian else ""

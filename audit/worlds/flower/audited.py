@@ -16,7 +16,7 @@ from ...extras import needed
 from ...options.option import called_with, part
 from ...options.own_code import FlowerOptions
 from ...owners_code import owners
-from ...record.flower.wrappers import private_wrapper, strategies_in
+from ...record.flower.declared import CentralNoise, weight_key
 from ..function import audit_mechanism
 from ..outcome import OwnAudit
 from ..ranges import check_bounds_asked, check_draws_asked, check_words_asked, whole
@@ -185,7 +185,7 @@ def _opened(
     code = taken_apart(app.client, first.messages[0].metadata.message_type)
     members = [AppClient(code, m, c) for m, c in zip(first.messages, first.contexts(app, client))]
     shapes = {name: value.shape for name, value in members[0].sent.items()}
-    local, wrapper = local_noise(code.mods, shapes), private_wrapper(first.strategy)
+    local, wrapper = local_noise(code.mods, shapes), CentralNoise.of(first.strategy)
     seen = observer or ("server" if local is not None or wrapper is None else "downlink")
     if str(Observer.parse(seen)) not in ("server", "downlink"):
         raise BadInput(
@@ -195,9 +195,9 @@ def _opened(
         raise BadInput("--observer downlink: the app's server merges replies by no Flower strategy that is known here")
     if seen == "server":
         members = members[:1]
-    elif clients is None and wrapper is not None and len(members) != int(wrapper.num_sampled_clients):
+    elif clients is None and wrapper is not None and len(members) != wrapper.clients:
         raise BadInput(
-            f"{len(members)} of {count} clients are sampled, and the noise is for {wrapper.num_sampled_clients}; say"
+            f"{len(members)} of {count} clients are sampled, and the noise is for {wrapper.clients}; say"
             " how many clients there are (--clients)"
         )
     replies = []
@@ -205,7 +205,7 @@ def _opened(
         if progress is not None and len(members) > 1:
             progress(k, len(members), "the clients' own training, once each")
         replies.append(member.trains(stream(seed, "training", *([k] if k else []))))
-    key = str(getattr(strategies_in(first.strategy)[-1], "weighted_by_key", COUNTS[0]))
+    key = weight_key(first.strategy)
     central = None
     if seen == "downlink":
         central = strategy_noise(first.strategy, [_count(reply, key) for reply in replies], shapes)

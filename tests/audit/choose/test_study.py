@@ -55,7 +55,7 @@ RAW: dict[str, Any] = {
 }
 VARY = ("scheme.noise_multiplier=1e-2..10", "scheme.clip=0.3,1")
 OPTIONS = StudyOptions(
-    VARY, Goals(leakage_at_most=0.9), trials=8, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
+    vary=VARY, goals=Goals(leakage_at_most=0.9), trials=8, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
 )
 
 
