@@ -7,39 +7,55 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from ..defenses.nearest import instead
 from . import run as runner
-from .choose import study as studies
-from .choose.goals import Goals
-from .choose.study import Study, StudyOptions
+from .choose.carry_out import carry_out_study
+from .choose.opening import options_of_study
+from .choose.study import Study
 from .errors import BadInput
-from .options import BESTS, DEVICES, ENGINES, ROWS, SEARCHES, Best, DeviceName, EngineName, Rows, Search
+from .options.attack import AttackOptions
+from .options.option import Option, called_with, part, texts
+from .options.shared import Force, Quiet
+from .options.study import GoalLimits, SearchOptions, StudyFolderOptions
+from .options.train import TrainOptions
 from .progress import Reporter
 from .proven.target import build
 from .report.saved import SavedResults
 from .setup import capture
 from .setup.config import CANARY, Config, parse_config, read_config
+from .setup.experiment import Experiment
 from .setup.folder import Setup, open_setup
 from .setup.key import given_key
 from .setup.remarks import ending, remarks
 from .worlds.federation.plan import canary_settings
 
+Folder = str | Path | None
+Tables = str | Path | Mapping[str, Any]
 
-def train(
-    config: str | Path | Mapping[str, Any] | Config,
-    folder: str | Path | None = None,
-    *,
-    overrides: Sequence[str] = (),
-    seed: int | None = None,
-    noise_key: str | Path | None = None,
-    engine: EngineName = "batched",
-    allow_model: str | None = None,
-    force: bool = False,
-    quiet: bool = False,
-) -> Setup:
+
+@dataclass(frozen=True)
+class TrainRequest(TrainOptions):
+    """What `train` is called with."""
+
+    config: Annotated[
+        Tables | Config,
+        Option(
+            "The path of a TOML file; or its tables as a mapping; or a `Config`. Relative paths in it start at the"
+            " file's folder, else at the working folder."
+        ),
+    ]
+    folder: Annotated[
+        Folder, Option("Of the setup. None: a temporary one, which goes when this process ends, its noise key with it.")
+    ] = None
+    _: KW_ONLY
+    quiet: Quiet = False
+
+
+@called_with(TrainRequest)
+def train(request: TrainRequest) -> Setup:
     """Train the federation of a config and capture its messages; as `audit train`, and killed work goes on likewise.
 
     >>> setup = train(
@@ -53,177 +69,110 @@ def train(
     >>> setup.manifest.rounds, setup.manifest.noise_key, len(setup.messages)
     (2, 'secret', 5)
 
-    Args:
-        config: the path of a TOML file; or its tables as a mapping; or a `Config`. Relative paths in it start at the
-            file's folder, else at the working folder.
-        folder: of the setup. None: a temporary one, which goes when this process ends, its noise key with it.
-        overrides: "table.key=value", as after `--set`.
-        seed: in place of the config's.
-        noise_key: "published", or a file of 64 hex digits. None: a fresh one, kept in `folder`/auditor/noise-key.
-        engine: batched, looped or sliced (for large cohorts).
-        allow_model: a model to import, "package.module:function"; it must repeat the config's name.
-        force: replace a different setup in `folder`.
-        quiet: no progress and no notes on stderr.
-
     Raises:
         BadInput: one sentence: what is wrong, where, and what would be right.
     """
-    _check_choice("engine", engine, ENGINES)
-    key = given_key(None if noise_key is None else str(noise_key))
-    seeded = [*_texts("overrides", overrides), *([] if seed is None else [f"seed={seed}"])]
-    parsed, base = _config(config, seeded)
-    canary_settings(parsed.attack.get(CANARY, {}))  # now, and not after a long training
-    with Reporter(quiet) as progress:
-        experiment = build(parsed, base, allow_model)
-        for remark in () if quiet else remarks(experiment):
+    key = given_key(None if request.noise_key is None else str(request.noise_key))
+    parsed, base = _config(request.config, seeded(request))
+    engine = request.engine or "batched"
+    with Reporter(request.quiet) as progress:
+        experiment = experiment_of(parsed, base, request.allow_model)
+        for remark in () if request.quiet else remarks(experiment):
             progress.note(remark)
-        place, _ = _place(folder)
-        capture.train(experiment, place, key=key, force=force, engine=engine, progress=progress)
-        if (ended := ending(place, experiment)) is not None and not quiet:
+        place, _ = _place(request.folder)
+        capture.train(experiment, place, key=key, force=request.force, engine=engine, progress=progress)
+        if (ended := ending(place, experiment)) is not None and not request.quiet:
             progress.note(ended)
     return open_setup(place)
 
 
-def run(
-    setup: Setup | str | Path,
-    folder: str | Path | None = None,
-    *,
-    attacks: Sequence[str] = (),
-    minutes: float | None = None,
-    observers: Sequence[str] = (),
-    overrides: Sequence[str] = (),
-    seed: int = 0,
-    device: DeviceName = "auto",
-    lpips_weights: str | Path | None = None,
-    quick: bool = False,
-    ablate: bool = False,
-    allow_model: str | None = None,
-    force: bool = False,
-    quiet: bool = False,
-) -> SavedResults:
-    """Attack what a setup captured and score the evidence; as `audit run`, and killed work goes on likewise.
+def seeded(options: TrainOptions) -> list[str]:
+    """The overrides, the seed among them."""
+    return [*options.overrides, *([] if options.seed is None else [f"seed={options.seed}"])]
+
+
+def experiment_of(config: Config, base: Path, allow_model: str | None) -> Experiment:
+    """What is to be trained; what its canary audit asks for is looked at now, and not after a long training.
 
     Args:
-        setup: what `train` returned, or a setup's folder.
-        folder: of the results. None: a temporary one, which goes when this process ends; `.save(folder)` keeps it.
-        attacks: names of `audit list attacks`, "auto" among them; () for every one that applies within `minutes`.
-        minutes: without `attacks`, how long all may take, counted from shapes for two cores; `.choice` of the results
-            says what ran and what did not. None: 60, without canaries.
-        observers: who attacks; () for the config's.
-        overrides: "attack.key=value", as after `--set`.
-        seed: of the attacks, 0 to 2⁶³ − 1.
-        device: auto, cpu or cuda.
-        lpips_weights: file or folder of LPIPS backbone weights; None for torch's cache.
-        quick: a third of the iterations and one message; the report says so.
-        ablate: also run the inversion without each piece of what it knows; `.ablated` of the results. Without
-            `attacks` it is the inversion alone that runs.
-        allow_model: a model to import, "package.module:function"; it must repeat the setup's name.
-        force: replace different results in `folder`.
-        quiet: no progress on stderr.
+        config: parsed. base: where its relative paths start. allow_model: a model that may be imported.
+
+    Raises:
+        BadInput: the config or the model is wrong.
+    """
+    canary_settings(config.attack.get(CANARY, {}))
+    return build(config, base, allow_model)
+
+
+@dataclass(frozen=True)
+class RunRequest(AttackOptions):
+    """What `run` is called with."""
+
+    setup: Annotated[Setup | str | Path, Option("What `train` returned, or a setup's folder.")]
+    folder: Annotated[
+        Folder,
+        Option("Of the results. None: a temporary one, which goes when this process ends; `.save(folder)` keeps it."),
+    ] = None
+    _: KW_ONLY
+    force: Force = False
+    quiet: Quiet = False
+
+
+@called_with(RunRequest)
+def run(request: RunRequest) -> SavedResults:
+    """Attack what a setup captured and score the evidence; as `audit run`, and killed work goes on likewise. `.choice`
+    of the results says what ran and what did not, `.ablated` what a piece of knowledge is worth.
 
     Raises:
         BadInput: one sentence: what is wrong, where, and what would be right.
     """
+    setup, seed, weights = request.setup, request.seed, request.lpips_weights
     if not isinstance(setup, Setup | str | Path):
         raise BadInput(f"setup is a {type(setup).__name__}; expected what dpfl_audit.train returned, or a folder")
-    _check_choice("device", device, DEVICES)
     if not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise BadInput(f"seed = {seed!r}: expected a whole number from 0 to 2⁶³ − 1")
-    options = runner.RunOptions(
-        attacks=_texts("attacks", attacks),
-        minutes=minutes,
-        observers=_texts("observers", observers),
-        overrides=_texts("overrides", overrides),
-        seed=seed,
-        device=device,
-        lpips_weights=None if lpips_weights is None else Path(lpips_weights),
-        quick=quick,
-        allow_model=allow_model,
-        ablate=ablate,
-    )
+    asked = part(request, AttackOptions) | {"lpips_weights": None if weights is None else Path(weights)}
     source = setup.folder if isinstance(setup, Setup) else Path(setup)
-    place, temporary = _place(folder)
-    with Reporter(quiet) as progress:
-        runner.run(source, place, options, force=force, progress=progress)
+    place, temporary = _place(request.folder)
+    with Reporter(request.quiet) as progress:
+        runner.run(source, place, runner.RunOptions(**asked), force=request.force, progress=progress)
     return SavedResults.read(place, temporary=temporary)
 
 
-def choose(
-    config: str | Path | Mapping[str, Any],
-    folder: str | Path | None = None,
-    *,
-    vary: Mapping[str, Sequence[Any] | str] | Sequence[str],
-    accuracy_at_least: float | None = None,
-    reidentified_at_most: float | None = None,
-    leakage_at_most: float | None = None,
-    epsilon_at_most: float | None = None,
-    best: Best = "accuracy",
-    trials: int = 24,
-    rows: Rows | None = None,
-    search: Search = "auto",
-    seeds: int = 3,
-    minutes: float = 6.0,
-    baseline: bool | None = None,
-    overrides: Sequence[str] = (),
-    noise_key: str | Path | None = None,
-    device: DeviceName = "auto",
-    allow_model: str | None = None,
-    force: bool = False,
-    quiet: bool = False,
-) -> Study:
+@dataclass(frozen=True)
+class ChooseRequest(StudyFolderOptions, SearchOptions, GoalLimits):
+    """What `choose` is called with. vary: by key its values, or "LOW..HIGH"; or texts as after --vary."""
+
+    config: Annotated[Tables, Option("The path of a TOML file; or its tables as a mapping.")]
+    folder: Annotated[Folder, Option("Of the study. None: a temporary one, which goes when this process ends.")] = None
+    _: KW_ONLY
+    vary: Annotated[
+        Mapping[str, Sequence[Any] | str] | Sequence[str],
+        Option('What may change: by key its values, or "LOW..HIGH"; or texts as after --vary of the command.'),
+    ]
+    quiet: Quiet = False
+
+
+@called_with(ChooseRequest)
+def choose(request: ChooseRequest) -> Study:
     """Choose noise and clipping: train, attack and price many settings, and attack the best one again; as `audit
     choose`, and killed work goes on likewise. `.chosen`, `.sentence`, `.trials` and `.folder` of what comes back.
-
-    Args:
-        config: the path of a TOML file; or its tables as a mapping.
-        folder: of the study. None: a temporary one, which goes when this process ends.
-        vary: by key its values, or "LOW..HIGH"; or texts as after `--vary`.
-        accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most: what is to be kept (`Goals`).
-        best: of what keeps it, by "accuracy" or "privacy".
-        trials: how many settings to look at.
-        rows: "auxiliary" or "training" records; None for auxiliary ones where there are enough.
-        search: "auto" or "random".
-        seeds: how often the best setting is trained again. minutes: for the attacks on it. baseline: also train it
-            without clip and noise, to compare accuracy with; None: on auxiliary records.
-        overrides: "table.key=value", as after `--set`.
-        noise_key: "published", or a file of 64 hex digits. None: a fresh one, kept in `folder`/auditor/noise-key.
-        device: where inversions compute: auto, cpu or cuda.
-        allow_model: a model to import, "package.module:function"; it must repeat the config's name.
-        force: replace a different study in `folder`.
-        quiet: no progress on stderr.
 
     Raises:
         BadInput: one sentence: what is wrong, where, and what would be right.
     """
-    _check_choice("best", best, BESTS)
-    _check_choice("search", search, SEARCHES)
-    _check_choice("rows", rows or "auxiliary", ROWS)
-    _check_choice("device", device, DEVICES)
+    config, vary = request.config, request.vary
     if not isinstance(config, str | Path | Mapping):
         raise BadInput(f"config is a {type(config).__name__}; expected a TOML file's path, or a mapping of its tables")
-    goals = Goals(accuracy_at_least, reidentified_at_most, leakage_at_most, epsilon_at_most, best)
     if isinstance(vary, Mapping):
-        texts = tuple(f"{key}={v if isinstance(v, str) else json.dumps(list(v))}" for key, v in vary.items())
+        varied = tuple(f"{key}={v if isinstance(v, str) else json.dumps(list(v))}" for key, v in vary.items())
     else:
-        texts = _texts("vary", vary)
-    options = StudyOptions(
-        vary=texts,
-        goals=goals,
-        trials=trials,
-        rows=rows,
-        search=search,
-        seeds=seeds,
-        minutes=minutes,
-        baseline=baseline,
-        overrides=_texts("overrides", overrides),
-        key=given_key(None if noise_key is None else str(noise_key)),
-        allow_model=allow_model,
-        device=device,
-    )
-    place, _ = _place(folder)
+        varied = texts("vary", vary)
+    options = options_of_study(request, varied)
+    place, _ = _place(request.folder)
     source = dict(config) if isinstance(config, Mapping) else Path(config)
-    with Reporter(quiet) as progress:
-        return studies.carry_out_study(source, place, options, force=force, progress=progress)
+    with Reporter(request.quiet) as progress:
+        return carry_out_study(source, place, options, force=request.force, progress=progress)
 
 
 def _config(config: object, overrides: Sequence[str]) -> tuple[Config, Path]:
@@ -237,18 +186,6 @@ def _config(config: object, overrides: Sequence[str]) -> tuple[Config, Path]:
     raise BadInput(
         f"config is a {type(config).__name__}; expected a TOML file's path, a mapping of its tables, or a Config"
     )
-
-
-def _texts(name: str, given: object) -> tuple[str, ...]:
-    """Several names. One alone would be taken letter by letter."""
-    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
-        raise BadInput(f"{name} = {given!r}: expected a list of texts, such as [{str(given)[:60]!r}]")
-    return tuple(given)
-
-
-def _check_choice(name: str, given: str, known: Sequence[str]) -> None:
-    if given not in known:
-        raise BadInput(f"{name} = {given!r} cannot be chosen{instead(str(given), known)}")
 
 
 def _place(folder: str | Path | None) -> tuple[Path, bool]:

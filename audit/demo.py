@@ -10,8 +10,10 @@ from typing import Any
 
 from ..defenses.progress import Progress
 from ..metrics.perceptual import Net
+from .choose.carry_out import carry_out_study
 from .choose.goals import Goals
-from .choose.study import Study, StudyOptions, carry_out_study
+from .choose.opening import StudyOptions
+from .choose.study import Study
 from .errors import BadInput
 from .lock import writing
 from .report.render import render

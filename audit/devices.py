@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 
 from .errors import BadInput
+from .options.choices import DeviceName
 
 
-def device_named(name: str) -> str:
+def device_named(name: str) -> DeviceName:
     """ "cpu" or "cuda". name: as after `--device`; auto is CUDA where there is one. Raises BadInput where it is not."""
     if name == "cuda" and not torch.cuda.is_available():
         raise BadInput("--device cuda: no CUDA device is available here; use --device cpu")

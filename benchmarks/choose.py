@@ -29,12 +29,14 @@ import tomlkit
 import torch
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.choose.again import ALONE
+from dpfl_audit.audit.choose.carry_out import carry_out_study, looked_at
 from dpfl_audit.audit.choose.case import StudyCase
 from dpfl_audit.audit.choose.goals import Goals
+from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, outcome_of
 from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
-from dpfl_audit.audit.choose.study import Study, StudyOptions, carry_out_study, looked_at, opened_case
+from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.times import StudyTimes
 from dpfl_audit.audit.choose.trial import BATCH, SCREEN_MINUTES, SCREEN_ROUNDS, clear
 from dpfl_audit.audit.results.words import percent

@@ -285,8 +285,8 @@ class Row:
 
 
 ROWS = (
-    Row("import circles, imports for types counted", circles, 4, 0),
-    Row("files in import circles", files_in_circles, 44, 0),
+    Row("import circles, imports for types counted", circles, 2, 0),
+    Row("files in import circles", files_in_circles, 39, 0),
     Row("inversion: files", inversion_files, 85, 70),
     Row("inversion: lines", inversion_lines, 13625, 12000),
     Row("inversion: files at its top", inversion_top, 7, 7),
@@ -299,12 +299,12 @@ ROWS = (
     Row("callers of verdict", verdict_calls, 3, 1),
     Row("files that recompute refutations", refuters, 12, 1),
     Row("functions that choose a row", row_choosers, 6, 1),
-    Row("functions of eight parameters or more", long_signatures, 60, 25),
+    Row("functions of eight parameters or more", long_signatures, 41, 25),
     Row("asserts that pin a sentence", sentence_asserts, 529, 100),
     Row("files of such asserts", sentence_files, 104, 8),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 31.6, 15),
-    Row("product: lines", product_lines, 76743 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 47326, 40000),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 31.5, 15),
+    Row("product: lines", product_lines, 77196 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 47465, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -37,7 +37,7 @@ from dpfl_audit.audit.two_worlds.estimators.bound import LowerBound
 from dpfl_audit.audit.two_worlds.estimators.one_run import best_guesses, one_run_epsilon, one_run_p_value
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate
 from dpfl_audit.audit.two_worlds.estimators.thresholds import Estimator, Strategy
-from dpfl_audit.audit.two_worlds.sequential import Taken, take
+from dpfl_audit.audit.two_worlds.sequential import BoundRule, Taken, take
 from dpfl_audit.defenses.randomness import stream
 from scipy.stats import binom
 
@@ -141,10 +141,8 @@ def drawn(audit: Audit, gaussian: bool = False) -> Taken:
     return take(
         lambda first, end: (tested_in[first:end], tested_out[first:end]),
         past,
-        draws=pairs,
-        delta=DELTA,
-        confidence=0.95,
-        gaussian=gaussian,
+        pairs,
+        BoundRule(DELTA, 0.95, gaussian),
     )
 
 

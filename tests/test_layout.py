@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
+ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 ALLOWED = {
     "metrics": {"metrics"},
     "defenses": {"defenses"},
@@ -104,7 +105,6 @@ def test_a_new_idea_in_audit_has_a_room():
         "devices",
         "extras",
         "lock",
-        "options",
         "owners_code",
         "progress",
         "timetable",
@@ -126,6 +126,14 @@ def test_a_public_function_of_many_parameters_says_what_each_is():
                         count = len(node.args.args) + len(node.args.kwonlyargs) - bound
                         said = "Args:" in (ast.get_docstring(node) or "")
                         assert count <= 4 or said, f"{path.relative_to(ROOT)}: {node.name} has {count} and no Args"
+
+
+def test_every_path_of_the_architecture_exists():
+    """It leads through the rooms of both flows."""
+    paths = set(re.findall(r"`((?:attacks|audit|defenses|metrics|tests)/[\w/]+(?:\.py)?)`", ARCHITECTURE.read_text()))
+    assert len(paths) > 40 and [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    rooms = {path.split("/")[1] for path in paths if path.startswith("audit/")}
+    assert {"setup", "record", "run", "scoring", "results", "report", "choose", "worlds", "two_worlds"} <= rooms
 
 
 def test_every_command_is_a_file_of_its_name():
@@ -167,7 +175,7 @@ def test_no_two_public_classes_or_functions_share_a_name():
 
 STATE = {  # what changes while it is used
     *("State", "UploadTrials", "HubTrials", "_Rounds", "OpenRound"),
-    *("Calls", "PlantedDataset", "Trainings", "Descent", "_Watching", "_Learned"),
+    *("Calls", "PlantedDataset", "Trainings", "Descent", "Watching", "LearnedSteps"),
 }
 
 

@@ -21,12 +21,12 @@ from ...defenses.data.dataset import Dataset, digest
 from ...defenses.engine import CHAIN_CHUNK_JOBS, Engine, batched
 from ...defenses.federation import Federation, RoundRecord, run_many
 from ...defenses.layout import Layout
+from ...defenses.progress import Progress
 from ...defenses.randomness import Keystream, generator
 from ...defenses.schedule import History, RoundPlan, Schedule, rounds_planned
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
 from ...defenses.workers import HERE, Workers
-from ..base import Progress
 from ..cost import CALL, NOISE, forward_operations
 from .signals import numbers_per_record
 

@@ -1,7 +1,8 @@
 """`audit choose`: many settings of one config trained, attacked and priced; the one that keeps what is asked of it,
 attacked again.
 
-    space.py what may vary → study.py asks for points → trial.py prices, trains and attacks a batch of them
+    opening.py what is asked (space.py what may vary) → carry_out.py asks for points → trial.py prices, trains and
+    attacks a batch of them
     → decide.py orders those that keep the goals (goals.py) → again.py attacks the best anew with fresh seeds
-    → outputs.py, page.py
+    → study.py what it came to → outputs.py, page.py
 """

@@ -20,7 +20,7 @@ from ...defenses.participation import Everyone
 from ...defenses.randomness import Keystream, secret_seed
 from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
-from ..options import Rows, Search
+from ..options.choices import DeviceName, Rows, Search
 from ..proven import target
 from ..proven.rows import rows
 from ..setup.config import Config, parse_config
@@ -67,7 +67,7 @@ class StudyCase:
     baseline: bool
     key: str
     allow_model: str | None = None
-    device: str = "cpu"
+    device: DeviceName = "cpu"
     source: str = ""
     overrides: tuple[str, ...] = ()
     no_auxiliary: str = ""

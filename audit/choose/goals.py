@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, isfinite, log
+from math import inf, log
 from typing import Literal
 
-from ..errors import BadInput
-from ..options import BESTS, Best
+from ..options.study import GoalLimits
 from ..results.words import number, percent
 from .outcome import Performance
 
@@ -35,30 +34,8 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Goals:
-    """Limits; None: no such limit.
-
-    accuracy_at_least: of the final model. reidentified_at_most: the share of images, or rows of a table, that any
-    inversion picks out. leakage_at_most: the share of records that any attack singles out, beyond its control.
-    epsilon_at_most: proven, for what [audit] asks.
-    best: of the settings that keep them, the one with the highest accuracy, or the one that leaks least.
-    """
-
-    accuracy_at_least: float | None = None
-    reidentified_at_most: float | None = None
-    leakage_at_most: float | None = None
-    epsilon_at_most: float | None = None
-    best: Best = "accuracy"
-
-    def __post_init__(self) -> None:
-        for name in ("accuracy_at_least", "reidentified_at_most", "leakage_at_most"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise BadInput(f"--{name.replace('_', '-')} {value:g}: expected a share from 0 to 1, such as .1")
-        if self.epsilon_at_most is not None and not (self.epsilon_at_most > 0 and isfinite(self.epsilon_at_most)):
-            raise BadInput(f"--epsilon-at-most {self.epsilon_at_most:g}: expected a number above 0")
-        if self.best not in BESTS:
-            raise BadInput(f"--best {self.best}: expected accuracy or privacy")
+class Goals(GoalLimits):
+    """Limits, judged of what was measured and proven."""
 
     @property
     def of_attacks(self) -> bool:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..setup.config import toml_value
 from ..setup.paths import rebase
 from .space import overrides, said
+from .study import Study
 from .trial import Trial
-
-if TYPE_CHECKING:
-    from .study import Study
 
 COLUMNS = (
     "trial",

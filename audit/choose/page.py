@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -21,10 +21,8 @@ from ..results.words import at_most, number, observer, percent, percent_at_most
 from .goals import Kept
 from .outcome import Performance
 from .space import said, short_name
+from .study import Study
 from .trial import Trial, trial_folder
-
-if TYPE_CHECKING:
-    from .study import Study
 
 MOST_CELLS = 12  # rows of the map; more values than that are no grid
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import OneOf, common
+from ..options.epsilon import NumberOptions, RowOptions, SourceOptions
+from ..options.option import takes_options
+from ..options.shared import PrintOptions
+from .options import printing
 from .printing import json_document, shown_progress
 
 if TYPE_CHECKING:
@@ -16,52 +19,18 @@ if TYPE_CHECKING:
 
 @click.command("epsilon")
 @click.argument("source", type=click.Path(path_type=Path), required=False)
-@click.option("--clip", type=float, help="Without SOURCE: C, the L2 norm that bounds an update.")
-@click.option("--noise-std", type=float, help="Without SOURCE: the noise's standard deviation, in the clip's units.")
-@click.option(
-    "--noise-on", type=click.Choice(["update", "sum"]), help="Noise on each update (default) or on their sum."
-)
-@click.option("--rounds", type=int, help="Without SOURCE: how many rounds. Default: 1.")
-@click.option("--clients", type=int, help="Without SOURCE: how many clients there are. Default: 1.")
-@click.option("--cohort", type=int, help="Without SOURCE: how many are drawn for a round. Default: all.")
-@click.option("--sampling", type=click.Choice(["fixed", "poisson"]), help="How. Default: fixed, exactly so many.")
-@click.option("--claimed", type=float, help="Without SOURCE: an ε that somebody states of these numbers.")
-@click.option(
-    "--results", type=click.Path(path_type=Path), help="A results folder whose demonstrated ε to show beside."
-)
-@click.option("--delta", type=float, help="δ; default: the config's.")
-@click.option("--unit", type=OneOf(["client", "record", "both"]), default="both", show_default=True)
-@click.option("--adjacency", type=OneOf(["zero_out", "replace_one", "both"]), default="both", show_default=True)
-@click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model, and the config's.")
-@click.option("--target-epsilon", type=float, help="Also say which noise proves this ε: the noise to take.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Override a config value (SOURCE a config file).",
-)
-@click.option(
-    "--noise-key",
-    metavar="FILE",
-    help="Price the training with this key (SOURCE a config file). Default: any key, the worst it can draw.",
-)
+@takes_options("numbers", NumberOptions)
+@takes_options("of_source", SourceOptions)
+@takes_options("rows", RowOptions)
 @click.option("--statement", "in_words", is_flag=True, help="Also say in sentences what is guaranteed.")
-@common
+@printing
 def command(
     source: Path | None,
-    delta: float | None,
-    unit: str,
-    adjacency: str,
-    target_epsilon: float | None,
-    results: Path | None,
-    observers: tuple[str, ...],
-    overrides: tuple[str, ...],
-    noise_key: str | None,
+    numbers: NumberOptions,
+    of_source: SourceOptions,
+    rows: RowOptions,
     in_words: bool,
-    as_json: bool,
-    quiet: bool,
-    **bare: Any,
+    printing: PrintOptions,
 ) -> None:
     """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder; or ε of numbers.
 
@@ -70,25 +39,22 @@ def command(
               audit epsilon --clip 1 --noise-std .5 --rounds 50 --clients 100 --cohort 10 --claimed 10
               audit epsilon --clip 1 --rounds 50 --unit client --adjacency zero_out --target-epsilon 8
     """
-    progress = shown_progress(quiet)
+    progress = shown_progress(printing.quiet)
     from ..proven.numbers_table import text
 
-    asked: dict[str, Any] = {"delta": delta, "unit": unit, "adjacency": adjacency, "target_epsilon": target_epsilon}
-    numbers = {name: value for name, value in bare.items() if value is not None}
     if source is not None:
-        if numbers:
+        if numbers.typed:
             raise click.UsageError("bare numbers (--clip, --rounds, …) go without SOURCE, which has its own; use --set")
         from ..proven.table import table as table_of
         from ..setup.key import given_key
 
-        more: dict[str, Any] = {"observers": observers, "results": results, "overrides": overrides}
-        table = table_of(source, key=given_key(noise_key), progress=progress, **asked, **more)
+        asked = vars(of_source) | vars(rows)
+        table = table_of(source, key=given_key(asked.pop("noise_key")), progress=progress, **asked)
     else:
-        beside = {"--results": results, "--observer": observers, "--noise-key": noise_key, "--set": overrides}
-        table = _of_numbers(numbers, asked, [name for name, value in beside.items() if value])
+        table = _of_numbers(numbers.typed, vars(rows), of_source.typed)
     progress.close()
-    click.echo(json_document(table.document()) if as_json else text(table))
-    if in_words and not as_json:
+    click.echo(json_document(table.document()) if printing.as_json else text(table))
+    if in_words and not printing.as_json:
         from ..report.statement import statement
 
         click.echo("\n" + "\n\n".join(statement(table.rows, table.secret)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..options.shared import GateOptions, PrintOptions
 from .printing import json_document
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ class Gated:
     junit: Path | None
 
     @classmethod
-    def of(cls, gates: Sequence[str], trackers: Sequence[str], junit: Path | None) -> Gated:
+    def of(cls, asked: GateOptions) -> Gated:
         """From what was typed; found out before a long run. Raises BadInput."""
         from ..ci.tracking import opened_trackers
         from ..results.gates import parse_gate
 
-        return cls(tuple(map(parse_gate, gates)), tuple(opened_trackers(trackers)), junit)
+        return cls(tuple(map(parse_gate, asked.gates)), tuple(opened_trackers(asked.trackers)), asked.junit)
 
     def judge(self, results: Results, quiet: bool) -> tuple[int, list[dict[str, Any]]]:
         """The exit code by the gates, and each with what became of it; what failed is said on stderr."""
@@ -48,20 +48,21 @@ class Gated:
         return int(failed), [{"gate": str(gate), **vars(outcome)} for gate, outcome in zip(self.gates, outcomes)]
 
 
-def say_own_audit(made: OwnAudit, output: Path | None, gated: Gated, quiet: bool, as_json: bool) -> int:
+def say_own_audit(made: OwnAudit, output: Path | None, gated: Gated, printing: PrintOptions) -> int:
     """Says what the audit of somebody's own code found, and gives the exit code by the gates.
 
     Args:
         made: what was found. output: the results folder it was saved in, None for none.
         gated: what is asked of it.
-        quiet: say nothing but what failed. as_json: as one document.
+        printing: whether as one document, and whether nothing is said but what failed.
     """
     results = made.results()
-    if not (quiet or as_json):
+    silent = printing.quiet or printing.as_json
+    if not silent:
         folder = [] if output is None else [str(output)]
         click.echo("\n".join((*made.sentences, *made.about.notes, *folder)))
-    status, judged = gated.judge(results, quiet or as_json)
-    if as_json:
+    status, judged = gated.judge(results, silent)
+    if printing.as_json:
         place = None if output is None else str(output)
         click.echo(json_document({"folder": place, "gates": judged, "results": results.model_dump(by_alias=True)}))
     return status

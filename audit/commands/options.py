@@ -1,41 +1,36 @@
-"""Options that several commands share."""
+"""Options that several commands share, as decorators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import click
 
-from ..options import DEVICES
+from ..options.attack import AttackOptions
+from ..options.option import OneOf, options_of, takes_options
+from ..options.shared import SEEDS, GateOptions, PrintOptions
 
-SEEDS = click.IntRange(0, 2**63 - 1)
+__all__ = ["SEEDS", "OneOf", "common", "gated", "on_device", "on_ray", "printing"]
+
+_debug = click.option("--debug", is_flag=True, expose_value=False, help="A traceback where something goes wrong.")
 
 
-class OneOf(click.Choice):
-    """A choice that asks what was meant by a word that is none of it."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from ...defenses.nearest import instead
-
-        if value not in self.choices:
-            self.fail(f"{value!r} cannot be chosen{instead(value, self.choices)}")
-        return super().convert(value, param, ctx)
+def printing(command: Callable) -> Callable:
+    """--json, --quiet and --debug, as one argument."""
+    return takes_options("printing", PrintOptions)(_debug(command))
 
 
 def common(command: Callable) -> Callable:
-    """--json, --quiet and --debug, which every command has. `main` alone looks at --debug."""
-    for option in (
-        click.option("--debug", is_flag=True, expose_value=False, help="A traceback where something goes wrong."),
-        click.option("--quiet", is_flag=True, help="No progress, no summary; errors only."),
-        click.option(
-            "--json", "as_json", is_flag=True, help="Print one JSON document; notes and progress go to stderr."
-        ),
-    ):
-        command = option(command)
+    """--json, --quiet and --debug, which every command has, as `as_json` and `quiet`."""
+    command = _debug(command)
+    for option in reversed(list(options_of(PrintOptions))):
+        command = option.decorator(unset=False)(command)
     return command
 
+
+gated = takes_options("gates", GateOptions)
+
+on_device = next(o for o in options_of(AttackOptions) if o.name == "device").decorator(unset=False)
 
 on_ray = click.option(
     "--ray",
@@ -43,39 +38,3 @@ on_ray = click.option(
     help="Let a Ray cluster do the work: HOST:PORT of one that this machine is a node of; auto for the one in"
     " RAY_ADDRESS, else all cores of this machine. The bytes are the same.",
 )
-
-on_device = click.option(
-    "--device",
-    type=OneOf(DEVICES),
-    default=DEVICES[0],
-    show_default=True,
-    help="Where inversions compute; all else does on the CPU. auto: on CUDA where there is one.",
-)
-
-
-def gates_too(command: Callable) -> Callable:
-    """--fail-if, --junit and --log-to, as `Gated.of` takes them."""
-    for option in (
-        click.option(
-            "--log-to",
-            "trackers",
-            multiple=True,
-            metavar="mlflow|tensorboard:DIR",
-            help="Also send the numbers to MLflow (its own tracking URI) or to TensorBoard event files in DIR.",
-        ),
-        click.option(
-            "--junit",
-            type=click.Path(path_type=Path),
-            help="Also write the gates of --fail-if as JUnit XML to this file.",
-        ),
-        click.option(
-            "--fail-if",
-            "gates",
-            multiple=True,
-            metavar="'METRIC > NUMBER'",
-            help="Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
-            " 'proof != proven', 'proven[client,server] > 10'.",
-        ),
-    ):
-        command = option(command)
-    return command

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ..options.attack import AttackOptions
+from ..options.option import takes_options
+from ..options.shared import GateOptions, PrintOptions
 from .gated import Gated
-from .options import SEEDS, common, gates_too, on_device, on_ray
+from .options import gated, on_ray, printing
 from .printing import json_document, shown_progress, workers_at
 
 if TYPE_CHECKING:
@@ -18,62 +21,19 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("setup", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The results folder to write.")
-@click.option(
-    "--attack",
-    "attacks",
-    multiple=True,
-    help="An attack (`audit list attacks`); may be repeated. auto: an inversion by the preset that suits what the"
-    " observer is told. Default: every one that applies, within --minutes.",
-)
-@click.option(
-    "--minutes",
-    type=float,
-    help="Without --attack: run the attacks that apply, the cheapest first, canaries too, as far as this goes; of an"
-    " inversion that is too long as many messages as fit. Counted from shapes, for two cores, and never by a clock: the"
-    " same command runs the same attacks everywhere. Default: 60,"
-    " without canaries.",
-)
-@click.option(
-    "--observer", "observers", multiple=True, help="Who attacks (`audit list observers`). Default: the config's."
-)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="ATTACK.KEY=VALUE",
-    help="Override an attack's setting, e.g. inversion.iterations=1000.",
-)
-@click.option(
-    "--ablate",
-    is_flag=True,
-    help="Also run the inversion without each piece of what it knows (labels, noise, clip, local training,"
-    " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on these.",
-)
-@click.option("--seed", type=SEEDS, default=0, show_default=True)
-@on_device
-@click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
-@gates_too
-@click.option(
-    "--allow-model",
-    metavar="PACKAGE.MODULE:FUNCTION",
-    help="Import this model of yours, from here or installed, by repeating the setup's [model] name. It is called as"
-    " FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
-)
-@click.option("--quick", is_flag=True, help="A third of the iterations and one message; the report says so.")
+@takes_options("options", AttackOptions)
+@gated
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")
 @on_ray
-@common
+@printing
 def command(
     setup: Path,
     output: Path,
-    gates: tuple[str, ...],
-    junit: Path | None,
-    trackers: tuple[str, ...],
+    options: AttackOptions,
+    gates: GateOptions,
     force: bool,
     ray: str | None,
-    as_json: bool,
-    quiet: bool,
-    **given: Any,
+    printing: PrintOptions,
 ) -> int:
     """Attack what SETUP captured, score the evidence and write results. A killed run goes on where it was.
 
@@ -82,19 +42,20 @@ def command(
               audit run setup -o pictures --attack auto
               audit run setup -o worth --ablate
     """
-    progress = shown_progress(quiet)
+    progress = shown_progress(printing.quiet)
     from .. import run as runner
     from ..results.ablation import worth_json
 
-    gated = Gated.of(gates, trackers, junit)
-    job = runner.opened(setup, runner.RunOptions(**given))
-    runner.check_gates(gated.gates, job)
+    judge = Gated.of(gates)
+    job = runner.opened(setup, runner.RunOptions(**vars(options)))
+    runner.check_gates(judge.gates, job)
     results = runner.carry_out(job, output, force=force, progress=progress, workers=workers_at(ray))
     progress.close()
-    if not (quiet or as_json):
+    silent = printing.quiet or printing.as_json
+    if not silent:
         click.echo("\n".join((*_sentences(results), str(output))))
-    status, judged = gated.judge(results, quiet or as_json)
-    if as_json:
+    status, judged = judge.judge(results, silent)
+    if printing.as_json:
         worth = {"worth": worth_json(results)} if results.ablated else {}
         dumped = results.model_dump(by_alias=True)
         click.echo(json_document({"folder": str(output), "gates": judged, **worth, "results": dumped}))

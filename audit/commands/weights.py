@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import click
 
-from ..options import NETS
+from ..options.choices import NETS
 from .options import OneOf, common
 from .printing import json_document, shown_progress
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...attacks import ATTACKS, AUTO
 from ...defenses.nearest import instead
 from ..errors import BadInput
+from ..options.attack import AttackOptions
 from ..setup.config import CANARY, toml_value
 from ..setup.folder import Setup
 from ..setup.paths import rebase
@@ -17,30 +18,16 @@ from ..setup.paths import rebase
 INVERSION = "inversion"
 
 
-@dataclass(frozen=True)
-class RunOptions:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(AttackOptions):
     """What to attack with.
 
-    attacks: names in `ATTACKS`, "auto" for an inversion by a preset that suits, or "canary"; () for every one that
-    applies within `minutes`, see `choice`.
-    minutes: None for `choice.DEFAULT_MINUTES`, and then without canaries. canaries: False leaves them out of what
-    minutes choose from. observers: () for the config's. overrides: "attack.key=value".
-    pixels_only: without LPIPS and reference classifiers, which need networks and decide nothing.
-    ablate: also run the inversion without each piece of what it knows; it alone where no attack is named.
+    canaries: False leaves them out of what minutes choose from. pixels_only: without LPIPS and reference classifiers,
+    which need networks and decide nothing.
     """
 
-    attacks: tuple[str, ...] = ()
-    minutes: float | None = None
     canaries: bool = True
-    observers: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
-    seed: int = 0
-    device: str = "auto"
-    lpips_weights: Path | None = None
-    quick: bool = False
     pixels_only: bool = False
-    allow_model: str | None = None
-    ablate: bool = False
 
 
 def settings_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:

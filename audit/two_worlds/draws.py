@@ -7,8 +7,8 @@ bound by this attacker refutes a claim as well as a bound by a weaker one. It do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import exp
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from .estimators.betting import betting
 from .estimators.clopper_pearson import upper_limit
 from .estimators.separate import Separate
 from .likelihood import Deviations, Expected, LikelihoodRatio, Mechanism, deviations
-from .sequential import DrawBlock, Taken, take
+from .sequential import BoundRule, DrawBlock, Taken, take
 
 CHUNK_NUMBERS = 2**22  # of messages held at once
 
@@ -94,15 +94,11 @@ def delta_at(bound: LowerBound, epsilon: float) -> float:
 
 def audit_trials(
     messages: Sequence[Trials],
+    rule: BoundRule,
     *,
-    delta: float,
     draws: int,
     calibration: int,
-    confidence: float = 0.95,
     seed: int = 0,
-    gaussian: bool = False,
-    noise_last: bool = True,
-    targets: Iterable[float] = (),
     progress: Progress | None = None,
     workers: Workers = HERE,
 ) -> MechanismAudit:
@@ -111,13 +107,10 @@ def audit_trials(
 
     Args:
         messages: the client's rounds, in both worlds.
-        delta, confidence: of the bounds.
+        rule: of the bounds.
         draws: tested trials a world, at most.
         calibration: further trials a world, to fit the score and to make the first bets on.
         seed: of the noise.
-        gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism (`shape.not_gaussian`).
-        noise_last: whether nothing nonlinear comes after the noise (`shape.noise_last`).
-        targets: ε that end the draws when each is refuted or cannot be; without any, all are taken.
         progress: called with the draws done and their number. workers: who draws.
 
     Where both worlds send the same, the bounds are 0: whoever calls sees to it that the canary changes something.
@@ -147,63 +140,33 @@ def audit_trials(
         present, without = (np.sum([r(*j[w]) for r, j in zip(ratios, judged)], axis=0) for w in (1, 0))
         return present, without
 
-    return audit_draws(
-        draw,
-        Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0)),
-        draws=draws,
-        delta=delta,
-        confidence=confidence,
-        shift=float(np.sqrt(np.square(shifts).sum())),
-        targets=targets,
-        gaussian=gaussian,
-        noise_last=noise_last,
-        one_size=all(ratio.one_size for ratio in ratios),
-    )
+    past = Separate(np.sum(fitted[1], axis=0), np.sum(fitted[0], axis=0))
+    shift = float(np.sqrt(np.square(shifts).sum()))
+    return audit_draws(draw, past, draws, rule, shift=shift, one_size=all(ratio.one_size for ratio in ratios))
 
 
 def audit_draws(
-    draw: DrawBlock,
-    past: Separate,
-    *,
-    draws: int,
-    delta: float,
-    confidence: float,
-    shift: float,
-    targets: Iterable[float] = (),
-    gaussian: bool = False,
-    noise_last: bool = True,
-    one_size: bool = True,
+    draw: DrawBlock, past: Separate, draws: int, rule: BoundRule, *, shift: float, one_size: bool = True
 ) -> MechanismAudit:
     """The bounds of draws that end as soon as every target is refuted or cannot be (`sequential.take`).
 
     Args:
         draw: makes tested trials. past: scores of other trials.
         draws: tested trials a world, at most.
-        delta: in [0, 1). confidence: of each bound.
+        rule: of the bounds.
         shift: as in `MechanismAudit`.
-        targets: ε to refute.
-        gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism.
-        noise_last: whether nothing nonlinear comes after the noise.
         one_size: whether the noise shows one size in both worlds, without which scores are not Gaussian.
     """
-    taken = take(
-        draw,
-        past,
-        draws=draws,
-        delta=delta,
-        confidence=confidence,
-        targets=targets,
-        gaussian=gaussian and one_size and delta > 0,
-        noise_last=noise_last,
-    )
+    gaussian = rule.gaussian and one_size and rule.delta > 0
+    taken = take(draw, past, draws, replace(rule, gaussian=gaussian))
     half, learned = taken.draws // 2, len(past.scores_out) // 2
     chance = betting(
         taken.scores_out[:half],
         taken.scores_out[half : 2 * half],
         past_in=past.scores_out[:learned],
         past_out=past.scores_out[learned:],
-        delta=delta,
-        confidence=confidence,
+        delta=rule.delta,
+        confidence=rule.confidence,
     )
     return MechanismAudit(
         counted=taken.counted,

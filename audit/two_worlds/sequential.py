@@ -7,7 +7,7 @@ One looks at the end of every block. By counting, skeptics bet on each block wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
@@ -74,17 +74,25 @@ class Taken:
         return float(DELTAS[max(done - 1, 0)])
 
 
-def take(
-    draw: DrawBlock,
-    past: Separate,
-    *,
-    draws: int,
-    delta: float,
-    confidence: float,
-    targets: Iterable[float] = (),
-    gaussian: bool = False,
-    noise_last: bool = True,
-) -> Taken:
+@dataclass(frozen=True)
+class BoundRule:
+    """How draws become bounds.
+
+    delta: of the bounds. confidence: of each of them, at all looks together.
+    gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism, so that a bound on that
+    condition is wanted too. noise_last: whether nothing nonlinear comes after the noise, so that scores are Gaussian as
+    well and their means tell; else they are counted.
+    targets: ε that end the draws when each is refuted or cannot be; without any, all are taken.
+    """
+
+    delta: float
+    confidence: float = 0.95
+    gaussian: bool = False
+    noise_last: bool = True
+    targets: tuple[float, ...] = ()
+
+
+def take(draw: DrawBlock, past: Separate, draws: int, rule: BoundRule) -> Taken:
     """Takes draws until every target is refuted or cannot be, and `draws` a world at most.
 
     A target that not even `draws` draws without an error could refute ends nothing: the bound is then what counts.
@@ -96,29 +104,25 @@ def take(
         draw: called for one block after the other.
         past: scores of other draws, which the first bets are learned from.
         draws: tested trials a world, at most.
-        delta: of the bounds. confidence: of each of them, at all looks together.
-        targets: ε to refute.
-        gaussian: whether the noise is, so that a bound on that condition is wanted too.
-        noise_last: whether nothing nonlinear comes after the noise, so that scores are Gaussian as well and their means
-            tell; else they are counted.
+        rule: of the bounds.
     """
-    alpha = 1 - confidence
-    most = betting_ceiling(draws, delta, alpha)
-    goals = sorted(t for t in targets if isfinite(t) and (gaussian or just_above(t) < most))
-    grid = claims(delta, most, goals)
-    wagers = Wagers.on(Nulls(np.exp(grid), np.full(len(grid), delta)))
-    ends = block_ends(draws, [pairs_needed(t, delta, alpha) for t in goals])
+    alpha = 1 - rule.confidence
+    most = betting_ceiling(draws, rule.delta, alpha)
+    goals = sorted(t for t in rule.targets if isfinite(t) and (rule.gaussian or just_above(t) < most))
+    grid = claims(rule.delta, most, goals)
+    wagers = Wagers.on(Nulls(np.exp(grid), np.full(len(grid), rule.delta)))
+    ends = block_ends(draws, [pairs_needed(t, rule.delta, alpha) for t in goals])
     scores_in, scores_out = np.zeros(0), np.zeros(0)
-    limit = mean_shift if noise_last else counted_shift
+    limit = mean_shift if rule.noise_last else counted_shift
     learned_in, learned_out, mu, looked = past.scores_in, past.scores_out, 0.0, list[int]()
 
     def decided(goal: float) -> bool:
         if _exceeds(wagers, grid, alpha, goal):
             return True
         within_reach = grid[wagers.reachable(draws - wagers.pairs, alpha)]
-        if gaussian:
-            return not (within_reach > goal).any() and mu_epsilon(mu, delta) > goal
-        return not (within_reach > min(goal, betting_ceiling(wagers.pairs, delta, alpha))).any()
+        if rule.gaussian:
+            return not (within_reach > goal).any() and mu_epsilon(mu, rule.delta) > goal
+        return not (within_reach > min(goal, betting_ceiling(wagers.pairs, rule.delta, alpha))).any()
 
     for end in ends:
         bets = Bets.best(wagers.nulls, learned_in, learned_out)
@@ -127,13 +131,13 @@ def take(
         scores_in, scores_out = np.concatenate([scores_in, block_in]), np.concatenate([scores_out, block_out])
         learned_in, learned_out = np.concatenate([learned_in, block_in]), np.concatenate([learned_out, block_out])
         looked.append(end)
-        if gaussian:
+        if rule.gaussian:
             mu = max(mu, limit(scores_in, scores_out, alpha / len(ends), past.middle))
         if goals and all(map(decided, goals)):
             break
-    shown = float(grid[max(wagers.refuted(alpha) - 1, 0)]), mu_epsilon(mu, delta) if gaussian else 0.0
+    shown = float(grid[max(wagers.refuted(alpha) - 1, 0)]), mu_epsilon(mu, rule.delta) if rule.gaussian else 0.0
     refuted = bool(goals) and max(shown) > goals[-1]
-    counted = bound_of(wagers, grid, delta, confidence, wagers.pairs if refuted else draws)
+    counted = bound_of(wagers, grid, rule.delta, rule.confidence, wagers.pairs if refuted else draws)
     return Taken(
         scores_in,
         scores_out,
@@ -141,7 +145,7 @@ def take(
         tuple(looked),
         draws,
         counted,
-        _if_gaussian(mu, counted, past.middle, scores_in, scores_out, noise_last) if gaussian else None,
+        _if_gaussian(mu, counted, past.middle, scores_in, scores_out, rule.noise_last) if rule.gaussian else None,
         _why(goals, *shown, len(scores_in), draws),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
-from ...defenses.terms import Adjacency, Unit
+from ..options.option import called_with, part
+from ..options.own_code import MechanismOptions
 from ..owners_code import guarded
 from ..setup.description import versions
 from ..two_worlds.draws import audit_draws
@@ -25,6 +26,7 @@ from ..two_worlds.levels import Levels
 from ..two_worlds.likelihood import Deviations, Expected, deviations
 from ..two_worlds.measured import measured_of
 from ..two_worlds.rounds import RoundShape
+from ..two_worlds.sequential import BoundRule
 from ..two_worlds.vector_scores import Both, VectorScores
 from .calls import PAIRED, REPEATED, Calls, as_vector
 from .federation.plan import calibrating, needed_draws
@@ -41,32 +43,21 @@ ZERO = torch.zeros((), dtype=torch.float64)
 MARGIN = 0.25  # by which the ceiling is to exceed the claim
 
 
-def audit_mechanism(
-    update_fn: Callable[..., Any],
-    *,
-    delta: float,
-    claim: float | None = None,
-    candidates: Sequence[Any] | Mapping[str, Any] | None = None,
-    noiseless: Callable[[Any], Any] | None = None,
-    draws: int | None = None,
-    calibration: int | None = None,
-    sizes: Sequence[int] | None = None,
-    rounds: int = 1,
-    rate: float = 1.0,
-    confidence: float = 0.95,
-    seed: int = 0,
-    gaussian: bool = False,
-    stop: bool = True,
-    unit: Unit = "client",
-    adjacency: Adjacency = "zero_out",
-    observer: str = "server",
-    same_steps: bool = True,
-    name: str = "",
-    code: str = "",
-    files: Sequence[tuple[str, str]] = (),
-    work: Path | None = None,
-    progress: Progress | None = None,
-) -> OwnAudit:
+@dataclass(frozen=True, eq=False)
+class MechanismCall(MechanismOptions):
+    """What `audit_mechanism` is called with."""
+
+    update_fn: Callable[..., Any]
+    _: KW_ONLY
+    name: str = ""
+    code: str = ""
+    files: Sequence[tuple[str, str]] = ()
+    work: Path | None = None
+    progress: Progress | None = None
+
+
+@called_with(MechanismCall, check=False)
+def audit_mechanism(asked: MechanismCall) -> OwnAudit:
     """A lower bound on the ε of your own mechanism, by telling apart two neighbouring inputs of your choice.
 
     Which canary? The one that moves what is sent furthest, since the bound is about the worst record or client. Under
@@ -136,53 +127,38 @@ def audit_mechanism(
     >>> audit.finding(claimed=1.0).level, audit.finding(claimed=5.0).level    # counting can show 4.3 here, no more
     ('violated', 'violated on a condition')
     """
-    check_function("update_fn", update_fn)
-    if noiseless is not None:
-        check_function("noiseless", noiseless)
-    check_bounds_asked(delta=delta, claim=claim, confidence=confidence, seed=seed)
-    check_draws_asked(draws, calibration)
-    check_vector_asked(sizes, rounds, rate)
-    check_words_asked(unit, adjacency, observer, gaussian=gaussian, stop=stop, same_steps=same_steps)
-    if gaussian and rate < 1:
-        raise ValueError("gaussian=True cannot hold where the canary is drawn by lot (rate < 1): that is a mixture")
-    if gaussian and delta > 0:  # two bounds, either of which may refute
+    _check(asked)
+    confidence = asked.confidence
+    if asked.gaussian and asked.delta > 0:  # two bounds, either of which may refute
         confidence = (1 + confidence) / 2
-    tested = planned_draws(claim, delta, confidence, gaussian) if draws is None else draws
-    spare = calibrating(tested) if calibration is None else calibration
-    behind = files or (() if work is None else files_of([update_fn, noiseless]))
-    named = {} if candidates is None else named_candidates(candidates)
-    asked: dict[str, Any] = {
-        "name": name,
-        "code": code,
-        "files": [[*file] for file in behind],
-        "claim": claim,
-        "candidates": [*named],
-        "noiseless": noiseless is not None,
-    }
-    asked |= {"tested": tested, "spare": spare, "sizes": None if sizes is None else [*sizes], "rounds": rounds}
-    asked |= {"rate": rate, "seed": seed, "delta": delta, "confidence": confidence, "gaussian": gaussian, "stop": stop}
-    asked |= {"same_steps": same_steps, "versions": versions()}
-    saved = SavedBatches.of(work, asked)
-    calls = Calls(guarded(update_fn, "update_fn"), same_steps=same_steps, progress=progress)
-    learning = spare if noiseless is None else SPREADS
+    tested = planned_draws(asked.claim, asked.delta, confidence, asked.gaussian) if asked.draws is None else asked.draws
+    spare = calibrating(tested) if asked.calibration is None else asked.calibration
+    named = {} if asked.candidates is None else named_candidates(asked.candidates)
+    saved = SavedBatches.of(asked.work, _question(asked, tested, spare, confidence, [*named]))
+    calls = Calls(guarded(asked.update_fn, "update_fn"), same_steps=asked.same_steps, progress=asked.progress)
+    learning = spare if asked.noiseless is None else SPREADS
     calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
-    canary, searched = _best(calls, named, seed, saved) if named else ("own", ())
+    canary, searched = _best(calls, named, asked.seed, saved) if named else ("own", ())
     if named:
         calls.worlds = (None, named[canary])
-    saved.batch(calls, "differ", lambda: _checked(calls, spare, seed))
-    moments = saved.batch(calls, "centres", lambda: [one.numpy() for one in _learned(calls, learning, seed)])
+    saved.batch(calls, "differ", lambda: _checked(calls, spare, asked.seed))
+    moments = saved.batch(calls, "centres", lambda: [one.numpy() for one in _learned(calls, learning, asked.seed)])
     *means, without, present = (torch.from_numpy(one) for one in moments)
-    centres = means if noiseless is None else [as_vector(guarded(noiseless, "noiseless")(w)) for w in calls.worlds]
-    whole = RoundShape.of(centres, sizes, rounds)
+    centres = (
+        means
+        if asked.noiseless is None
+        else [as_vector(guarded(asked.noiseless, "noiseless")(w)) for w in calls.worlds]
+    )
+    whole = RoundShape.of(centres, asked.sizes, asked.rounds)
     # A mixture's own spread is not its noise's.
-    least = [v.reshape(rounds, -1).amin(0) for v in ((without, present) if rate == 1 else (without,))]
+    least = [v.reshape(asked.rounds, -1).amin(0) for v in ((without, present) if asked.rate == 1 else (without,))]
     levels = Levels.of(least, whole.sizes)
-    shape, order = RoundShape(levels.sizes, rounds), whole.each_round(levels.order)
-    expected = _expected([centre[order] for centre in centres], rate)
+    shape, order = RoundShape(levels.sizes, asked.rounds), whole.each_round(levels.order)
+    expected = _expected([centre[order] for centre in centres], asked.rate)
 
     def drawn(purpose: str, first: int, end: int) -> list[tuple[Deviations, Deviations]]:
         def flat() -> list[Deviations]:
-            worlds = _drawn(calls, order, expected, shape.parts, purpose, range(first, end), seed)
+            worlds = _drawn(calls, order, expected, shape.parts, purpose, range(first, end), asked.seed)
             return [one for world in worlds for one in world]
 
         name = f"{purpose.replace(' ', '-')}-{first}-{end}"
@@ -190,43 +166,69 @@ def audit_mechanism(
         return [(a, b), (c, d)]
 
     own = drawn("calibration draw", 0, spare)
-    scores = VectorScores.fitted(own, shape, levels, rate)
+    scores = VectorScores.fitted(own, shape, levels, asked.rate)
 
     def draw(first: int, end: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         without, present = drawn("tested draw", first, end)
         return scores(*present), scores(*without)
 
-    audit = audit_draws(
-        draw,
-        Separate(scores(*own[1]), scores(*own[0])),
-        draws=tested,
-        delta=delta,
-        confidence=confidence,
-        shift=scores.shift(own, rate),
-        targets=() if claim is None or not stop else (claim,),
-        gaussian=gaussian,
-        one_size=scores.one_size,
-    )
+    targets = () if asked.claim is None or not asked.stop else (asked.claim,)
+    rule = BoundRule(asked.delta, confidence, gaussian=asked.gaussian, targets=targets)
+    past, shift = Separate(scores(*own[1]), scores(*own[0])), scores.shift(own, asked.rate)
+    audit = audit_draws(draw, past, tested, rule, shift=shift, one_size=scores.one_size)
     calls.repeat()
     calls.check_steps()
-    why_not = "nobody said that the noise is Gaussian (`gaussian`)" if delta > 0 and not gaussian else ""
+    why_not = "nobody said that the noise is Gaussian (`gaussian`)" if asked.delta > 0 and not asked.gaussian else ""
     about = About(
-        name=name or getattr(update_fn, "__name__", "a function"),
-        delta=delta,
-        unit=unit,
-        adjacency=adjacency,
-        observer=observer,
-        claim=claim,
-        told=_told(spare if noiseless is None else 0, rate),
+        name=asked.name or getattr(asked.update_fn, "__name__", "a function"),
+        delta=asked.delta,
+        unit=asked.unit,
+        adjacency=asked.adjacency,
+        observer=asked.observer,
+        claim=asked.claim,
+        told=_told(spare if asked.noiseless is None else 0, asked.rate),
         canary=canary,
         searched=searched,
         draws=tested,
         calibration=spare,
-        seed=seed,
-        code=code,
+        seed=asked.seed,
+        code=asked.code,
     )
-    manner = "all-rounds" if rounds > 1 else "one-round"
+    manner = "all-rounds" if asked.rounds > 1 else "one-round"
     return OwnAudit(about, audit, measured_of(audit, len(audit.scores_in), manner, why_not), calls.not_finite)
+
+
+def _check(asked: MechanismCall) -> None:
+    """Raises ValueError for what is out of its range."""
+    check_function("update_fn", asked.update_fn)
+    if asked.noiseless is not None:
+        check_function("noiseless", asked.noiseless)
+    check_bounds_asked(delta=asked.delta, claim=asked.claim, confidence=asked.confidence, seed=asked.seed)
+    check_draws_asked(asked.draws, asked.calibration)
+    check_vector_asked(asked.sizes, asked.rounds, asked.rate)
+    flags = part(asked, ("gaussian", "stop", "same_steps"))
+    check_words_asked(asked.unit, asked.adjacency, asked.observer, **flags)
+    if asked.gaussian and asked.rate < 1:
+        raise ValueError("gaussian=True cannot hold where the canary is drawn by lot (rate < 1): that is a mixture")
+
+
+def _question(
+    asked: MechanismCall, tested: int, spare: int, confidence: float, candidates: Sequence[str]
+) -> dict[str, Any]:
+    """All that finished draws hang on."""
+    behind = asked.files or (() if asked.work is None else files_of([asked.update_fn, asked.noiseless]))
+    same = ("name", "code", "claim", "rounds", "rate", "seed", "delta", "gaussian", "stop", "same_steps")
+    return {
+        **part(asked, same),
+        "files": [[*file] for file in behind],
+        "candidates": candidates,
+        "noiseless": asked.noiseless is not None,
+        "tested": tested,
+        "spare": spare,
+        "sizes": None if asked.sizes is None else [*asked.sizes],
+        "confidence": confidence,
+        "versions": versions(),
+    }
 
 
 def planned_draws(claim: float | None, delta: float, confidence: float, gaussian: bool) -> int:

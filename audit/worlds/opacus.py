@@ -5,36 +5,35 @@ Opacus is imported when this is called, and never before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from math import isfinite
 from typing import Any
 
-from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..extras import needed
+from ..options.option import called_with, part
 from ..owners_code import owners
-from .dpsgd import TRAININGS, DpSgdNumbers, audit_dpsgd, check_dpsgd_asked
+from .composed_steps import DpSgdNumbers
+from .dpsgd import TrainingsAsked, audit_dpsgd, check_trainings
 from .outcome import OwnAudit
 from .planted import PlantedDataset
 from .transcript import own_randomness_kept
 
 
-def audit_opacus(
-    train: Callable[[Any, Any], Any],
-    privacy_engine: Any,
-    dataset: Any,
-    *,
-    claim: float | None = None,
-    delta: float = 1e-5,
-    canaries: Mapping[str, Any] | None = None,
-    place: int = 0,
-    trainings: int = TRAININGS,
-    confidence: float = 0.95,
-    seed: int = 0,
-    name: str = "",
-    progress: Progress | None = None,
-) -> OwnAudit:
+@dataclass(frozen=True, eq=False)
+class OpacusCall(TrainingsAsked):
+    """What `audit_opacus` is called with."""
+
+    train: Callable[[Any, Any], Any]
+    privacy_engine: Any
+    dataset: Any
+    _: KW_ONLY
+    delta: float = 1e-5
+
+
+@called_with(OpacusCall)
+def audit_opacus(call: OpacusCall) -> OwnAudit:
     """A lower bound on the ε of a training with Opacus, per record (`zero_out`), against whoever sees every step.
 
     σ, q and the number of steps are read from the accountant's history, C from the `DPOptimizer`. The canary takes a
@@ -56,41 +55,29 @@ def audit_opacus(
         BadInput: Opacus is not installed, the engine is none or is not used, or as `audit_dpsgd` says.
     """
     opacus = needed("opacus", "audit_opacus", "opacus")
-    if not isinstance(privacy_engine, opacus.PrivacyEngine):
-        raise BadInput(f"privacy_engine is a {type(privacy_engine).__name__}; expected an opacus.PrivacyEngine")
+    if not isinstance(call.privacy_engine, opacus.PrivacyEngine):
+        raise BadInput(f"privacy_engine is a {type(call.privacy_engine).__name__}; expected an opacus.PrivacyEngine")
     with bad_input("audit_opacus"):
-        check_dpsgd_asked(
-            train, dataset, place, canaries, trainings, delta=delta, claim=claim, confidence=confidence, seed=seed
-        )
+        check_trainings(call.train, call.dataset, call.delta, call)
     seen: list[Any] = []
 
     def watched(dataset: Any) -> Any:
-        engine = opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism())
-        return train(dataset, _watched_engine(engine, seen))
+        engine = opacus.PrivacyEngine(accountant=call.privacy_engine.accountant.mechanism())
+        return call.train(dataset, _watched_engine(engine, seen))
 
     with bad_input("audit_opacus"):
         with own_randomness_kept():
             with owners("dataset"):
-                whole = PlantedDataset(dataset, place, dataset[place], present=True)  # no canary yet
-            engine, numbers, remarks = _declared(train, privacy_engine, whole, opacus, seen)
-        stated = _stated(engine, delta) if claim is None else claim
+                record = call.dataset[call.place]
+            whole = PlantedDataset(call.dataset, call.place, record, present=True)  # no canary yet
+            engine, numbers, remarks = _declared(call.train, call.privacy_engine, whole, opacus, seen)
+        stated = _stated(engine, call.delta) if call.claim is None else call.claim
         if stated is None:
             remarks.append("Opacus's accountant states no finite ε.")
-        audit = audit_dpsgd(
-            watched,
-            dataset,
-            numbers=numbers,
-            delta=delta,
-            claim=stated,
-            canaries=canaries,
-            place=place,
-            trainings=trainings,
-            confidence=confidence,
-            seed=seed,
-            name=name or getattr(train, "__name__", "train"),
-            progress=progress,
-        )
-    source = "the owner" if claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
+        name = call.name or getattr(call.train, "__name__", "train")
+        asked = part(call, TrainingsAsked) | {"claim": stated, "name": name}
+        audit = audit_dpsgd(watched, call.dataset, numbers=numbers, delta=call.delta, **asked)
+    source = "the owner" if call.claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
     by = () if stated is None else (f"The claim is by {source}.",)
     about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes))
     return replace(audit, about=about)

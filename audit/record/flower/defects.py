@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from math import sqrt
 
 ONE_IN_A_MILLION = 5.0  # standard deviations
 
@@ -20,16 +20,6 @@ class FlowerDefect:
     said: str
     why: str
     breaks: bool = False
-
-
-def local_noise_std(sensitivity: float, epsilon: float, delta: float) -> float:
-    """What LocalDpMod adds: sensitivity·√(2 ln(1.25/δ))/ε, the classic Gaussian mechanism's (Dwork and Roth 2014,
-    theorem A.1, which is proven for ε < 1 alone).
-
-    >>> round(local_noise_std(1.0, 1.0, 1e-5), 4)
-    4.8448
-    """
-    return inf if epsilon == 0 else sensitivity * sqrt(2 * log(1.25 / delta)) / epsilon
 
 
 def _factor(times: float) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from ...errors import BadInput
 from ..recorder import Recorder
+from .declared import merges_by_mean
 from .mods import round_of
 from .strategy import RECORDS, Flow
-from .wrappers import merges_by_mean
 
 
 def record_server(server_app: Any, folder: str | Path, model: object, *, strategy: Any = None, **options: Any) -> Any:

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from ...files import write_tensors
 from ...tensors import dense_tensor
+from .declared import LocalNoise
 
+DECLARED = ("clipping-norm", "sensitivity", "epsilon", "delta")  # of a LocalDpMod, in that record
 KEY = "dpfl-audit"  # of the config record that a reply takes along
-LocalParameters = tuple[float, float, float, float]  # clipping_norm, sensitivity, epsilon, delta
 RecordsOf = Callable[[Any], tuple[Any, Any]]
 
 
@@ -71,7 +72,7 @@ class AuditMod:
             return reply
         told: dict[str, Any] = {"partition-id": client}
         if (mod := _local_dp(call_next)) is not None:
-            told |= dict(zip(("clipping-norm", "sensitivity", "epsilon", "delta"), mod))
+            told |= dict(zip(DECLARED, mod.values))
         if self.records is not None and not (own / "records.safetensors").exists():
             with _never_in_the_way():
                 inputs, targets = (dense_tensor(part, "a part of the records") for part in self.records(context))
@@ -98,8 +99,8 @@ def round_of(message: Any) -> int:
     return int(config.get("server-round", group if group.isdecimal() else 0))
 
 
-def _local_dp(call_next: Any) -> LocalParameters | None:
-    """The parameters of the LocalDpMod that the next calls go through. Flower chains mods as closures, which hold the
+def _local_dp(call_next: Any) -> LocalNoise | None:
+    """What the LocalDpMod is told that the next calls go through. Flower chains mods as closures, which hold the
     next mod and what it calls.
     """
     todo, seen = [call_next], set[int]()
@@ -108,7 +109,7 @@ def _local_dp(call_next: Any) -> LocalParameters | None:
         if id(one) in seen or one is None:
             continue
         seen.add(id(one))
-        if (known := local_parameters(one)) is not None:
+        if (known := LocalNoise.of(one)) is not None:
             return known
         for cell in getattr(one, "__closure__", None) or ():
             try:
@@ -117,15 +118,6 @@ def _local_dp(call_next: Any) -> LocalParameters | None:
                 continue
             todo += [held] if callable(held) else []
     return None
-
-
-def local_parameters(mod: Any) -> LocalParameters | None:
-    """clipping_norm, sensitivity, epsilon and delta of a LocalDpMod; None of any other mod."""
-    names = ("clipping_norm", "sensitivity", "epsilon", "delta")
-    if not all(isinstance(getattr(mod, name, None), int | float) for name in names):
-        return None
-    clip, sensitivity, epsilon, delta = (float(getattr(mod, name)) for name in names)
-    return clip, sensitivity, epsilon, delta
 
 
 def raw_of(folder: Path, client: int, round: int) -> dict[str, Tensor] | None:

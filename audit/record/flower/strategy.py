@@ -16,8 +16,8 @@ from ..mechanism import Gaussian
 from ..recorder import Recorder
 from ..recording import Average
 from . import defects
-from .mods import KEY, raw_of, records_kept
-from .wrappers import is_adaptive, merges_by_mean, private_wrapper, strategies_in
+from .declared import CentralNoise, LocalNoise, merges_by_mean, weight_key
+from .mods import DECLARED, KEY, raw_of, records_kept
 
 Arrays = dict[str, np.ndarray]
 RECORDS = ContextVar("RECORDS", default=True)  # False while an app is only looked at (`audit flower`)
@@ -59,22 +59,21 @@ def record_strategy(strategy: Any, folder: str | Path, model: object, **options:
 
 def _fixed(strategy: Any) -> Gaussian | None:
     """What a fixed clip declares before the first round; None where there is none, or every round has its own."""
-    wrapper = private_wrapper(strategy)
-    if wrapper is None or is_adaptive(wrapper) or not wrapper.noise_multiplier > 0:
+    noise = CentralNoise.of(strategy)
+    if noise is None or noise.adaptive or not noise.noisy:
         return None
-    clip, expected = float(wrapper.clipping_norm), int(wrapper.num_sampled_clients)
-    return Gaussian(clip=clip, noise_std=float(wrapper.noise_multiplier) * clip / expected, by="server")
+    return Gaussian(clip=noise.clip, noise_std=noise.noise_std, by="server")
 
 
 @dataclass(frozen=True)
 class _Reply:
-    """A reply as it came. client: None for one without an `AuditMod`. local: LocalDpMod's parameters."""
+    """A reply as it came. client: None for one without an `AuditMod`. local: what its LocalDpMod is told."""
 
     node: int
     client: int | None
     arrays: Arrays
     count: Any
-    local: tuple[float, ...] | None
+    local: LocalNoise | None
     clipped: bool | None
 
 
@@ -88,8 +87,7 @@ class Flow:
         self.bound = 0.0
         self.came: list[_Reply] = []
         self.ended = False
-        wrapped = strategies_in(strategy)[-1]
-        self.weight_key = str(getattr(wrapped, "weighted_by_key", "num-examples"))
+        self.weight_key = weight_key(strategy)
 
     @property
     def round(self) -> int:
@@ -100,8 +98,8 @@ class Flow:
         if not records or self.ended:
             return
         self.sent, self.came = self._named(_arrays_of(next(iter(records[0].values())))), []
-        wrapper = private_wrapper(self.strategy)
-        self.bound = 0.0 if wrapper is None else float(wrapper.clipping_norm)
+        noise = CentralNoise.of(self.strategy)
+        self.bound = 0.0 if noise is None else noise.clip
         try:
             self.recorder.broadcast(self.recorder.next_round, self.sent)
         except BadInput as refused:
@@ -171,8 +169,8 @@ class Flow:
         if told is not None:
             del reply.content[KEY]
         metrics: Any = next(iter(reply.content.metric_records.values()), {})
-        names = ("clipping-norm", "sensitivity", "epsilon", "delta")
-        local = tuple(float(told[n]) for n in names) if told is not None and names[0] in told else None
+        declares = told is not None and DECLARED[0] in told
+        local = LocalNoise(*(float(told[n]) for n in DECLARED)) if declares else None
         client = None if told is None or int(told["partition-id"]) < 0 else int(told["partition-id"])
         count = metrics.get(self.weight_key, metrics.get("num_examples"))  # the second in replies of before
         whole = int(count) if isinstance(count, int | float) and count == int(count) else count
@@ -196,48 +194,40 @@ class Flow:
         """LocalDpMod's, where every client of the round has the same."""
         told = {one.local for one in self.came}
         local = told.pop() if len(told) == 1 else None
-        if local is None:
-            return []
-        clip, sensitivity, epsilon, delta = local
-        std = defects.local_noise_std(sensitivity, epsilon, delta)
-        return [Gaussian(clip=clip, noise_std=std)] if 0 < std < float("inf") else []
+        return [Gaussian(clip=local.clip, noise_std=local.noise_std)] if local is not None and local.noisy else []
 
     def _central(self) -> list[Gaussian]:
         """Flower's strategy wrapper's, with the bounds of this round."""
-        wrapper = private_wrapper(self.strategy)
-        if wrapper is None or not wrapper.noise_multiplier > 0:
+        noise = CentralNoise.of(self.strategy)
+        if noise is None or not noise.noisy:
             return []
-        noise = float(wrapper.noise_multiplier) * float(wrapper.clipping_norm) / int(wrapper.num_sampled_clients)
-        model = Gaussian(clip=self.bound, noise_std=noise, by="server")
-        if not is_adaptive(wrapper):
+        model = Gaussian(clip=self.bound, noise_std=noise.noise_std, by="server")
+        if not noise.adaptive:
             return [model]
-        count = float(wrapper.clipped_count_stddev)
-        if not count > 0:  # the bound follows the exact count, so nothing is proven
+        if not noise.count_std > 0:  # the bound follows the exact count, so nothing is proven
             return []
-        return [model, Gaussian(clip=1.0, noise_std=count, by="server", on="sum", what="count of clipped updates")]
+        count = Gaussian(clip=1.0, noise_std=noise.count_std, by="server", on="sum", what="count of clipped updates")
+        return [model, count]
 
     def _defects(self, metrics: Mapping[str, object]) -> Iterable[defects.FlowerDefect | None]:
-        came, wrapper = self.came, private_wrapper(self.strategy)
+        came, noise = self.came, CentralNoise.of(self.strategy)
         assert self.sent is not None
-        local = next((one.local for one in came if one.local is not None), None)
+        local = next((reply.local for reply in came if reply.local is not None), None)
         if local is not None:
-            yield defects.other_sensitivity(*local)
-        if local is not None or wrapper is not None:
+            yield defects.other_sensitivity(*local.values)
+        if local is not None or noise is not None:
             yield defects.unclipped_tensors({name: value.shape for name, value in self.sent.items()})
-        if wrapper is None or not wrapper.noise_multiplier > 0:
+        if noise is None or not noise.noisy:
             return
-        counts = [one.count for one in came if isinstance(one.count, int)]
-        expected, multiplier = int(wrapper.num_sampled_clients), float(wrapper.noise_multiplier)
-        fewer = defects.fewer_than_noise_is_for(len(came), expected)
+        counts = [reply.count for reply in came if isinstance(reply.count, int)]
+        fewer = defects.fewer_than_noise_is_for(len(came), noise.clients)
         yield fewer
         if fewer is None and merges_by_mean(self.strategy):
-            yield defects.weights_beyond_noise(counts, expected, multiplier)
-        if is_adaptive(wrapper):
-            after = float(wrapper.clipping_norm)
-            clipped = sum(self._was_clipped(one) for one in came)
-            target = float(wrapper.target_clipped_quantile)
-            yield defects.moved_the_wrong_way(clipped, len(came), self.bound, after, target)
-            yield defects.noise_of_the_next_bound(self.bound, after)
+            yield defects.weights_beyond_noise(counts, noise.clients, noise.multiplier)
+        if noise.quantile is not None:
+            clipped = sum(self._was_clipped(reply) for reply in came)
+            yield defects.moved_the_wrong_way(clipped, len(came), self.bound, noise.clip, noise.quantile)
+            yield defects.noise_of_the_next_bound(self.bound, noise.clip)
             yield defects.bits_in_the_open(metrics)
 
     def _was_clipped(self, one: _Reply) -> bool:

@@ -27,6 +27,7 @@ from ...two_worlds.coin_ledger import Round, composed, recorded
 from ...two_worlds.draws import MechanismAudit, audit_scores
 from ...two_worlds.estimators import LowerBound, one_run, one_run_fdp, one_run_shift
 from ...two_worlds.estimators.separate import Separate
+from ...two_worlds.sequential import BoundRule
 from .client_round import Moment, World, snapshot
 from .trials import HubTrials, UploadTrials, with_side
 
@@ -119,42 +120,43 @@ class CoinAudit:
         return value, f"{len(planned)} of them composed by {how}, each with μ by its recorded noise"
 
 
+@dataclass(frozen=True)
+class CoinRun:
+    """One run whose rounds are decided by coins.
+
+    count: its rounds; the federation's schedule is prolonged to so many. planned: the client's rounds in the ledger
+    that the audit is about. No round that says more than these is measured, and rounds beyond the schedule repeat the
+    last of them. aggregate: whether the observer sees the hub's model, not the client's message. honest: the share of
+    the other clients whose noise the observer of a model does not know. seed: of the coins.
+    """
+
+    count: int
+    planned: Sequence[Round]
+    aggregate: bool
+    honest: float = 1.0
+    seed: int = 0
+
+
 def coin_flips(
     federation: Federation,
     client: int,
     worlds: Callable[[Moment], tuple[World, World]],
-    *,
-    count: int,
-    planned: Sequence[Round],
-    aggregate: bool,
-    delta: float,
-    confidence: float = 0.95,
-    seed: int = 0,
-    honest: float = 1.0,
-    gaussian: bool = False,
-    noise_last: bool = True,
+    run: CoinRun,
+    rule: BoundRule,
     engine: Engine = batched,
     progress: Progress | None = None,
 ) -> CoinAudit:
-    """Runs `federation` for `count` rounds; a fair coin decides between the client's two worlds in each of its rounds.
+    """Runs `federation`; a fair coin decides between the client's two worlds in each of its rounds.
 
     Scores are ⟨message − v₀, v₁ − v₀⟩/(‖v₁ − v₀‖·std), with both worlds as the attacker computes them in that round.
 
     Args:
-        federation: whose rounds are run; its schedule is prolonged to `count` rounds.
+        federation: whose rounds are run.
         client: who is audited.
         worlds: a moment → the client's worlds without and with the canary.
-        count: rounds of the run.
-        planned: the client's rounds in the ledger that the audit is about. No round that says more than these is
-            measured, and rounds beyond the schedule repeat the last of them.
-        aggregate: whether the observer sees the hub's model, not the client's message.
-        delta, confidence: of the bounds.
-        seed: of the coins.
-        honest: the share of the other clients whose noise the observer of a model does not know.
-        gaussian: whether scores may be Gaussian-shaped (`shape.not_gaussian`).
-        noise_last: whether nothing nonlinear comes after the noise (`shape.noise_last`).
+        run: what is run. rule: of the bounds, without targets.
         engine: who trains.
-        progress: called with the rounds done and `count`.
+        progress: called with the rounds done and their number.
 
     Raises:
         ValueError: `planned` is empty, or as `judge_flips` says.
@@ -166,17 +168,17 @@ def coin_flips(
             seen["message"], seen["releases"] = with_side(message.vector, message.side), message.releases
 
     def finish(record: RoundRecord) -> None:
-        if aggregate:
+        if run.aggregate:
             model = record.state.models[SERVER]
             (version,) = model.inherits  # the one this round made
             own = version.releases if version.merged is None else version.merged
             seen["message"], seen["releases"] = with_side(model.vector, model.side), own
 
-    if not planned:
+    if not run.planned:
         raise ValueError(
             f"the ledger has no round of client {client} that this observer sees; audit a client that takes part"
         )
-    longer = Prolonged(federation.scheme.schedule, count, planned[-1].round)
+    longer = Prolonged(federation.scheme.schedule, run.count, run.planned[-1].round)
     federation = replace(federation, wire=Wire(hear), scheme=replace(federation.scheme, schedule=longer))
     state = start_state(federation)
     running = rounds(federation, state, finish)
@@ -187,9 +189,9 @@ def coin_flips(
         cohort, _ = moment.cohort()
         results, trials, coin = engine(jobs), None, 0
         if client in cohort.members:
-            coin = int(torch.randint(2, (1,), generator=generator(seed, "coin", moment.state.round)))
+            coin = int(torch.randint(2, (1,), generator=generator(run.seed, "coin", moment.state.round)))
             uploads = UploadTrials(moment, worlds(moment), engine=engine)
-            trials = HubTrials.of(uploads, honest) if aggregate else uploads
+            trials = HubTrials.of(uploads, run.honest) if run.aggregate else uploads
             results[cohort.members.index(client)] = uploads.worlds[coin].result(uploads.trained(coin), moment.job.start)
         try:
             jobs = running.send(results)
@@ -201,8 +203,10 @@ def coin_flips(
             score, change = _score(seen.pop("message"), trials, moment.plan.lr)
             flips.append(Flip(score, bool(coin), change, inf if known is None else known.ratio))
         if progress is not None:
-            progress(moment.state.round + 1, count)
-    return judge_flips(flips, max(r.ratio for r in planned), gaussian, delta, confidence, count, noise_last)
+            progress(moment.state.round + 1, run.count)
+    return judge_flips(
+        flips, max(r.ratio for r in run.planned), rule.gaussian, rule.delta, rule.confidence, run.count, rule.noise_last
+    )
 
 
 def _score(message: torch.Tensor, trials: UploadTrials | HubTrials, lr: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ Slow; no step of the pipeline is taken on trust.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,23 +25,34 @@ from ....defenses.wire import SERVER, Wire
 from ....defenses.workers import HERE, Workers
 from ...two_worlds.draws import MechanismAudit, audit_scores
 from ...two_worlds.estimators.separate import Separate
+from ...two_worlds.sequential import BoundRule
 from .client_round import Moment, World, constants_apart
 
 BATCH = 64  # federations trained together
 TOLD = 1e9  # added where the mean and std that come with the final model are those of the world with the canary
 
 
+@dataclass(frozen=True, eq=False)
+class TrainedWorlds:
+    """What is trained in either world.
+
+    federation: it evaluates its models where its schedule follows the test loss. moment: a round of the audited client.
+    worlds: what differs between the worlds in that round, and so in all rounds of the client. row: the canary's number
+    among the client's records, None for a canary update.
+    """
+
+    federation: Federation
+    moment: Moment
+    worlds: tuple[World, World]
+    row: int | None
+
+
 def end_to_end(
-    federation: Federation,
-    moment: Moment,
-    worlds: tuple[World, World],
-    row: int | None,
-    *,
+    trained: TrainedWorlds,
     replicas: int,
-    delta: float,
-    confidence: float = 0.95,
+    rule: BoundRule,
+    *,
     seed: int = 0,
-    gaussian: bool = False,
     engine: Engine = batched,
     progress: Progress | None = None,
     workers: Workers = HERE,
@@ -52,39 +63,35 @@ def end_to_end(
     final model's total change along the canary update. A mean and std that are a world's own come before it.
 
     Args:
-        federation: what is trained; it evaluates its models where its schedule follows the test loss.
-        moment: a round of the audited client.
-        worlds: what differs between the worlds in that round, and so in all rounds of the client.
-        row: the canary's number among the client's records, None for a canary update.
+        trained: what is trained.
         replicas: tested trainings a world.
-        delta, confidence: of the bounds.
+        rule: of the bounds.
         seed: of the replicas' own seeds.
-        gaussian: whether scores may be Gaussian-shaped (`shape.not_gaussian`).
         engine: who trains.
         progress: called with the trainings done and their number. workers: who trains the batches.
     """
     spare = max(replicas // 4, 20)
     scores = {}
     for world in (0, 1):
-        changed = _in_world(engine, federation, moment, worlds[world], row)
-        trained = replace(federation, module=worlds[world].job.module, wire=Wire())
+        changed = _in_world(engine, trained.federation, trained.moment, trained.worlds[world], trained.row)
+        federation = replace(trained.federation, module=trained.worlds[world].job.module, wire=Wire())
         seeds = [stream(seed, "replica", world, i) for i in range(spare + replicas)]
         finals = list[Tensor]()
         batches = (seeds[first : first + BATCH] for first in range(0, len(seeds), BATCH))
-        for some in workers.map(partial(_finals, trained, changed), batches):
+        for some in workers.map(partial(_finals, federation, changed), batches):
             finals += some
             if progress is not None:
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
-        told = TOLD if constants_apart(worlds) is not None else 0.0
-        scores[world] = _scores(finals, moment, worlds, row) + world * told
+        told = TOLD if constants_apart(trained.worlds) is not None else 0.0
+        scores[world] = _scores(finals, trained.moment, trained.worlds, trained.row) + world * told
     return audit_scores(
         scores[1][spare:],
         scores[0][spare:],
         Separate(scores[1][:spare], scores[0][:spare]),
-        delta=delta,
-        confidence=confidence,
+        delta=rule.delta,
+        confidence=rule.confidence,
         shift=float("nan"),
-        gaussian=gaussian,
+        gaussian=rule.gaussian,
     )
 
 

@@ -27,10 +27,11 @@ from ...two_worlds.coin_ledger import Round, composed, planned_rounds, with_a_dr
 from ...two_worlds.draws import MechanismAudit, audit_trials
 from ...two_worlds.estimators import LowerBound, ceiling
 from ...two_worlds.measured import Measured, bound_said, judged_on_condition, judgement, measured_of
+from ...two_worlds.sequential import BoundRule
 from .case import Case, NoDemonstration, Question, releases_seen, trial_cost
 from .client_round import constants_apart, from_crafted
-from .coins import CoinAudit, coin_flips
-from .end_to_end import end_to_end
+from .coins import CoinAudit, CoinRun, coin_flips
+from .end_to_end import TrainedWorlds, end_to_end
 from .plan import AuditPlan, CanarySettings, Protocol, calibrating, needed_draws, planned
 from .shape import noise_last, not_gaussian
 from .trials import FederationTrials
@@ -242,16 +243,19 @@ def _trials(
     case: Case, protocol: Protocol, messages: list[FederationTrials], planning: AuditPlan, step: _Step
 ) -> Measured:
     why_not = not_gaussian(case, protocol)
-    audit = audit_trials(
-        messages,
-        delta=case.question.delta,
-        draws=planning.draws,
-        calibration=planning.calibration,
-        confidence=case.settings.confidence,
-        seed=stream(case.seed, "canary audit"),
+    rule = BoundRule(
+        case.question.delta,
+        case.settings.confidence,
         gaussian=not why_not,
         noise_last=noise_last(case),
-        targets=case.question.targets if case.settings.stop else (),
+        targets=tuple(case.question.targets) if case.settings.stop else (),
+    )
+    audit = audit_trials(
+        messages,
+        rule,
+        draws=planning.draws,
+        calibration=planning.calibration,
+        seed=stream(case.seed, "canary audit"),
         progress=step.about(planning.sentence),
         workers=case.workers,
     )
@@ -277,21 +281,15 @@ def _coins(case: Case, step: _Step) -> Measured:
             "coins are flipped in rounds that the client is in, and what its secret draw hides under"
             f" {case.question.unit}, {case.question.adjacency} is not measured so"
         )
-    audit = coin_flips(
-        case.federation,
-        case.client,
-        case.worlds,
-        count=case.settings.coin_rounds,
-        planned=own,
-        aggregate=case.aggregate,
-        honest=case.experiment.config.audit.honest,
-        delta=case.question.delta,
-        confidence=case.settings.confidence,
-        seed=stream(case.seed, "canary coins"),
-        gaussian=not why_not,
-        noise_last=noise_last(case),
-        progress=step,
+    run = CoinRun(
+        case.settings.coin_rounds,
+        own,
+        case.aggregate,
+        case.experiment.config.audit.honest,
+        stream(case.seed, "canary coins"),
     )
+    rule = BoundRule(case.question.delta, case.settings.confidence, not why_not, noise_last(case))
+    audit = coin_flips(case.federation, case.client, case.worlds, run, rule, progress=step)
     one, gdp = _of_any_round(audit, drawn), audit.per_round.if_gaussian
     measured = measured_of(one, audit.measured, "one-round", why_not)
     if gdp is None:
@@ -333,16 +331,12 @@ def _end_to_end(case: Case, step: _Step) -> Measured:
     worlds = case.worlds(moment)
     if case.settings.initial_weights == "crafted":
         worlds = from_crafted(moment, worlds, case.place, CraftedStart())
+    federation = replace(case.federation, evaluate=reads_history(case.federation.scheme.schedule))
     audit = end_to_end(
-        replace(case.federation, evaluate=reads_history(case.federation.scheme.schedule)),
-        moment,
-        worlds,
-        case.place,
-        replicas=case.settings.replicas,
-        delta=case.question.delta,
-        confidence=case.settings.confidence,
+        TrainedWorlds(federation, moment, worlds, case.place),
+        case.settings.replicas,
+        BoundRule(case.question.delta, case.settings.confidence, gaussian=not why_not),
         seed=stream(case.seed, "canary replicas"),
-        gaussian=not why_not,
         progress=step,
         workers=case.workers,
     )

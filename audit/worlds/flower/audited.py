@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -13,8 +13,10 @@ from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency, Observer, Unit
 from ...errors import BadInput, bad_input
 from ...extras import needed
+from ...options.option import called_with, part
+from ...options.own_code import FlowerOptions
 from ...owners_code import owners
-from ...record.flower.wrappers import private_wrapper, strategies_in
+from ...record.flower.declared import CentralNoise, weight_key
 from ..function import audit_mechanism
 from ..outcome import OwnAudit
 from ..ranges import check_bounds_asked, check_draws_asked, check_words_asked, whole
@@ -31,30 +33,19 @@ MOST_CLIENTS = 100_000  # each has a node of its own
 COUNTS = ("num-examples", "num_examples")
 
 
-def audit_flower(
-    app: Any,
-    *,
-    server: Any = None,
-    model: Any = None,
-    config: Mapping[str, Any] | None = None,
-    claim: float | None = None,
-    delta: float | None = None,
-    unit: Unit | None = None,
-    adjacency: Adjacency = "zero_out",
-    observer: str | None = None,
-    canary: str = "auto",
-    data: Any = None,
-    client: int = 0,
-    clients: int | None = None,
-    anew: bool | None = None,
-    gaussian: bool | None = None,
-    draws: int | None = None,
-    calibration: int | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    name: str = "",
-    progress: Progress | None = None,
-) -> OwnAudit:
+@dataclass(frozen=True, eq=False)
+class FlowerCall(FlowerOptions):
+    """What `audit_flower` is called with."""
+
+    app: Any
+    _: KW_ONLY
+    config: Mapping[str, Any] | None = None
+    name: str = ""
+    progress: Progress | None = None
+
+
+@called_with(FlowerCall, check=False)
+def audit_flower(call: FlowerCall) -> OwnAudit:
     """A lower bound on the ε of a Flower app, of one round, by the app's own client function, mods and strategy.
 
     The app's server says what it sends; a client of it trains as it does; and its mods (and the strategy, where the
@@ -87,28 +78,30 @@ def audit_flower(
     """
     needed("flwr", "audit_flower", "flower")
     with bad_input("audit_flower"):
-        check_bounds_asked(delta=0.0 if delta is None else delta, claim=claim, confidence=confidence, seed=seed)
-        check_draws_asked(draws, calibration)
-        flags = {name: flag for name, flag in (("anew", anew), ("gaussian", gaussian)) if flag is not None}
-        check_words_asked(unit or "client", adjacency, "server" if observer is None else observer, **flags)
-        whole("clients", CLIENTS if clients is None else clients, 1, MOST_CLIENTS)
-        whole("client", client, 0, MOST_CLIENTS)
-    known = _app(app, server, config, name)
-    asked: Unit = unit or ("client" if data is None else "record")
-    if asked == "record" and data is None:
+        delta = 0.0 if call.delta is None else call.delta
+        check_bounds_asked(delta=delta, claim=call.claim, confidence=call.confidence, seed=call.seed)
+        check_draws_asked(call.draws, call.calibration)
+        flags = {name: flag for name, flag in part(call, ("anew", "gaussian")).items() if flag is not None}
+        seen = "server" if call.observer is None else call.observer
+        check_words_asked(call.unit or "client", call.adjacency, seen, **flags)
+        whole("clients", CLIENTS if call.clients is None else call.clients, 1, MOST_CLIENTS)
+        whole("client", call.client, 0, MOST_CLIENTS)
+    known = _app(call.app, call.server, call.config, call.name)
+    asked: Unit = call.unit or ("client" if call.data is None else "record")
+    if asked == "record" and call.data is None:
         raise BadInput("of which records? Give the function that loads a client's data (--data), or ask for the client")
     with bad_input(known.name), task_identity(), own_randomness_kept():
-        opened = _opened(known, model, client, clients, observer, seed, progress)
+        opened = _opened(known, call.model, call.client, call.clients, call.observer, call.seed, call.progress)
         noise = opened.noise
-        own_claim = noise is not None and delta is None and (asked, adjacency) == ("client", "zero_out")
-        claimed = noise.epsilon if claim is None and noise is not None and own_claim else claim
+        own_claim = noise is not None and call.delta is None and (asked, call.adjacency) == ("client", "zero_out")
+        claimed = noise.epsilon if call.claim is None and noise is not None and own_claim else call.claim
         claimed = claimed if claimed is None or isfinite(claimed) else None  # a mod that promises nothing
-        at = noise.delta if delta is None and noise is not None else delta
+        at = noise.delta if call.delta is None and noise is not None else call.delta
         if at is None:
             raise BadInput("which δ? An ε says nothing without it: give --delta 1e-5 (0 for pure DP)")
-        again = not opened.hidden if anew is None else anew
-        raw, named = _canaries(opened.clients[0], asked, adjacency, data, known, again, seed)
-        leaves = (asked, adjacency) == ("client", "zero_out")
+        again = not opened.hidden if call.anew is None else call.anew
+        raw, named = _canaries(opened.clients[0], asked, call.adjacency, call.data, known, again, call.seed)
+        leaves = (asked, call.adjacency) == ("client", "zero_out")
         update = AppRound(raw, opened.clients, opened.others, opened.strategy, leaves)
 
         def called(world: str | None, draw: int) -> Any:
@@ -117,24 +110,24 @@ def audit_flower(
 
         made = audit_mechanism(
             called,
-            candidates=_chosen(named, canary),
+            candidates=_chosen(named, call.canary),
             delta=at,
             claim=claimed,
-            draws=draws,
-            calibration=calibration,
+            draws=call.draws,
+            calibration=call.calibration,
             sizes=update.sizes,
-            confidence=confidence,
-            seed=seed,
-            gaussian=(noise is not None and noise.one_size and not again) if gaussian is None else gaussian,
+            confidence=call.confidence,
+            seed=call.seed,
+            gaussian=(noise is not None and noise.one_size and not again) if call.gaussian is None else call.gaussian,
             unit=asked,
-            adjacency=adjacency,
+            adjacency=call.adjacency,
             observer=opened.observer,
             name=known.name,
             code=known.code,
-            progress=progress,
+            progress=call.progress,
         )
-    notes = [] if claim is not None or claimed is None else ["The claim is what the app's LocalDpMod is for."]
-    notes += [] if noise is None else noise.sentences(asked, adjacency, at)
+    notes = [] if call.claim is not None or claimed is None else ["The claim is what the app's LocalDpMod is for."]
+    notes += [] if noise is None else noise.sentences(asked, call.adjacency, at)
     notes += [*opened.remarks, _trained_words(again)]
     about = replace(
         made.about,
@@ -192,7 +185,7 @@ def _opened(
     code = taken_apart(app.client, first.messages[0].metadata.message_type)
     members = [AppClient(code, m, c) for m, c in zip(first.messages, first.contexts(app, client))]
     shapes = {name: value.shape for name, value in members[0].sent.items()}
-    local, wrapper = local_noise(code.mods, shapes), private_wrapper(first.strategy)
+    local, wrapper = local_noise(code.mods, shapes), CentralNoise.of(first.strategy)
     seen = observer or ("server" if local is not None or wrapper is None else "downlink")
     if str(Observer.parse(seen)) not in ("server", "downlink"):
         raise BadInput(
@@ -202,9 +195,9 @@ def _opened(
         raise BadInput("--observer downlink: the app's server merges replies by no Flower strategy that is known here")
     if seen == "server":
         members = members[:1]
-    elif clients is None and wrapper is not None and len(members) != int(wrapper.num_sampled_clients):
+    elif clients is None and wrapper is not None and len(members) != wrapper.clients:
         raise BadInput(
-            f"{len(members)} of {count} clients are sampled, and the noise is for {wrapper.num_sampled_clients}; say"
+            f"{len(members)} of {count} clients are sampled, and the noise is for {wrapper.clients}; say"
             " how many clients there are (--clients)"
         )
     replies = []
@@ -212,7 +205,7 @@ def _opened(
         if progress is not None and len(members) > 1:
             progress(k, len(members), "the clients' own training, once each")
         replies.append(member.trains(stream(seed, "training", *([k] if k else []))))
-    key = str(getattr(strategies_in(first.strategy)[-1], "weighted_by_key", COUNTS[0]))
+    key = weight_key(first.strategy)
     central = None
     if seen == "downlink":
         central = strategy_noise(first.strategy, [_count(reply, key) for reply in replies], shapes)

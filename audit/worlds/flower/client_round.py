@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ....defenses.randomness import stream
 from ....defenses.terms import Adjacency
 from ...owners_code import owners
-from ...record.flower.wrappers import is_adaptive, private_wrapper
+from ...record.flower.declared import CentralNoise
 from ...tensors import real_numbers
 from ..planted import training_on
 from .app import ClientCall, TakenApart
@@ -194,18 +194,18 @@ class AppRound:
         if merged is None:
             raise ValueError("the strategy merged nothing of the replies of round 1")
         model = _vector(merged)
-        wrapper = private_wrapper(strategy)
-        if wrapper is None or not is_adaptive(wrapper):
+        noise = CentralNoise.of(strategy)
+        if noise is None or not noise.adaptive:
             return model
-        half = float(wrapper.clip_norm_lr) / 2 / len(replies) if self.leaves and world is None else 0.0
-        return np.concatenate([model, [log(float(wrapper.clipping_norm)) - half]])
+        half = noise.clip_rate / 2 / len(replies) if self.leaves and world is None else 0.0
+        return np.concatenate([model, [log(noise.clip) - half]])
 
     @property
     def sizes(self) -> list[int]:
         """How many numbers each tensor has; a bound that follows the updates, and is sent on, is one more."""
         sizes = [value.size for value in self.clients[0].sent.values()]
-        wrapper = None if self.strategy is None else private_wrapper(self.strategy)
-        return sizes + ([1] if wrapper is not None and is_adaptive(wrapper) else [])
+        noise = None if self.strategy is None else CentralNoise.of(self.strategy)
+        return sizes + ([1] if noise is not None and noise.adaptive else [])
 
 
 def _vector(arrays: Mapping[str, NDArray]) -> NDArray[np.float64]:

@@ -8,16 +8,14 @@ from typing import Any
 
 from ....defenses.terms import Adjacency, Unit
 from ...proven.gaussian import gaussian_epsilon
+from ...record.flower.declared import CentralNoise, LocalNoise, merges_by_mean
 from ...record.flower.defects import (
     FlowerDefect,
     fewer_than_noise_is_for,
-    local_noise_std,
     other_sensitivity,
     unclipped_tensors,
     weights_beyond_noise,
 )
-from ...record.flower.mods import LocalParameters, local_parameters
-from ...record.flower.wrappers import is_adaptive, merges_by_mean, private_wrapper
 from ...results.words import at_most, number
 from ..outcome import DEFECT
 
@@ -72,20 +70,12 @@ def local_noise(mods: Sequence[Any], shapes: Mapping[str, tuple[int, ...]]) -> A
 
     mods: of the client's app. shapes: of the model's tensors.
     """
-    found = [known for mod in mods if (known := local_parameters(mod)) is not None]
-    if len(found) != 1:
+    declared = [known for mod in mods if (known := LocalNoise.of(mod)) is not None]
+    if len(declared) != 1 or not declared[0].noisy:
         return None
-    clip, sensitivity, epsilon, delta = found[0]
-    std = local_noise_std(sensitivity, epsilon, delta)
-    if not 0 < std < float("inf"):
-        return None
-    defects = (other_sensitivity(*found[0]), unclipped_tensors(shapes))
-    return AppNoise(_said(found[0]), clip, std, 1.0, epsilon, delta, True, _remarks(defects))
-
-
-def _said(parameters: LocalParameters) -> str:
-    clip, sensitivity, epsilon, delta = parameters
-    return f"LocalDpMod(clipping_norm={clip:g}, sensitivity={sensitivity:g}, epsilon={epsilon:g}, delta={delta:g})"
+    (local,) = declared
+    defects = (other_sensitivity(*local.values), unclipped_tensors(shapes))
+    return AppNoise(str(local), local.clip, local.noise_std, 1.0, local.epsilon, local.delta, remarks=_remarks(defects))
 
 
 def strategy_noise(strategy: Any, counts: Sequence[int], shapes: Mapping[str, tuple[int, ...]]) -> AppNoise | None:
@@ -95,19 +85,17 @@ def strategy_noise(strategy: Any, counts: Sequence[int], shapes: Mapping[str, tu
         strategy: of the app's server. counts: records of each client that replies, the audited one first. shapes: of
             the model's tensors.
     """
-    wrapper = private_wrapper(strategy)
-    if wrapper is None or not wrapper.noise_multiplier > 0 or not merges_by_mean(strategy):
+    noise = CentralNoise.of(strategy)
+    if noise is None or not noise.noisy or not merges_by_mean(strategy):
         return None
-    clip, expected = float(wrapper.clipping_norm), int(wrapper.num_sampled_clients)
-    multiplier, adaptive = float(wrapper.noise_multiplier), is_adaptive(wrapper)
     share = counts[0] / sum(counts)
     defects = [
-        fewer_than_noise_is_for(len(counts), expected),
-        weights_beyond_noise(counts, expected, multiplier) if len(counts) >= expected else None,
+        fewer_than_noise_is_for(len(counts), noise.clients),
+        weights_beyond_noise(counts, noise.clients, noise.multiplier) if len(counts) >= noise.clients else None,
         unclipped_tensors(shapes),
     ]
-    what = f"{type(wrapper).__name__}(noise_multiplier={multiplier:g}, num_sampled_clients={expected})"
-    return AppNoise(what, clip, multiplier * clip / expected, share, one_size=not adaptive, remarks=_remarks(defects))
+    what = f"{noise.name}(noise_multiplier={noise.multiplier:g}, num_sampled_clients={noise.clients})"
+    return AppNoise(what, noise.clip, noise.noise_std, share, one_size=not noise.adaptive, remarks=_remarks(defects))
 
 
 def _remarks(defects: Sequence[FlowerDefect | None]) -> tuple[str, ...]:

@@ -17,17 +17,18 @@ import pytest
 import torch
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.choose import again as attacking
-from dpfl_audit.audit.choose import search
-from dpfl_audit.audit.choose import study as studies
+from dpfl_audit.audit.choose import carry_out, search
 from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
 from dpfl_audit.audit.choose.attacks import LEAST_ITERATIONS, plan_attacks
+from dpfl_audit.audit.choose.carry_out import carry_out_study as choose
 from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
+from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut
 from dpfl_audit.audit.choose.price import composed_epsilon
-from dpfl_audit.audit.choose.study import Study, StudyOptions
-from dpfl_audit.audit.choose.study import carry_out_study as choose
+from dpfl_audit.audit.choose.space import parse_space
+from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.accountants import renyi
@@ -54,7 +55,7 @@ RAW: dict[str, Any] = {
 }
 VARY = ("scheme.noise_multiplier=1e-2..10", "scheme.clip=0.3,1")
 OPTIONS = StudyOptions(
-    VARY, Goals(leakage_at_most=0.9), trials=8, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
+    vary=VARY, goals=Goals(leakage_at_most=0.9), trials=8, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
 )
 
 
@@ -73,22 +74,18 @@ def _short() -> Iterator[None]:
 def test_a_gpu_computes_another_study_and_one_that_is_not_there_is_refused(monkeypatch) -> None:
     there = replace(OPTIONS, device="cuda")
     with pytest.raises(BadInput, match="--device cuda: no CUDA device is available here; use --device cpu"):
-        studies.opened_case(RAW, there, PUBLISHED, Path())
-    here = studies.opened_case(RAW, OPTIONS, PUBLISHED, Path())
+        opened_case(RAW, there, PUBLISHED, Path())
+    here = opened_case(RAW, OPTIONS, PUBLISHED, Path())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    moved = studies.opened_case(RAW, there, PUBLISHED, Path())
+    moved = opened_case(RAW, there, PUBLISHED, Path())
     assert attacking._options(moved).device == "cuda" and attacking._options(here).device == "cpu"
-    assert (
-        moved.digest
-        != here.digest
-        == studies.opened_case(RAW, replace(OPTIONS, device="cpu"), PUBLISHED, Path()).digest
-    )
+    assert moved.digest != here.digest == opened_case(RAW, replace(OPTIONS, device="cpu"), PUBLISHED, Path()).digest
 
 
 def test_clients_who_ask_for_every_row_have_as_many_as_leave_test_auxiliary_and_outside_records() -> None:
     """2,400 rows are no 6 × 400 to train on: 480 test, 240 are auxiliary, and somebody must be an outsider."""
     held = {"data": {**RAW["data"], "samples_per_client": 898}, "capture": {"candidates": 41}}  # 1,797 digits in all
-    case = studies.opened_case({**RAW, **held}, replace(OPTIONS, rows=None), PUBLISHED, Path())
+    case = opened_case({**RAW, **held}, replace(OPTIONS, rows=None), PUBLISHED, Path())
     assert case.config.data.samples_per_client == (1200 - 21) // 2 == 589
     assert [len(own) for own in case.to_train(case.first, 0).clients] == [589, 589]
     assert case.overrides == ("data.samples_per_client=589",) and len(case.remarks) == 2
@@ -97,21 +94,21 @@ def test_clients_who_ask_for_every_row_have_as_many_as_leave_test_auxiliary_and_
         build(parse_config({**RAW, **held}), Path())
     assert why.value.fit == 589 and case.remarks[0].startswith(str(why.value))
     varied = replace(OPTIONS, vary=("data.samples_per_client=10,898",))
-    assert studies.opened_case({**RAW, **held}, varied, PUBLISHED, Path()).config.data.samples_per_client == 898
+    assert opened_case({**RAW, **held}, varied, PUBLISHED, Path()).config.data.samples_per_client == 898
 
 
 def test_a_range_is_cut_to_what_can_keep_the_asked_epsilon() -> None:
     """Of 24 settings 5 were never trained, and none lay between the ε of 8 that was asked for and 4.1."""
     options = replace(OPTIONS, goals=Goals(epsilon_at_most=8.0), rows=None)
-    case = studies.opened_case(RAW, options, PUBLISHED, Path())
+    case = opened_case(RAW, options, PUBLISHED, Path())
     cut, clips = case.space.varied
     least = cut.low
-    assert (cut.high, cut.log, clips) == (10, True, studies.parse_space(VARY).varied[1]) and len(case.remarks) == 1
+    assert (cut.high, cut.log, clips) == (10, True, parse_space(VARY).varied[1]) and len(case.remarks) == 1
     assert case.proven({"scheme.noise_multiplier": least, "scheme.clip": 1.0}) <= 8.0
     assert case.proven({"scheme.noise_multiplier": 0.99 * least, "scheme.clip": 1.0}) > 8.0
     assert least in {point["scheme.noise_multiplier"] for point in case.space.design(24)}
-    easy = studies.opened_case(RAW, replace(options, goals=Goals(epsilon_at_most=1e9)), PUBLISHED, Path())
-    assert easy.space == studies.parse_space(VARY) and easy.cut_off == ()
+    easy = opened_case(RAW, replace(options, goals=Goals(epsilon_at_most=1e9)), PUBLISHED, Path())
+    assert easy.space == parse_space(VARY) and easy.cut_off == ()
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -179,7 +176,7 @@ def test_rounds_whose_noise_has_fallen_are_attacked_again(tmp_path: Path) -> Non
 def test_what_is_attacked_again_joins_the_rounds_that_audit_run_joins(tmp_path: Path) -> None:
     """It joined two of eight: with the default how-to's setting 35 % re-identified, where the audit found 47 %."""
     raw = {**RAW, "scheme": {**RAW["scheme"], "rounds": 8}}
-    case = replace(studies.opened_case(raw, OPTIONS, PUBLISHED, Path()), minutes=2.0)
+    case = replace(opened_case(raw, OPTIONS, PUBLISHED, Path()), minutes=2.0)
     setup = tmp_path / "setup"
     train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
     audited = runner.opened(setup, RunOptions(attacks=("inversion",)))
@@ -201,7 +198,7 @@ def test_what_is_attacked_again_joins_the_rounds_that_audit_run_joins(tmp_path: 
 
 def test_an_attack_that_audit_run_would_make_longer_is_named(tmp_path: Path) -> None:
     raw = {**RAW, "capture": {"candidates": 20}, "attack": {"inversion": {"iterations": 10**4}}}
-    case = replace(studies.opened_case(raw, OPTIONS, PUBLISHED, Path()), minutes=1e-3)
+    case = replace(opened_case(raw, OPTIONS, PUBLISHED, Path()), minutes=1e-3)
     setup = tmp_path / "setup"
     train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
     plan = attacking._plan(case, setup, frozenset(), with_canary=False)
@@ -355,8 +352,8 @@ def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_beg
         (trials, "train_together", 2),
         (trials, "write_json", 3),
         (trials, "write_json", 5),
-        (studies, "attack_again", 1),
-        (studies, "search_price", 1),
+        (carry_out, "attack_again", 1),
+        (carry_out, "search_price", 1),
     ],
 )
 def test_a_kill_anywhere_changes_no_byte(small: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
@@ -492,7 +489,7 @@ def test_what_would_end_a_study_after_its_trainings_ends_it_before(
 
 
 def test_a_file_where_the_study_is_to_be_is_refused_before_anything_is_trained(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(studies, "rehearse", lambda _: pytest.fail("trained"))
+    monkeypatch.setattr(carry_out, "rehearse", lambda _: pytest.fail("trained"))
     (tmp_path / "study").write_text("mine")
     with pytest.raises(BadInput, match="is a file"):
         choose(RAW, tmp_path / "study", OPTIONS)

@@ -13,9 +13,10 @@ import pytest
 import tomlkit
 from dpfl_audit.audit.choose.again import Again
 from dpfl_audit.audit.choose.goals import Goals
+from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outputs import recommended_toml
 from dpfl_audit.audit.choose.price import SearchPrice
-from dpfl_audit.audit.choose.study import Study, StudyOptions, opened_case
+from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.run.options import RunOptions, settings_of
 from dpfl_audit.audit.setup.capture import train
@@ -74,7 +75,7 @@ def test_a_recommended_config_trains_from_the_study_s_folder(tmp_path: Path) -> 
     raw = {**RAW, "attack": {"inversion": {"iterations": 2}}}
     config = table_in(tmp_path / "home")
     config.write_text("# my own words\n" + tomlkit.dumps(raw))
-    options = StudyOptions(("scheme.clip=0.5,1",), Goals(epsilon_at_most=1e9), trials=2, rows="training")
+    options = StudyOptions(vary=("scheme.clip=0.5,1",), goals=Goals(epsilon_at_most=1e9), trials=2, rows="training")
     case = opened_case(config, options, PUBLISHED, config.parent)
     chosen = Trial(number=0, point=case.first, state="measured", epsilon=case.proven(case.first))
     again, price = Again(trial=0, seeds=(1, 2), outcome=None), SearchPrice(None, 0, ())

@@ -21,7 +21,7 @@ from dpfl_audit.audit.two_worlds.estimators.betting import (
 )
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate
-from dpfl_audit.audit.two_worlds.sequential import Taken, take
+from dpfl_audit.audit.two_worlds.sequential import BoundRule, Taken, take
 from scipy.stats import binom
 
 DELTA = 1e-5
@@ -40,8 +40,8 @@ def told(seed: int, n: int, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def taking(pairs: tuple[np.ndarray, np.ndarray], past: tuple[np.ndarray, np.ndarray], **options) -> Taken:
-    given = {"draws": len(pairs[0]), "delta": DELTA, "confidence": 0.95, **options}
-    return take(lambda first, end: (pairs[0][first:end], pairs[1][first:end]), Separate(*past), **given)
+    draws, rule = options.pop("draws", len(pairs[0])), BoundRule(**{"delta": DELTA, "confidence": 0.95, **options})
+    return take(lambda first, end: (pairs[0][first:end], pairs[1][first:end]), Separate(*past), draws, rule)
 
 
 # --- by hand ---
@@ -183,11 +183,8 @@ def test_noise_that_is_not_last_is_counted():
     taken = take(
         lambda first, end: (narrow[0][first:end], narrow[1][first:end]),
         Separate(narrow[0][:50], narrow[1][:50]),
-        draws=2000,
-        delta=1e-5,
-        confidence=0.95,
-        gaussian=True,
-        noise_last=False,
+        2000,
+        BoundRule(1e-5, 0.95, gaussian=True, noise_last=False),
     )
     assert taken.if_gaussian.method == "gdp" and taken.if_gaussian.epsilon <= taken.if_gaussian.ceiling < 70
 

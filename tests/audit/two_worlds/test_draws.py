@@ -13,6 +13,7 @@ from dpfl_audit.audit.two_worlds.draws import audit_trials, delta_at
 from dpfl_audit.audit.two_worlds.estimators import Fixed, clopper_pearson
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate, smoothed
 from dpfl_audit.audit.two_worlds.likelihood import Expected, LikelihoodRatio, deviations
+from dpfl_audit.audit.two_worlds.sequential import BoundRule
 from dpfl_audit.audit.worlds.function import audit_mechanism
 from dpfl_audit.defenses.randomness import generator
 from scipy.stats import beta, binom, laplace, norm
@@ -216,7 +217,7 @@ class Sampled:
 
 def test_secret_sampling_is_in_the_trials():
     """Drawn with rate ½ half of the trials tell nothing: TPR ≤ .5 at small FPR, and ε is the sampled mechanism's."""
-    audit = audit_trials([Sampled(6.0, 0.5)], delta=DELTA, draws=1000, calibration=300)
+    audit = audit_trials([Sampled(6.0, 0.5)], BoundRule(DELTA), draws=1000, calibration=300)
     tpr = audit.counted.counts["tp"] / 1000 if audit.counted.direction == "members" else (audit.scores_in > 9).mean()
     assert 0.4 < tpr < 0.6
     assert audit.counted.epsilon > 3
@@ -224,7 +225,7 @@ def test_secret_sampling_is_in_the_trials():
 
 def test_rounds_add_up():
     """Four rounds of shift 1 are one of shift 2."""
-    audit = audit_trials([Sampled(1.0, 1.0)] * 4, delta=DELTA, draws=400, calibration=200)
+    audit = audit_trials([Sampled(1.0, 1.0)] * 4, BoundRule(DELTA), draws=400, calibration=200)
     assert audit.shift == pytest.approx(2.0, abs=0.1)
     assert np.mean(audit.scores_in) - np.mean(audit.scores_out) == pytest.approx(4.0, abs=0.5)  # d² of log-likelihood
 
@@ -518,7 +519,7 @@ def test_no_threshold_follows_from_tested_draws():
     """In the first block, that is; in later ones it follows from the blocks before. Each ε has a threshold of its own,
     and the one that is told is that of the ε that was refuted."""
     tested = [
-        audit_trials([OtherTested(salt, 100)], delta=DELTA, draws=10, calibration=100, gaussian=True)
+        audit_trials([OtherTested(salt, 100)], BoundRule(DELTA, gaussian=True), draws=10, calibration=100)
         for salt in (1, 2, 3, 4)
     ]
     assert len({tuple(each.scores_in) for each in tested}) == 4

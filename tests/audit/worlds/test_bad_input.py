@@ -11,7 +11,7 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.worlds.dpsgd import DpSgdNumbers
+from dpfl_audit.audit.worlds.composed_steps import DpSgdNumbers
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**30
 NO_NUMBERS = (NAN, INF, -INF, -1, 10**400, HUGE, "x", None, True, [1])

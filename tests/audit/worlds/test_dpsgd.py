@@ -15,9 +15,10 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.composition import Draw
 from dpfl_audit.audit.proven.composition import epsilon as composed
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
-from dpfl_audit.audit.worlds.dpsgd import StepScores, _why_not_composed
+from dpfl_audit.audit.worlds.composed_steps import _why_not_composed
 from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.worlds.transcript import own_randomness_kept, watched
+from dpfl_audit.audit.worlds.watching import StepScores
 from scipy.stats import binom
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -23,8 +23,10 @@ from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.two_worlds.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
 from dpfl_audit.audit.two_worlds.estimators import Fixed, clopper_pearson
 from dpfl_audit.audit.two_worlds.likelihood import Expected
+from dpfl_audit.audit.two_worlds.sequential import BoundRule
 from dpfl_audit.audit.worlds.federation.client_round import client_worlds
 from dpfl_audit.audit.worlds.federation.coins import (
+    CoinRun,
     Flip,
     Prolonged,
     _of_one_ratio,
@@ -155,11 +157,8 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
         made.federation(),
         0,
         lambda m: client_worlds(m, RandomUpdate(), "zero_out", 0),
-        count=150,
-        planned=planned,
-        aggregate=False,
-        delta=DELTA,
-        gaussian=True,
+        CoinRun(150, planned, aggregate=False),
+        BoundRule(DELTA, gaussian=True),
     )
     assert found.per_round.shift == pytest.approx(3.0, rel=1e-4) and found.steady
     assert found.flips == found.measured == 150

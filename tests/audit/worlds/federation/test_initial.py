@@ -15,8 +15,9 @@ from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.run.choice import canary_operations
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
+from dpfl_audit.audit.two_worlds.sequential import BoundRule
 from dpfl_audit.audit.worlds.federation.client_round import from_crafted, moments, record_worlds
-from dpfl_audit.audit.worlds.federation.end_to_end import end_to_end
+from dpfl_audit.audit.worlds.federation.end_to_end import TrainedWorlds, end_to_end
 from dpfl_audit.audit.worlds.federation.plan import CRAFTED_START, CanarySettings, canary_settings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
 from dpfl_audit.defenses.terms import Observer
@@ -48,7 +49,9 @@ def audits(made: Experiment, weights: str, replicas: int, seeds: range):
     if weights == "crafted":
         worlds = from_crafted(moment, worlds, 0, CraftedStart())
     for seed in seeds:
-        yield end_to_end(federation, moment, worlds, 0, replicas=replicas, delta=DELTA, seed=seed, gaussian=True)
+        yield end_to_end(
+            TrainedWorlds(federation, moment, worlds, 0), replicas, BoundRule(DELTA, gaussian=True), seed=seed
+        )
 
 
 def apart(audit) -> float:

@@ -1,0 +1,70 @@
+"""What `audit epsilon` can be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from .option import Option
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberOptions:
+    """A mechanism by its numbers, without a config; None for what was not typed."""
+
+    clip: Annotated[float | None, Option("Without SOURCE: C, the L2 norm that bounds an update.")] = None
+    noise_std: Annotated[
+        float | None, Option("Without SOURCE: the noise's standard deviation, in the clip's units.")
+    ] = None
+    noise_on: Annotated[Literal["update", "sum"] | None, Option("Noise on each update (default) or on their sum.")] = (
+        None
+    )
+    rounds: Annotated[int | None, Option("Without SOURCE: how many rounds. Default: 1.")] = None
+    clients: Annotated[int | None, Option("Without SOURCE: how many clients there are. Default: 1.")] = None
+    cohort: Annotated[int | None, Option("Without SOURCE: how many are drawn for a round. Default: all.")] = None
+    sampling: Annotated[Literal["fixed", "poisson"] | None, Option("How. Default: fixed, exactly so many.")] = None
+    claimed: Annotated[float | None, Option("Without SOURCE: an ε that somebody states of these numbers.")] = None
+
+    @property
+    def typed(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """What only a config or a setup can answer."""
+
+    results: Annotated[Path | None, Option("A results folder whose demonstrated ε to show beside.")] = None
+    observers: Annotated[
+        Sequence[str], Option("Default: server, downlink, model, and the config's.", flags="--observer")
+    ] = ()
+    overrides: Annotated[
+        Sequence[str],
+        Option("Override a config value (SOURCE a config file).", flags="--set", metavar="TABLE.KEY=VALUE"),
+    ] = ()
+    noise_key: Annotated[
+        str | None,
+        Option(
+            "Price the training with this key (SOURCE a config file). Default: any key, the worst it can draw.",
+            metavar="FILE",
+        ),
+    ] = None
+
+    @property
+    def typed(self) -> list[str]:
+        """Flags that were typed."""
+        flags = {"--results": self.results, "--observer": self.observers}
+        flags |= {"--noise-key": self.noise_key, "--set": self.overrides}
+        return [flag for flag, value in flags.items() if value]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """Which ε."""
+
+    delta: Annotated[float | None, Option("δ; default: the config's.")] = None
+    unit: Annotated[Literal["client", "record", "both"], Option(show_default=True)] = "both"
+    adjacency: Annotated[Literal["zero_out", "replace_one", "both"], Option(show_default=True)] = "both"
+    target_epsilon: Annotated[float | None, Option("Also say which noise proves this ε: the noise to take.")] = None

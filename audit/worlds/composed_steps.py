@@ -1,0 +1,208 @@
+"""What watched trainings show of a DP-SGD: by counting them whole, and by one step's μ composed over the steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from ..results.words import at_least
+from ..two_worlds.coin_ledger import composed
+from ..two_worlds.draws import MechanismAudit, audit_scores
+from ..two_worlds.estimators import LowerBound
+from ..two_worlds.estimators.clopper_pearson import perfect_limits, upper_limit
+from ..two_worlds.estimators.gdp import mu_limit
+from ..two_worlds.estimators.mean_shift import mean_shift
+from ..two_worlds.estimators.separate import Separate
+from ..two_worlds.measured import Measured, measured_of
+from .outcome import About, OwnAudit
+from .ranges import real, whole
+from .search import SearchedCanary
+from .watching import LearnedSteps, StepScores
+
+ALIKE = "every step is alike, its noise Gaussian and each record drawn by a coin of its own"
+CALIBRATION = 40  # further trainings a world, for spreads and thresholds
+LEAST_STEPS = 30  # tested steps with the canary's record in them
+NOT_COINS = 1e-4  # a p-value below which the record is not drawn by coins
+
+
+@dataclass(frozen=True)
+class DpSgdNumbers:
+    """What is declared of a DP-SGD training: what its accountant was told.
+
+    noise_multiplier: σ, the noise's standard deviation over the clip norm. max_grad_norm: C, of each record's gradient.
+    sample_rate: q, the chance that a record is in a step. steps: how many. Raises ValueError out of their ranges.
+    """
+
+    noise_multiplier: float
+    max_grad_norm: float
+    sample_rate: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        real("noise_multiplier", self.noise_multiplier, "a finite number from 0 on", least=0)
+        real("max_grad_norm", self.max_grad_norm, "a finite number above 0", above=0)
+        real("sample_rate", self.sample_rate, "a number in (0, 1]", above=0, below=np.nextafter(1, 2))
+        whole("steps", self.steps, 1)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """For the page."""
+        return {
+            "noise_multiplier": self.noise_multiplier,
+            "clip_norm": self.max_grad_norm,
+            "sample_rate": self.sample_rate,
+            "steps": self.steps,
+            "sensitivity": f"C = {self.max_grad_norm:g} (each record's gradient in a step; record, zero_out)",
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedTrainings:
+    audit: MechanismAudit
+    measured: Measured
+    declared: DpSgdNumbers
+    delta: float
+    not_finite: int
+    notes: tuple[str, ...]
+
+    def about(
+        self,
+        name: str,
+        claim: float | None,
+        canary: str,
+        searched: tuple[SearchedCanary, ...],
+        trainings: int,
+        seed: int,
+    ) -> OwnAudit:
+        """What was found, and of what.
+
+        Args:
+            name: on the page. claim: the ε that is claimed. canary: the one that was planted. searched: all that were
+                tried. trainings: tested, a world. seed: of all trainings.
+        """
+        about = About(
+            name=name,
+            delta=self.delta,
+            unit="record",
+            adjacency="zero_out",
+            claim=claim,
+            protocol="dp-sgd",
+            told=(
+                "whole trainings with the record and without it, and the single steps it was drawn into; the attacker"
+                " sees the noised gradient of every step, as the accountant assumes, and knows the other records and"
+                " the weights they start from, but not who is drawn"
+            ),
+            canary=canary,
+            searched=searched,
+            draws=trainings,
+            calibration=CALIBRATION,
+            seed=seed,
+            parameters=self.declared.parameters,
+            notes=self.notes,
+        )
+        return OwnAudit(about, self.audit, self.measured, self.not_finite)
+
+
+def judged_trainings(
+    own: StepScores, judged: StepScores, learned: LearnedSteps, declared: DpSgdNumbers, delta: float, confidence: float
+) -> JudgedTrainings:
+    """A fifth of the risk of error goes to counting, which shows little of so few trainings, three to one step's μ and
+    one to the rate of draws.
+
+    Args:
+        own: further trainings, which thresholds are set on. judged: those that count. learned: what scored them.
+        declared: what is claimed of them. delta, confidence: of the bounds.
+
+    Raises:
+        ValueError: too few steps have the canary's record in them.
+    """
+    fifth, rate = (1 - confidence) / 5, declared.sample_rate
+    audit = audit_scores(
+        judged.whole(1, rate),
+        judged.whole(0, rate),
+        Separate(own.whole(1, rate), own.whole(0, rate)),
+        delta=delta,
+        confidence=1 - fifth,
+        shift=nan,
+    )
+    steps_in, steps_out = judged.apart
+    if len(steps_in) < LEAST_STEPS:
+        raise ValueError(
+            f"of {len(judged.steps[1])} trainings only {len(steps_in)} steps had the canary's record in them, and at"
+            f" least {LEAST_STEPS} are needed; take more trainings"
+        )
+    draws = np.concatenate(judged.drawn)
+    low = 1 - float(upper_limit(draws.size - draws.sum(), draws.size, fifth))
+    high = float(upper_limit(draws.sum(), draws.size, fifth))
+    why_not, notes = _why_not_composed(draws, delta), _checks(draws, low, high, declared)
+    measured = measured_of(audit, len(judged.steps[1]), "all-rounds", why_not)
+    if not why_not:
+        middle = (np.median(steps_in) + np.median(steps_out)) / 2
+        mu = mean_shift(steps_in, steps_out, 3 * fifth, middle)
+        most = float(mu_limit(*perfect_limits(len(steps_in), len(steps_out), 3 * fifth)))
+        measured = _with_composed(measured, min(mu, most), most, low, draws.shape[1], 4 * fifth)
+    return JudgedTrainings(audit, measured, declared, delta, learned.calls.not_finite, tuple(notes))
+
+
+def _with_composed(measured: Measured, mu: float, most: float, rate: float, steps: int, risk: float) -> Measured:
+    """One step's μ over all steps, at the least rate of draws; `most` is the largest μ so many steps can show."""
+    delta = measured.counted.delta
+    value, how = composed([(mu, rate)] * steps, delta)
+    bound = LowerBound(
+        epsilon=value,
+        delta=delta,
+        confidence=1 - risk,
+        method="one step's μ, composed",
+        direction="both",
+        counts={"steps": steps},
+        threshold=None,
+        ceiling=max(value, composed([(most, rate)] * steps, delta)[0]),
+        assumption=ALIKE,
+    )
+    more = {"epsilon_if_gaussian": value, "epsilon_if_gaussian_ceiling": bound.ceiling, "mu": mu}
+    told = f"one step's μ of at least {at_least(mu)}, drawn with a chance of at least {at_least(rate)}"
+    return replace(
+        measured,
+        if_gaussian=bound,
+        metrics={**measured.metrics, **more},
+        intervals={**measured.intervals, "epsilon_if_gaussian": (value, inf)},
+        how=f"{told}, composed over {steps} steps by {how}",
+    )
+
+
+def _why_not_composed(draws: NDArray[np.bool_], delta: float) -> str:
+    """Why steps may not be composed as if each drew the record by a coin of its own; "" where they may."""
+    if delta == 0:
+        return "no Gaussian ε is finite at δ = 0"
+    rate = float(draws.mean())
+    if rate in (0.0, 1.0):
+        return ""
+    counts, expected = draws.sum(1), draws.shape[1] * rate
+    spread = float(((counts - expected) ** 2).sum() / (expected * (1 - rate)))
+    p = 2 * min(chi2.cdf(spread, len(counts) - 1), chi2.sf(spread, len(counts) - 1))
+    if p < NOT_COINS:
+        return (
+            "the record is not drawn by a coin of its own in each step (how often it is drawn in a training varies too"
+            " little, or too much), as Poisson sampling would"
+        )
+    return ""
+
+
+def _checks(draws: NDArray[np.bool_], low: float, high: float, declared: DpSgdNumbers) -> list[str]:
+    """What was declared beside what was seen."""
+    steps, seen = draws.shape[1], f"{int(draws.sum()):,} of {draws.size:,} steps"
+    notes = []
+    if steps != declared.steps:
+        notes.append(f"Contradicted: {declared.steps} steps are declared, and each training takes {steps}.")
+    fits = low <= declared.sample_rate <= high
+    said = "Checked" if fits else "Contradicted"
+    notes.append(
+        f"{said}: a sample rate of {declared.sample_rate:.4g} is declared, and the record was drawn in {seen}"
+        f" ({low:.3g} to {high:.3g})."
+    )
+    return notes
