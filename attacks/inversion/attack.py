@@ -18,7 +18,6 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen,
 from ..cost import CALL, forward_operations
 from .exact.words import WORK
 from .match.batches import batches, numbers_per_image
-from .match.features import one_gradient
 from .match.halving import iterations_in_all
 from .match.objective import OBJECTIVES, Name
 from .match.polish import EVALUATIONS, STAGES, is_smooth
@@ -32,11 +31,9 @@ from .read.step_factors import operations
 from .read.table import all_as_images, as_images
 from .read.target import Aim, Target, assumptions
 from .solve import read_twice, solve
-from .strategies.batch_order import ORDER_FOUND, as_begun, in_orders, orders_tried, seeks_order
 from .strategies.by_step import ROUNDS, one_step, readable
 from .strategies.kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
 from .strategies.learned_prior import PAIRS, STRONG
-from .strategies.peel import PEELED, QUIET, peels
 from .strategies.row_fit import OwnRows, fit_operations
 from .strategies.row_search import search_operations
 from .strategies.simulated import can_simulate
@@ -78,8 +75,7 @@ class Inversion:
       before and after local training, tell. running_statistics: of the running ones, where nothing tells the batch's;
       see `statistics.py`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
-      network L-BFGS goes on from there, see `polish.carried_on`; behind leaky convolutions, and without noise, they are
-      followed layer by layer to the images, see `peel.peeled`.
+      network L-BFGS goes on from there, see `polish.carried_on`.
     softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations,
       maximum pooling) the kinks are softened, and ever less so, in so many times the `iterations`, see
       `softened.annealed`; all restarts go on to the end then. 0, and with lbfgs: as any other network.
@@ -89,9 +85,6 @@ class Inversion:
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
       an order drawn once; see `simulating.reordered`.
-    ordered: of several local steps of whole epochs on a network whose BatchNorm normalises by batches, which images
-      were in a batch together is sought, and images whose training in that order is simulated; see `batch_order.py`.
-      `along`, `simulated` and `reorder` then do nothing.
     learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
       known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
@@ -126,7 +119,6 @@ class Inversion:
     softened: int = 0
     simulated: int = 0
     reorder: bool = False
-    ordered: bool = False
     learned: bool = False
     prior_network: bool = True
     prior_weights: str = ""
@@ -197,7 +189,6 @@ class Inversion:
                 "halving",
                 "consensus",
                 "simulated",
-                "ordered",
             )
             if getattr(self, name)
         ]
@@ -290,7 +281,6 @@ class Inversion:
             tries += EVALUATIONS * len(STAGES) * self.iterations  # of a line search, in float64
         if self.learned:  # once more for the control, and copies of every image, which the denoiser costs as much as
             tries, image = self.iterations * (self.restarts + 1), 2 * (PAIRS + self.prior_network) * image
-        opened = bool(self.features) and not self.learned and peels(network, view.input_shape)
         trains = self.learned and self.prior_network and not self.prior_weights
         once = TRAINING * prod(view.input_shape) if trains else 0
         worded = bool(words_of(view.module)) and self.exact and open_chain(view.module) is not None
@@ -301,8 +291,7 @@ class Inversion:
                 f"{aim.manner}:{aim.key}",
                 once * (place == 0)
                 + sum(
-                    (tries * self._readings(network, target) + PEELED * (opened and self._quiet(target)))
-                    * (CALL + target.count * image)
+                    tries * self._readings(target) * (CALL + target.count * image)
                     + self._training(network, target, image)
                     + (searched + fit_operations(target, own, parameters)) * worded
                     for target in aim.targets
@@ -332,14 +321,9 @@ class Inversion:
             )
         return noisy
 
-    def _quiet(self, target: Target) -> bool:
-        """Whether layers are peeled off a message, as far as public facts tell."""
-        return one_gradient(target) and not target.others and target.noise_share <= QUIET
-
-    def _readings(self, network: nn.Module, target: Target) -> int:
+    def _readings(self, target: Target) -> int:
         """How many gradients an iteration takes."""
-        begun = as_begun(network, target, self)
-        return len(target.messages) * (2 if read_twice(target, begun) else 1)
+        return len(target.messages) * (2 if read_twice(target, self) else 1)
 
     def _training(self, network: nn.Module, target: Target, image: int) -> int:
         """Operations, for the steps taken apart and for their simulation."""
@@ -348,9 +332,6 @@ class Inversion:
             if one_step(target):
                 return operations_at_once(neurons, inputs + 1, target.count)
             return operations(neurons, inputs + 1, target.recipe.sizes, ROUNDS) + self._simulation(target, image)
-        if target.recipe is not None and seeks_order(network, target, self):
-            many = orders_tried(target.recipe, target.count) / PASSES + in_orders(self)
-            return int(many * self._one_training(target, image))
         return self._simulation(target, image)
 
     def _simulation(self, target: Target, image: int) -> int:
@@ -463,11 +444,8 @@ class Inversion:
         assumed += [*assumptions(view.facts, steps, solution.by_step, aim.target.stretched > 1)]
         assumed += besides_assumed(view.facts, recipe)
         assumed += mode_assumed(view.module, self.mode, view.facts.scheme == "recorded")
-        ordered = seeks_order(as_run(view.module, self.mode), aim.target, self)
-        if ordered:
-            assumed.append(ORDER_FOUND)
         if aim.target.statistics is not None:
-            assumed += aim.target.statistics.assumed(self, ordered)
+            assumed += aim.target.statistics.assumed(self)
         assumed.append(f"labels inferred: {labels_by}" if labels_by else "labels known")
         if self.objective == "euclidean" and not aim.target.scale_known:
             assumed.append(
@@ -475,7 +453,7 @@ class Inversion:
             )
         if self.objective == "euclidean" and aim.target.clip_norm is not None:
             assumed.append("clip norm known and modelled")
-        if (self.along or solution.place is not None) and aim.target.on_the_way and not ordered:
+        if (self.along or solution.place is not None) and aim.target.on_the_way:
             at = f"{self.along:g}" if solution.place is None else f"{solution.place:.2g}"
             assumed.append(
                 f"the gradient read at {at} of the way that training moved the weights"
@@ -495,7 +473,7 @@ class Inversion:
                 f"the update taken to have been {solution.longer:.2g} times as long before its clip, as training on a"
                 " first guess of its images makes it"
             )
-        if self.simulated and not ordered:
+        if self.simulated:
             assumed.append(
                 "local training simulated, batches in "
                 + ("a new order at every iteration" if self.reorder else "an order of the attack's own")

@@ -58,7 +58,7 @@ GROWS = (
     "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a message"
     " is noise the spectrum of the auxiliary records, are tried beside it"
 )
-TOLD: dict[str, Any] = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS, "ordered": True}
+TOLD: dict[str, Any] = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS}
 SIMULATED: dict[str, Any] = {"along": 0.5, "simulated": 60, "reorder": True}
 RULES: tuple[Rule, ...] = (
     Rule(

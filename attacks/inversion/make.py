@@ -29,8 +29,10 @@ DEFAULTS: dict[str, Any] = {
     "features": FEATURES,
     "batch_statistics": STATISTICS,
     "softened": TIMES,
-    "ordered": True,
 }
+
+# Keys of pieces that were taken out, which the git tag lab-1 still has.
+TAKEN_OUT = {"ordered": "the search for the order of batches behind BatchNorm was taken out"}
 
 # Of what is attacked, where and how often.
 OF_ALL = ("labels", "records", "mode", "manners", "rounds", "device", "restarts")
@@ -47,6 +49,8 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     Raises:
         ValueError: an unknown key or preset, or a value out of range, in one sentence.
     """
+    for name in TAKEN_OUT.keys() & settings:
+        raise ValueError(f"{name}: {TAKEN_OUT[name]}; leave it out")
     known = {f.name for f in fields(Inversion) if f.init} - {"device"}
     unknown = sorted(set(settings) - known - {"preset"})
     if unknown:

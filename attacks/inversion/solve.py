@@ -37,10 +37,8 @@ from .read.statistics import as_broadcast, told_moments, with_statistics
 from .read.step_factors import ticks
 from .read.surrogate import Surrogate
 from .read.target import Target
-from .strategies.batch_order import as_begun, in_found_order, in_orders, seeks_order
 from .strategies.by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
 from .strategies.learned_prior import noise_alone, solve_with_prior
-from .strategies.peel import PEELED, TICKS, peeled, peels
 from .strategies.row_fit import OwnRows, nearer, with_fit
 from .strategies.row_search import with_rows
 from .strategies.simulated import can_simulate
@@ -87,12 +85,6 @@ def solve(
         if len(targets) > 1:
             return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
         module = as_broadcast(module, targets[0].statistics)
-    network = as_run(module, settings.mode) if settings.ordered else module
-    sought = [i for i, target in enumerate(targets) if seeks_order(network, target, settings)]
-    if sought and len(sought) < len(targets):
-        return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
-    if sought:
-        return _solve_in_order(module, targets, input_shape, settings, seed, progress)
     cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
     if not cut or denoisers is not None:
         return _solve(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
@@ -137,23 +129,6 @@ def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
             progress(min(next(done), total), total)
 
     return tick
-
-
-def _solve_in_order(
-    module: nn.Module,
-    targets: Sequence[Target],
-    input_shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-    progress: Progress | None,
-) -> list[Solution]:
-    """Targets of each of which `seeks_order` holds: read as one batch, and then in the order that is found."""
-    network = as_run(module, settings.mode).to(settings.device)
-    layout, begun = Layout.of(network), as_begun(network, targets[0], settings)
-    guesses = _solve(module, targets, input_shape, begun, seed, part_of(progress, 0.0, 0.4))
-    tick = _counted(part_of(progress, 0.4, 1.0), in_orders(settings) * len(targets))
-    each = zip(targets, guesses)
-    return [in_found_order(network, layout, target, guess, settings, seed, tick) for target, guess in each]
 
 
 def read_twice(target: Target, settings: Inversion) -> bool:
@@ -277,7 +252,6 @@ def _solve(
         i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if guided else None for i in left
     }
     smooth = guided and open_chain(network) is None and is_smooth(network)
-    opened = guided and peels(network, input_shape)
     jobs = [
         ([left[k] for k in members], restarts)
         for members, restarts in batches(
@@ -291,7 +265,6 @@ def _solve(
     total += settings.iterations * len(left) * (denoisers is not None)
     total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
     total += settings.iterations * len(STAGES) * len(left) * smooth
-    total += PEELED * len(left) * opened
     several = [i for i in left if settings.exact and readable(network, targets[i]) and not one_step(targets[i])]
     total += APART * ticks(ROUNDS) * len(several)
     total, done = max(1, total), 0  # at least 1: nothing may be left
@@ -343,8 +316,6 @@ def _solve(
             kept = replace(kept, features_by=of.said)
         if smooth:
             kept = carried_on(network, layout, targets[i], kept, of, settings, tick)
-        if opened:
-            kept = peeled(network, layout, targets[i], kept, of, settings, lambda: tick(PEELED // TICKS))
         if settings.exact and readable(network, targets[i]):
             kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
         solutions[i] = kept

@@ -23,7 +23,6 @@ from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.statistics import Statistics, batchnorms
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies import peel
 from dpfl_audit.attacks.inversion.strategies.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.strategies.simulated import orders
 from dpfl_audit.audit.errors import BadInput
@@ -166,7 +165,7 @@ WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
     "L-BFGS": ("lenet", plain, replace(PRESETS["dlg"].settings, iterations=3)),
     "the first layer exact": ("mlp", plain, EVERYTHING),
     "features, followed to the end": ("cnn tanh", plain, EVERYTHING),
-    "layers peeled": ("leaky", plain, EVERYTHING),
+    "leaky convolutions": ("leaky", plain, EVERYTHING),
     "ReLUs softened": ("residual, ReLU", noisy, replace(EVERYTHING, restarts=2, tv="noise-aware")),
     "statistics told": ("residual, BatchNorm", told, replace(FEW, batch_statistics=0.1)),
     "sparse": ("lenet", sparse, replace(FEW, objective="euclidean")),
@@ -184,8 +183,7 @@ WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_attack_comes_to_the_same(name: str, device: str, monkeypatch) -> None:
-    monkeypatch.setattr(peel, "PIXELS", (50,) * 6)
+def test_a_whole_attack_comes_to_the_same(name: str, device: str) -> None:
     which, message, settings = WHOLE[name]
     module = network(which)
     target = message(module)

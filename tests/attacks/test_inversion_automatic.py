@@ -23,7 +23,7 @@ from dpfl_audit.defenses.terms import Observer
 
 GRADIENT = Told("none", False, 8, 1, linear=True, smooth=False, spanned=True, labels=True)
 BOTH = ["cosine", "euclidean"]
-TOLD = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS, "ordered": True}
+TOLD = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS}
 NOISE_AWARE = {"preset": "noise-aware", **TOLD, "softened": TIMES}
 EXACT = {"preset": "default", **TOLD}
 ANY = {**EXACT, "objective": BOTH, "softened": TIMES}

@@ -53,8 +53,8 @@ class Statistics:
             return self.batch, settings.batch_statistics
         return self.running if settings.running_statistics else {}, settings.running_statistics
 
-    def assumed(self, settings: Inversion, ordered: bool = False) -> list[str]:
-        """How an attack uses them, in plain words. ordered: local steps are simulated in an order that was found."""
+    def assumed(self, settings: Inversion) -> list[str]:
+        """How an attack uses them, in plain words."""
         said, (moments, _) = [], self.used(settings)
         if settings.mode == "eval" and self.running:
             said.append("the fixed statistics are those that the model was sent with")
@@ -64,7 +64,6 @@ class Statistics:
             said.append("the images' statistics are near the running ones that the model was sent with")
         elif moments:
             several = f"the mean of its {self.steps} batches', taken for that of all images"
-            several += " in the first guess, and for that of the simulated steps after it" * ordered
             whose = "its batch's own" if self.steps == 1 else several
             said.append(f"running statistics sent before and after local training tell {whose}; their momentum known")
         return said
@@ -193,53 +192,6 @@ class ToldMoments:
         with Listened(self.module, self.told) as listened:
             functional_call(self.module, dict(self.weights), (images,))
         return off_told(listened.moments, self.told)
-
-
-@dataclass(frozen=True, eq=False)
-class ToldBySteps:
-    """How far the statistics of several local steps' batches are from their told mean. shares: of every step in that,
-    (steps,) by layer. weight: what it counts.
-    """
-
-    told: LayerMoments
-    shares: Mapping[str, Tensor]
-    weight: float
-
-    @classmethod
-    def of(cls, module: nn.Module, target: Target, settings: Inversion) -> ToldBySteps | None:
-        """Of a target whose training is simulated; None where nothing tells its batches' statistics, or the counters
-        tell another number of steps than public facts do.
-        """
-        statistics, recipe = target.statistics, target.recipe
-        if statistics is None or recipe is None or statistics.steps != len(recipe.sizes):
-            return None
-        told, weight = statistics.used(settings)
-        if told is not statistics.batch or not told:
-            return None
-        layers = batchnorms(module)
-        shares = {name: _shares(layers[name], statistics.steps).to(target.weights) for name in told}
-        return cls(told, shares, weight)
-
-    def matched(self, steps: Sequence[LayerMoments]) -> tuple[Tensor, list[list[Tensor]]]:
-        """`weight` times `off_told` of all steps' moments together, (), and its derivatives by each step's, layer by
-        layer the mean's and the variance's.
-        """
-        own = [[value.detach().requires_grad_() for both in of.values() for value in both] for of in steps]
-        with torch.enable_grad():
-            mixed = {}
-            for k, (name, share) in enumerate(self.shares.items()):
-                mean, variance = (share @ torch.stack([of[2 * k + place] for of in own]) for place in (0, 1))
-                mixed[name] = mean, variance
-            far = self.weight * off_told(mixed, self.told)
-            slopes = iter(torch.autograd.grad(far, [value for of in own for value in of]))
-        return far.detach(), [[next(slopes) for _ in of] for of in own]
-
-
-def _shares(layer: _BatchNorm, steps: int) -> Tensor:
-    """What each of a layer's last steps counts for in what they made of its running statistics together, (steps,)."""
-    kept = 1.0 if layer.momentum is None else 1 - layer.momentum
-    shares = torch.tensor([kept ** (steps - 1 - k) for k in range(steps)], dtype=torch.float64)
-    return shares / shares.sum()
 
 
 def told_moments(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> list[ToldMoments]:

@@ -7,7 +7,6 @@ which only what no order changes is asked: that every epoch's images have the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ from ..match.objective import Matching
 from ..match.optimise import Objective
 from ..read.local_steps import LocalSteps
 from ..read.sparse import beyond_sent
-from ..read.statistics import LayerMoments, Listened, ToldBySteps
 from ..read.target import Target
 
 if TYPE_CHECKING:
@@ -33,12 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """images (b, *shape), the weights before, the gradient and what BatchNorm layers got of them (`Listened`)."""
+    """images (b, *shape), the weights before and the gradient."""
 
     images: Tensor
     weights: list[Tensor]
     gradient: tuple[Tensor, ...]
-    moments: LayerMoments
 
 
 class Simulated:
@@ -50,7 +47,7 @@ class Simulated:
     Args:
         module: the network, in evaluation mode. layout: of its parameters.
         target: with a recipe of whole epochs. labels: (E, n) of every epoch's images, in the order of its batches.
-        matching: how updates are compared. told: of the batches' statistics, which the objective asks for besides.
+        matching: how updates are compared.
 
     Raises:
         ValueError: the target has no recipe, or not one of E whole epochs of n images.
@@ -63,7 +60,6 @@ class Simulated:
         target: Target,
         labels: Tensor,
         matching: Matching,
-        told: ToldBySteps | None = None,
     ) -> None:
         recipe = target.recipe
         if recipe is None or recipe.epochs != len(labels) or sum(recipe.sizes) != labels.numel():
@@ -72,7 +68,7 @@ class Simulated:
                 f" each; labels have shape {tuple(labels.shape)}"
             )
         self.module, self.layout, self.target, self.labels = module, layout, target, labels
-        self.recipe, self.matching, self.told = recipe, matching, told
+        self.recipe, self.matching = recipe, matching
         self.observed = layout.split(target.gradient)
         self.scale, self.sparse = -1 / recipe.scale, target.sparse_by(matching.name)
         chain = open_chain(module)
@@ -84,47 +80,39 @@ class Simulated:
         """The objective (1,) and its gradient with respect to `images` (1, E·n, *shape)."""
         return self._unrolled(images) if self.ghost is None else self.ghost(images)
 
-    def value(self, images: Tensor) -> float:
-        """The objective alone, of images (E·n, *shape); on any network."""
-        walk, steps = self._trained(images, graph=False)
-        return self._matched(walk, steps)[0].item()
-
     def _unrolled(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """On any network."""
-        walk, steps = self._trained(images[0], graph=True)
-        value, cotangent, slopes = self._matched(walk, steps)
+        walk, steps = self._trained(images[0])
+        value, cotangent = self._matched(walk)
         backward, parts = walk.backward(), []
-        for step, slope in zip(steps[::-1], slopes[::-1]):
+        for step in steps[::-1]:
             of_gradient, cotangent = backward(cotangent)
-            along = [*self.layout.split(of_gradient).values(), *slope]
-            made = [*step.gradient, *(part for both in step.moments.values() for part in both)]
+            along = list(self.layout.split(of_gradient).values())
             of_x, *of_weights = torch.autograd.grad(
-                made, (step.images, *step.weights), grad_outputs=along, materialize_grads=True
+                step.gradient, (step.images, *step.weights), grad_outputs=along, materialize_grads=True
             )
             cotangent = cotangent + torch.cat([w.flatten() for w in of_weights])
             parts.append(of_x)
         return value[None], torch.cat(parts[::-1])[None]
 
-    def _trained(self, images: Tensor, graph: bool) -> tuple[LocalSteps, list[_Step]]:
-        """The client's steps on images (E·n, *shape); graph: whether they are differentiated again."""
+    def _trained(self, images: Tensor) -> tuple[LocalSteps, list[_Step]]:
+        """The client's steps on images (E·n, *shape)."""
         walk = LocalSteps(self.recipe, self.layout, self.target.weights)
-        names = () if self.told is None else tuple(self.told.told)
         steps: list[_Step] = []
         first, y = 0, self.labels.flatten()
         for size in self.recipe.sizes:
-            x = images[first : first + size].detach().requires_grad_(graph)
+            x = images[first : first + size].detach().requires_grad_()
             at = {name: w.detach().requires_grad_() for name, w in self.layout.split(walk.weights).items()}
-            with torch.enable_grad(), Listened(self.module, names) as listened:
+            with torch.enable_grad():
                 loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
-                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=graph)
-            moments = {name: listened.moments[name] for name in names}
-            steps.append(_Step(x, list(at.values()), gradient, moments))
+                gradient = torch.autograd.grad(loss, list(at.values()), create_graph=True)
+            steps.append(_Step(x, list(at.values()), gradient))
             walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
             first += size
         return walk, steps
 
-    def _matched(self, walk: LocalSteps, steps: Sequence[_Step]) -> tuple[Tensor, Tensor, list[list[Tensor]]]:
-        """The objective (), and its derivatives by the weights after all steps (d,) and by each step's moments."""
+    def _matched(self, walk: LocalSteps) -> tuple[Tensor, Tensor]:
+        """The objective (), and its derivatives by the weights after all steps (d,)."""
         update = (walk.weights - self.target.weights) * self.scale
         free = None
         if self.sparse is not None:
@@ -134,10 +122,7 @@ class Simulated:
         cotangent = self.layout.join(dict(zip(own, direction))) * self.scale
         if free is not None:
             cotangent = cotangent * free
-        if self.told is None:
-            return value, cotangent, [[] for _ in steps]
-        far, slopes = self.told.matched([step.moments for step in steps])
-        return value + far, cotangent, slopes
+        return value, cotangent
 
 
 def disorder(images: Tensor) -> tuple[Tensor, Tensor]:
