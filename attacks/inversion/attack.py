@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import Literal
 
 from torch import nn
 
 from ...defenses.chain import open_chain
-from ...defenses.complaint import one_of
 from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
 from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, Seen, View
@@ -19,17 +17,17 @@ from ..cost import CALL, forward_operations
 from .exact.words import WORK
 from .match.batches import batches, numbers_per_image
 from .match.halving import iterations_in_all
-from .match.objective import OBJECTIVES, Name
 from .match.polish import EVALUATIONS, STAGES, is_smooth
 from .match.softened import softens
 from .match.solution import Solution, side_by_side
 from .read.local_steps import besides_assumed
-from .read.mode import MODES, Mode, as_run, mode_assumed
+from .read.mode import as_run, mode_assumed
 from .read.one_step import operations_at_once
 from .read.rounds import MOST, all_rounds, every_round, least_noisy_rounds
 from .read.step_factors import operations
 from .read.table import all_as_images, as_images
 from .read.target import Aim, Target, assumptions
+from .settings import Settings
 from .solve import read_twice, solve
 from .strategies.by_step import ROUNDS, one_step, readable
 from .strategies.kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
@@ -39,185 +37,15 @@ from .strategies.row_search import search_operations
 from .strategies.simulated import can_simulate
 from .strategies.simulating import tried
 
-Optimiser = Literal["signed-adam", "adam", "lbfgs"]
-
-OPTIMISERS: tuple[Optimiser, ...] = ("signed-adam", "adam", "lbfgs")
-MANNERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
-AT_MOST = 10**7  # iterations, restarts: more are a slip
+READERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
 PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
 
 @dataclass(frozen=True)
-class Inversion:
-    """Gradient inversion (Geiping et al. 2020, arXiv:2003.14053): find the images whose gradient is the observed one.
+class Inversion(Settings):
+    """Find the images whose gradient is the observed one (Geiping et al. 2020, arXiv:2003.14053)."""
 
-    objective: cosine | euclidean (models the clip) | euclidean-naive; see `objective.Matching`.
-    optimiser: signed-adam | adam | lbfgs; the step size of the first two falls tenfold at 3/8, 5/8 and 7/8 of the
-      `iterations`. lbfgs ignores `lr`, computes in float64, and wants tv = 0.
-    lr: step size in pixels, of [0, 1]. tv: weight of the total variation, see `prior.total_variation`; or
-      "noise-aware", which raises it with the share of the observed value's energy that is noise, as far as the attacker
-      knows the noise (`prior.tv_for_noise`).
-    restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
-    halving: half of a target's restarts, those with the highest objective, are dropped at fixed iterations
-      (`halving.rungs`), so that 8 take two and a half times the time of one; not with lbfgs.
-    consensus: weight of how far a restart is from the mean of all, see `consensus.with_consensus`.
-    labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
-    exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
-      is optimised, or the rest out of what optimising finds. Rows of a table are sought one by one, too, where the
-      second layer tells them (`row_search.with_rows`).
-    along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
-      update tells them.
-    along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on
-      (`surrogate.Surrogate`), in shares of the way; 0 holds it. Of single messages,
-      and not where kinks are softened.
-    span: weight of what a linear layer behind others tells, see `span.InputSpan`.
-    batch_statistics: weight of the batch's own statistics, which BatchNorm's running ones, sent beside the parameters
-      before and after local training, tell. running_statistics: of the running ones, where nothing tells the batch's;
-      see `statistics.py`.
-    features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
-      network L-BFGS goes on from there, see `polish.carried_on`.
-    softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations,
-      maximum pooling) the kinks are softened, and ever less so, in so many times the `iterations`, see
-      `softened.annealed`; all restarts go on to the end then. 0, and with lbfgs: as any other network.
-    simulated: so many more iterations in which an update's local training is simulated, batches in an order of the
-      attack's own, see `simulated.Simulated`; of what they give and what they began with the one is kept whose
-      simulated update is nearer to the one sent. Nothing is simulated where a message is of one step or not of whole
-      epochs.
-    reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
-      an order drawn once; see `simulating.reordered`.
-    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
-      known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
-    prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
-      auxiliary records' spectrum, for which nothing is trained.
-    prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
-    records: of how many records a message is taken to be whose sender keeps the number to itself, where no labels tell
-      it; 0 leaves such messages out.
-    mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
-      images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
-    manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
-    rounds: of how many rounds the messages are attacked each alone, those with the least noise; 0 for all. What is read
-      together is of all rounds, whatever this is.
-    device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
-    """
-
-    objective: Name = "cosine"
-    optimiser: Optimiser = "signed-adam"
-    iterations: int = 300
-    lr: float = 0.1
-    tv: float | Literal["noise-aware"] = 0.01
-    restarts: int = 1
-    halving: bool = False
-    consensus: float = 0.0
-    labels: Literal["known", "inferred"] = "known"
-    exact: bool = False
-    along: float = 0.0
-    along_rate: float = 0.0
-    span: float = 0.0
-    batch_statistics: float = 0.0
-    running_statistics: float = 0.0
-    features: float = 0.0
-    softened: int = 0
-    simulated: int = 0
-    reorder: bool = False
-    learned: bool = False
-    prior_network: bool = True
-    prior_weights: str = ""
-    records: int = 0
-    mode: Mode = "train"
-    manners: tuple[str, ...] = ("one-round", "all-rounds")
-    rounds: int = 0
-    device: str = "cpu"
     name: str = field(default="inversion", init=False)
-
-    def __post_init__(self) -> None:
-        for what, allowed in (
-            ("objective", OBJECTIVES),
-            ("optimiser", OPTIMISERS),
-            ("labels", ("known", "inferred")),
-            ("mode", MODES),
-        ):
-            if getattr(self, what) not in allowed:
-                raise ValueError(one_of(what, getattr(self, what), allowed))
-        for manner in self.manners:
-            if manner not in MANNERS:
-                raise ValueError(one_of("manners", manner, MANNERS))
-        if len(set(self.manners)) != len(self.manners) or not self.manners:
-            raise ValueError(f"manners is {list(self.manners)}: name at least one, and each once")
-        for name in ("records", "rounds"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, it must be at least 0")
-        if not (1 <= self.iterations <= AT_MOST and 1 <= self.restarts <= AT_MOST):
-            raise ValueError(
-                f"iterations is {self.iterations} and restarts {self.restarts}, both must be from 1 to {AT_MOST:,}"
-            )
-        if not self.lr > 0:
-            raise ValueError(f"lr is {self.lr}, it must be positive")
-        for name in ("batch_statistics", "running_statistics"):
-            if not 0 <= getattr(self, name) <= AT_MOST:
-                raise ValueError(f"{name} is {getattr(self, name)}, it must be from 0 to {AT_MOST:,}")
-        least = min(self.span, self.features, self.softened, self.simulated)
-        if max(self.softened, self.simulated, self.span, self.features) > AT_MOST:
-            raise ValueError(
-                f"softened is {self.softened}, simulated {self.simulated}, span {self.span} and features"
-                f" {self.features}: each must be at most {AT_MOST:,}"
-            )
-        if not (0 <= self.along <= 1 and least >= 0):
-            raise ValueError(
-                f"along is {self.along}, span {self.span}, features {self.features}, softened {self.softened} and"
-                f" simulated {self.simulated}: along must be between 0 and 1, the others at least 0"
-            )
-        if not self.consensus >= 0 or (self.consensus and (self.restarts < 2 or self.optimiser == "lbfgs")):
-            raise ValueError(
-                f"consensus is {self.consensus}: it must be at least 0, and is between restarts = 2 or more of"
-                " optimiser = 'signed-adam' or 'adam'"
-            )
-        if self.optimiser == "lbfgs" and self.simulated:
-            raise ValueError("simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'")
-        if self.learned and (self.objective != "euclidean" or self.optimiser == "lbfgs"):
-            raise ValueError(
-                "learned: a learned prior stands beside the likelihood of what was sent, so it needs objective ="
-                f" 'euclidean' and not optimiser = 'lbfgs'; they are {self.objective!r} and {self.optimiser!r}"
-            )
-        beside = [
-            name
-            for name in (
-                "span",
-                "batch_statistics",
-                "running_statistics",
-                "features",
-                "softened",
-                "halving",
-                "consensus",
-                "simulated",
-            )
-            if getattr(self, name)
-        ]
-        if self.learned and beside:
-            raise ValueError(f"learned: {beside[0]} does nothing beside a learned prior; leave it out")
-        self._check_surrogate()
-        if self.reorder and not self.simulated:
-            raise ValueError("reorder: it is of simulated iterations; set simulated too")
-        if self.prior_weights and not self.learned:
-            raise ValueError("prior_weights: they are those of a learned prior; set learned = true too")
-        if self.prior_weights and not self.prior_network:
-            raise ValueError(
-                "prior_weights: they are those of a denoiser with a network, which prior_network = false leaves out, as"
-                " preset = 'spectrum-prior' has it; preset = 'learned-prior' takes them"
-            )
-        if not self.prior_network and not self.learned:
-            raise ValueError(
-                "prior_network = false: it is of a learned prior, whose network it leaves out; set learned = true too"
-            )
-        if self.tv != "noise-aware" and not (isinstance(self.tv, int | float) and self.tv >= 0):
-            raise ValueError(f"tv is {self.tv!r}, it must be a number from 0 on, or 'noise-aware'")
-
-    def _check_surrogate(self) -> None:
-        if not 0 <= self.along_rate <= 1:
-            raise ValueError(f"along_rate is {self.along_rate}, it must be between 0 and 1, of the way")
-        others = [what for what in ("halving", "learned") if getattr(self, what)]
-        if self.along_rate and (others or self.optimiser == "lbfgs"):
-            beside = others[0] if others else "optimiser = 'lbfgs'"
-            raise ValueError(f"along_rate: a place that is learned does not go with {beside}; leave one of them out")
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """Every message (one-round) and every sender of several messages (all-rounds) the view allows.
@@ -248,7 +76,7 @@ class Inversion:
             told = [aim for aim in single if aim.labelled or self.labels == "inferred"]
             alone = least_noisy_rounds(view, told or single, self.rounds)
         seen = {"one-round": alone, "all-rounds": view}
-        aims = [aim for manner in self.manners for aim in MANNERS[manner](seen[manner], knowledge)]
+        aims = [aim for manner in self.manners for aim in READERS[manner](seen[manner], knowledge)]
         if not aims:
             secret = view.anonymous and not self.records
             why = "senders keep to themselves how many records they have, so assume a number: records" if secret else ""

@@ -11,17 +11,17 @@ from ...defenses.nearest import instead
 from ..base import Attack, Knowledge, View
 from ..settings import check_types
 from .attack import Inversion
-from .automatic import AUTO, Suiting, pick, told_by
 from .match.features import FEATURES
-from .match.objective import Name
 from .match.softened import TIMES
-from .presets import PRESETS
+from .presets.automatic import AUTO, Suiting, pick, told_by
+from .presets.beside import TV, FixedPrior, SpectrumPrior
+from .presets.published import PRESETS
 from .read.statistics import STATISTICS
-from .strategies.second_inversion import TV, FixedPrior, SpectrumPrior
+from .settings import Name
 
 # Where the table says nothing: both objectives (a clip harms one and not the other) and a prior that grows with the
 # noise (without it the same attack is 5 to 8 dB weaker under strong noise), beside it a fixed one and the auxiliary
-# records' spectrum (`second_inversion.py`); and whatever can be made exact is. A weak attack reports false safety.
+# records' spectrum (`beside.py`); and whatever can be made exact is. A weak attack reports false safety.
 DEFAULTS: dict[str, Any] = {
     "objective": ["cosine", "euclidean"],
     "tv": "noise-aware",

@@ -31,12 +31,14 @@ from .match.polish import STAGES, carried_on, is_smooth
 from .match.softened import Softly, annealed, softens, softly_matched
 from .match.solution import Solution, start_images
 from .match.span import InputSpan, with_span
+from .match.told_statistics import told_moments, with_statistics
 from .read.length import cut_short, lengthened
 from .read.mode import as_run
-from .read.statistics import as_broadcast, told_moments, with_statistics
+from .read.statistics import as_broadcast
 from .read.step_factors import ticks
 from .read.surrogate import Surrogate
 from .read.target import Target
+from .settings import Settings
 from .strategies.by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
 from .strategies.learned_prior import noise_alone, solve_with_prior
 from .strategies.row_fit import OwnRows, nearer, with_fit
@@ -46,7 +48,6 @@ from .strategies.simulating import nearest_update, simulate, tried
 from .strategies.with_words import as_shares, with_words
 
 if TYPE_CHECKING:
-    from .attack import Inversion
     from .strategies.denoiser import Denoiser
 
 
@@ -58,7 +59,7 @@ def solve(
     module: nn.Module,
     targets: Sequence[Target],
     input_shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     progress: Progress | None = None,
     denoisers: Sequence[Denoiser] | None = None,
@@ -106,7 +107,7 @@ def _one_by_one(
     module: nn.Module,
     targets: Sequence[Target],
     input_shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     progress: Progress | None,
     denoisers: Sequence[Denoiser] | None,
@@ -131,7 +132,7 @@ def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
     return tick
 
 
-def read_twice(target: Target, settings: Inversion) -> bool:
+def read_twice(target: Target, settings: Settings) -> bool:
     """Whether a target is read before its local training and on the way through it, see `_solve_twice`."""
     return bool(settings.simulated and settings.along) and can_simulate(target) and target.on_the_way
 
@@ -140,7 +141,7 @@ def _solve_twice(
     module: nn.Module,
     targets: Sequence[Target],
     input_shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     progress: Progress | None,
 ) -> list[Solution]:
@@ -186,7 +187,7 @@ def _solve(
     module: nn.Module,
     targets: Sequence[Target],
     input_shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     progress: Progress | None = None,
     denoisers: Sequence[Denoiser] | None = None,
@@ -335,12 +336,12 @@ def _solve(
 
 
 def _solve_rest(
-    module: nn.Module, input_shape: tuple[int, ...], settings: Inversion, seed: int, target: Target
+    module: nn.Module, input_shape: tuple[int, ...], settings: Settings, seed: int, target: Target
 ) -> Solution:
     return _solve(module, [target], input_shape, settings, seed)[0]
 
 
-def _goes_on(target: Target, found: Solution, settings: Inversion) -> bool:
+def _goes_on(target: Target, found: Solution, settings: Settings) -> bool:
     """Whether local training is simulated from there."""
     return bool(settings.simulated) and can_simulate(target) and not (found.by_step or found.determined)
 
@@ -352,7 +353,7 @@ def _solve_batch(
     labels: Tensor,
     starts: Tensor,
     features: Sequence[SolvedFeatures | None],
-    settings: Inversion,
+    settings: Settings,
     soft: bool,
     tick: Callable[[], None],
     moving: Surrogate | None = None,
@@ -415,7 +416,7 @@ def _solve_with_prior(
     network: nn.Module,
     layout: Layout,
     candidates: Sequence[tuple[Target, Tensor, Denoiser, int]],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     tick: Callable[[], None],
 ) -> tuple[Tensor, Tensor]:
@@ -434,7 +435,7 @@ def _beside_noise(
     target: Target,
     found: Solution,
     denoiser: Denoiser,
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     tick: Callable[[], None],
 ) -> Solution:
@@ -444,9 +445,7 @@ def _beside_noise(
     return replace(found, start=alone.float().cpu())
 
 
-def _labels(
-    network: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...], settings: Inversion
-) -> Inferred:
+def _labels(network: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...], settings: Settings) -> Inferred:
     if settings.labels == "inferred":
         return infer_together(network, layout, target.messages, shape)
     if target.labels is None:

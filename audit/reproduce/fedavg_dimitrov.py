@@ -10,7 +10,7 @@ from typing import Any
 
 from ...attacks.base import Reconstruction
 from ...attacks.inversion.attack import Inversion
-from ...attacks.inversion.presets import PRESETS
+from ...attacks.inversion.presets.published import PRESETS
 from ...defenses.progress import Progress
 from ...metrics.leakage import score_images
 from ..evidence import ChosenAttack

@@ -15,7 +15,7 @@ import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator
 from dpfl_audit.attacks.inversion.match.features import FEATURES
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, undone
 from dpfl_audit.attacks.inversion.read.mode import as_run

@@ -13,7 +13,7 @@ from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.match import batches as batches_module
 from dpfl_audit.attacks.inversion.match.batches import batches
 from dpfl_audit.attacks.inversion.match.solution import start_images
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models

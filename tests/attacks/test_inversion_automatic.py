@@ -11,10 +11,10 @@ import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, View
-from dpfl_audit.attacks.inversion.automatic import RULES, Told, pick, told_by
 from dpfl_audit.attacks.inversion.make import make_inversions, picked_inversion
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.presets.automatic import RULES, Told, pick, told_by
 from dpfl_audit.attacks.inversion.read.statistics import STATISTICS
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config

@@ -11,12 +11,13 @@ from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.engines import grouped_steps as groups
 from dpfl_audit.attacks.inversion.engines.convolved import open_stages
 from dpfl_audit.attacks.inversion.engines.grouped_steps import GroupedSteps, alike, grouped_steps
-from dpfl_audit.attacks.inversion.match.objective import Matching, Name
+from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.solution import Solution, start_images
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update, simulate

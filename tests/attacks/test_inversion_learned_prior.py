@@ -13,7 +13,7 @@ from dpfl_audit.attacks.base import Knowledge, PublicFacts, Reconstruction, Seen
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve

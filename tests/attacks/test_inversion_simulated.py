@@ -9,14 +9,15 @@ import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.match.objective import Matching, Name
+from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.optimise import Objective
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.match.span import InputSpan
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.length import cut_short, lengthened, trained_on
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
+from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, can_simulate, disorder, orders, with_disorder
 from dpfl_audit.attacks.inversion.strategies.simulating import averaged_epochs, nearest_update, simulate

@@ -13,21 +13,19 @@ from dpfl_audit import Gaussian, Recorder
 from dpfl_audit.attacks.base import Knowledge, View
 from dpfl_audit.attacks.inversion.ablated import SWITCHES, ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.automatic import RULES
 from dpfl_audit.attacks.inversion.make import DEFAULTS
 from dpfl_audit.attacks.inversion.match.evaluate import loss_at
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.match.told_statistics import ToldMoments, told_moments, with_statistics
+from dpfl_audit.attacks.inversion.presets.automatic import RULES
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.mode import as_run
 from dpfl_audit.attacks.inversion.read.statistics import (
     STATISTICS,
     Statistics,
-    ToldMoments,
     as_broadcast,
     batch_moments,
     batchnorms,
     running_moments,
-    told_moments,
-    with_statistics,
 )
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.solve import solve

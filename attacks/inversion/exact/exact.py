@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -13,12 +12,10 @@ from ....defenses.layout import Layout
 from ..match.evaluate import evaluator, loss_at, placed
 from ..match.solution import Solution, start_images
 from ..read.target import Target
+from ..settings import Settings
 from .columns import Columns
 from .first_layer import FirstLayer
 from .words import columns_by_words
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 UNEXPLAINED = 1e-3  # of a message's energy without its noise, at most, where images are certain
 UNEXPLAINED_COPIES = 1e-3  # the same over n², where some are taken for copies: one of n given to the wrong image
@@ -44,7 +41,7 @@ def read_first_layer(
     target: Target,
     labels: Tensor,
     shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
 ) -> Reading | None:
     """What the first layer tells without a guess; None where it is not linear with a ReLU behind it.
@@ -78,7 +75,7 @@ def made_exact(
     target: Target,
     guess: Solution,
     reading: Reading,
-    settings: Inversion,
+    settings: Settings,
     seed: int,
 ) -> Solution:
     """The guess with what the first layer makes exact, and its own objective there; itself where that is nothing.
@@ -112,7 +109,7 @@ def explained(
     target: Target,
     labels: Tensor,
     images: Tensor,
-    settings: Inversion,
+    settings: Settings,
     most: float = UNEXPLAINED,
 ) -> bool:
     """Whether the images' gradient, at the scale that suits it best (a clip leaves no other), leaves no more of the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +15,15 @@ from ..engines.double_backward import DoubleBackward
 from ..engines.ghost import Ghost
 from ..engines.unfolded import Unfolded, fits
 from ..read.target import Target
+from ..settings import Name, Settings
 from .joint import Joint, joint
-from .objective import Matching, Name
+from .objective import Matching
 from .optimise import with_prior
 from .prior import tv_for_noise
 from .span import InputSpan, with_span
 
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
-
-def placed(target: Target, settings: Inversion, precise: bool = False) -> Target:
+def placed(target: Target, settings: Settings, precise: bool = False) -> Target:
     """The target on the device at the weights it is read at, in float64 where a line search needs its precision, or it
     is asked for.
     """
@@ -43,13 +40,13 @@ def placed(target: Target, settings: Inversion, precise: bool = False) -> Target
     )
 
 
-def tv_weight(target: Target, settings: Inversion) -> float:
+def tv_weight(target: Target, settings: Settings) -> float:
     """Of the total variation, by the noise where the settings ask for that."""
     return tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv
 
 
 def loss_at(
-    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
+    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Settings
 ) -> float:
     """The objective, prior included, at images.
 

@@ -13,21 +13,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from ....defenses.layout import Layout
 from ..read.target import Target
+from ..settings import Settings
 from .evaluate import evaluator, placed, tv_weight
 from .features import SolvedFeatures, with_features
 from .optimise import Objective, lbfgs, with_prior
 from .prior import tv_for_noise
 from .solution import Solution
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
 KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d)
@@ -51,7 +48,7 @@ def carried_on(
     target: Target,
     guess: Solution,
     features: SolvedFeatures | None,
-    settings: Inversion,
+    settings: Settings,
     tick: Callable[[], None],
 ) -> Solution:
     """What L-BFGS makes of a guess, or the guess: whichever has the lower objective, with the settings' own prior.

@@ -25,8 +25,9 @@ from ....defenses.layout import Layout
 from ..engines.convolved import open_stages
 from ..engines.double_backward import DoubleBackward
 from ..read.target import Target
+from ..settings import Name
 from .joint import Joint, joint
-from .objective import Matching, Name
+from .objective import Matching
 from .optimise import BETAS, EPS, Objective
 from .prior import into_box
 

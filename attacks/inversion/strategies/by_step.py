@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import TYPE_CHECKING
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -36,11 +35,9 @@ from ..read.local_training import RECORDS, undone
 from ..read.one_step import DOUBTS, one_step_factors
 from ..read.step_factors import PRECISE, WRONG, StepFactors, step_factors
 from ..read.target import Target
+from ..settings import Settings
 from .simulated import orders, update_distance
 from .spectrum import Spectrum
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
 FINE = (1e-5, 1e-4, 1e-3)  # of sharp factors, tried first
@@ -104,7 +101,7 @@ def read_by_step(
     layout: Layout,
     target: Target,
     guess: Solution,
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     tick: Callable[[], None] = lambda: None,
 ) -> Solution:
@@ -143,7 +140,7 @@ def read_at_once(
     known: Solution | None,
     labels: Tensor,
     shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     progress: Progress | None = None,
 ) -> Solution | None:

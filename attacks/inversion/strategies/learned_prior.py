@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +28,8 @@ from ..match.evaluate import evaluator, placed
 from ..match.joint import joint
 from ..match.optimise import EPS, into_box
 from ..read.target import Target
+from ..settings import Settings
 from .denoiser import LEAST, MOST, Denoiser
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 STRONG = 0.5  # of a message's energy is noise, where the default run tries the spectrum
 # Set on seeds 0 and 1 of the demo's cells, which are not among those reported.
@@ -49,7 +46,7 @@ def solve_with_prior(
     target: Target,
     labels: Tensor,
     denoiser: Denoiser,
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     what: object,
     tick: Callable[[], None] | None = None,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +28,12 @@ from ..match.evaluate import loss_at
 from ..match.features import one_gradient
 from ..match.solution import Solution, start_images
 from ..read.target import Target
+from ..settings import Settings
 from .kept_denoiser import RECORDS
 from .learned_prior import STRONG
 from .row_metric import Factors, Matrices, RowMetric, scale_open
 from .row_search import LIKE, RowSearch
 from .with_words import as_shares
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 # In means of a second moment's eigenvalues: of few rows the one (32: 99.6 % of cells for 91.5), of many the other (128:
 # 93 for 75 with more). Of no more rows than a layer has neurons both are tried, and the lower objective is kept; of
@@ -80,7 +77,7 @@ def with_fit(
     layout: Layout,
     target: Target,
     labels: Tensor,
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     own: OwnRows,
     progress: Progress | None = None,
@@ -125,7 +122,7 @@ def dampings_of(rows: int, network: nn.Module) -> tuple[float, ...]:
 
 
 def nearer(
-    network: nn.Module, layout: Layout, target: Target, guess: Solution, fit: Solution, settings: Inversion
+    network: nn.Module, layout: Layout, target: Target, guess: Solution, fit: Solution, settings: Settings
 ) -> Solution:
     """Of two solutions the one of the lower objective, where every column has one word: shares of words may follow
     noise, and mean a word.

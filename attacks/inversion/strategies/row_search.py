@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +27,7 @@ from ..exact.words import ABSENT, Words
 from ..match.evaluate import loss_at
 from ..match.solution import Solution, start_images
 from ..read.target import Target
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
+from ..settings import Settings
 
 STARTS, SWEEPS = 300, 15  # rows at once; times that each cell is put
 ROUNDS, IDLE = 12, 3  # searches at most; in vain one after the other
@@ -115,7 +112,7 @@ def with_rows(
     target: Target,
     labels: Tensor,
     shape: tuple[int, ...],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     solve: Callable[[Target], Solution],
     progress: Progress | None = None,

@@ -8,7 +8,6 @@ which only what no order changes is asked: that every epoch's images have the sa
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +23,7 @@ from ..match.optimise import Objective
 from ..read.local_steps import LocalSteps
 from ..read.sparse import beyond_sent
 from ..read.target import Target
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
+from ..settings import Settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +170,7 @@ def can_simulate(target: Target) -> bool:
 
 
 def update_distance(
-    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, settings: Inversion
+    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, settings: Settings
 ) -> float:
     """The objective, without a prior, of the update that one epoch over images in this order would have made.
 

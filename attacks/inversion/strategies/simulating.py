@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,10 +24,8 @@ from ..match.optimise import Descent, Objective, adam, with_prior
 from ..match.solution import Solution
 from ..match.span import InputSpan, with_span
 from ..read.target import Target
+from ..settings import Settings
 from .simulated import Simulated, orders, update_of, with_disorder
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 INVARIANCE = 1000.0  # weight of `disorder`, Dimitrov et al.'s
 JUDGES = 2  # orders in which the outcome is simulated once more
@@ -47,7 +44,7 @@ def simulate(
     layout: Layout,
     targets: Sequence[Target],
     guesses: Sequence[Solution],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     tick: Callable[[], None],
 ) -> list[Solution]:
@@ -75,7 +72,7 @@ def _simulate(
     loss: LossByOrder,
     targets: Sequence[Target],
     guesses: Sequence[Solution],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     tick: Callable[[], None],
 ) -> list[Solution]:
@@ -123,7 +120,7 @@ def averaged_epochs(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def nearest_update(
-    network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Inversion, seed: int
+    network: nn.Module, layout: Layout, target: Target, guesses: Sequence[Solution], settings: Settings, seed: int
 ) -> Solution:
     """Of several guesses the one, the first of equals, whose update is nearest to the one sent: by the mean loss over
     `JUDGES` orders of batches, prior included, which it gets for its own. A training that diverges is infinitely far.
@@ -145,7 +142,7 @@ def nearest_update(
 
 
 def _losses(
-    network: nn.Module, layout: Layout, targets: Sequence[Target], settings: Inversion, shape: Sequence[int]
+    network: nn.Module, layout: Layout, targets: Sequence[Target], settings: Settings, shape: Sequence[int]
 ) -> LossByOrder:
     """The distance with its prior, of targets that are `update_of` and `alike`. shape: of an image."""
     tv = targets[0].weights.new_tensor([tv_weight(target, settings) for target in targets])
@@ -190,7 +187,7 @@ def reordered(
     loss: LossByOrder,
     targets: Sequence[Target],
     guesses: Sequence[Solution],
-    settings: Inversion,
+    settings: Settings,
     seed: int,
     tick: Callable[[], None],
 ) -> Tensor:

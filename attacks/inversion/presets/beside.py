@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from ...base import Knowledge, Part, PublicFacts, View
 from ..attack import Inversion
 from ..read.target import Aim
-from .kept_denoiser import RECORDS
-from .learned_prior import STRONG
+from ..strategies.kept_denoiser import RECORDS
+from ..strategies.learned_prior import STRONG
 
 TV = 0.01
 
