@@ -20,7 +20,7 @@ from ..base import Attack, Knowledge, Part, Progress, Reconstruction, View
 from .attack import Inversion
 from .labels.classifier import find_classifier
 from .labels.infer import read
-from .presets.beside import Beside
+from .make import Beside
 from .read.rounds import every_round
 from .read.target import most_steps, sums_gradients
 

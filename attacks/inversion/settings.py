@@ -48,7 +48,7 @@ class Settings:
       before and after local training, tell. running_statistics: of the running ones, where nothing tells the batch's;
       see `statistics.py`.
     features: weight of what the classifier tells of every image's features, see `features.SolvedFeatures`; in a smooth
-      network L-BFGS goes on from there, see `polish.py`.
+      network L-BFGS goes on from there, see `features.carried_on`.
     softened: of a network with ReLUs that is not just layers one behind the other (residual sums, normalisations,
       maximum pooling) the kinks are softened, and ever less so, in so many times the `iterations`, see
       `softened.annealed`; all restarts go on to the end then. 0, and with lbfgs: as any other network.

@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     help="Also run the inversion without each piece of what it knows (labels, noise, clip, local training,"
     " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on these.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also print, for every inversion, which of its methods ran and why the others did not, one clause each."
+    " results.json has it anyway, as `methods`.",
+)
 @click.option("--seed", type=SEEDS, default=0, show_default=True)
 @on_device
 @click.option("--lpips-weights", type=click.Path(path_type=Path), help="File or folder of LPIPS backbone weights.")
@@ -71,6 +77,7 @@ def command(
     trackers: tuple[str, ...],
     force: bool,
     ray: str | None,
+    explain: bool,
     as_json: bool,
     quiet: bool,
     **given: Any,
@@ -81,10 +88,12 @@ def command(
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
               audit run setup -o pictures --attack auto
               audit run setup -o worth --ablate
+              audit run setup -o pictures --attack inversion --explain
     """
     progress = shown_progress(quiet)
     from .. import run as runner
     from ..results.ablation import worth_json
+    from ..results.methods import explained
 
     gated = Gated.of(gates, trackers, junit)
     job = runner.opened(setup, runner.RunOptions(**given))
@@ -92,7 +101,8 @@ def command(
     results = runner.carry_out(job, output, force=force, progress=progress, workers=workers_at(ray))
     progress.close()
     if not (quiet or as_json):
-        click.echo("\n".join((*_sentences(results), str(output))))
+        methods = explained(results) if explain else ()
+        click.echo("\n".join((*_sentences(results), *methods, str(output))))
     status, judged = gated.judge(results, quiet or as_json)
     if as_json:
         worth = {"worth": worth_json(results)} if results.ablated else {}

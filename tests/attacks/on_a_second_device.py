@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.match.case import Auxiliary
+from dpfl_audit.attacks.inversion.match.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
@@ -23,7 +25,6 @@ from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.statistics import Statistics, batchnorms
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.strategies.simulated import orders
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
@@ -217,7 +218,8 @@ def test_a_learned_prior_gives_the_same(widths: tuple[int, ...], device: str) ->
     target = noisy(module)
     settings = replace(PRESETS["spectrum-prior"].settings, iterations=5)
     here, there = (
-        solve(module, [target], SHAPE, replace(settings, device=d), 0, denoisers=[prior])[0] for d in ("cpu", device)
+        solve(module, [target], SHAPE, replace(settings, device=d), 0, auxiliary=[Auxiliary(prior)])[0]
+        for d in ("cpu", device)
     )
     assert (here.images - there.images).abs().max() < 0.01 and (here.start - there.start).abs().max() < 0.01
     assert {value.device.type for value in prior.state_dict().values()} == {"cpu"}

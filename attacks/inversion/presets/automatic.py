@@ -14,11 +14,11 @@ from torch import nn
 from ....defenses.chain import open_chain
 from ...base import Knowledge, View
 from ..match.features import FEATURES
-from ..match.polish import is_smooth
 from ..match.softened import TIMES
 from ..read.rounds import every_round
 from ..read.statistics import STATISTICS
 from ..read.target import Aim, most_steps, sums_gradients
+from ..strategies.features import is_smooth
 
 AUTO = "auto"
 

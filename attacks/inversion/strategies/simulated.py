@@ -3,6 +3,11 @@ arXiv:2206.12395).
 
 Nobody tells the batches' order. So the images of every epoch may be variables of their own, in an order drawn once, of
 which only what no order changes is asked: that every epoch's images have the same mean (their "l2-mean" prior).
+
+A clip keeps an update's direction and hides its length, and with it the place half-way through training (`along`) and
+the scale of gradients. But everybody can train on images, and the length of what comes out depends little on which
+ones: of a guess it was right to a fifth where a random start missed by half (`benchmarks/measured/local-training.md`).
+Ours.
 """
 
 from __future__ import annotations
@@ -18,12 +23,16 @@ from ....defenses.chain import open_chain
 from ....defenses.layout import Layout
 from ....defenses.randomness import generator
 from ..engines.ghost_steps import GhostSteps, can_ghost
+from ..match.case import Case
 from ..match.objective import Matching
 from ..match.optimise import Objective
+from ..match.solution import Solution
 from ..read.local_steps import LocalSteps
 from ..read.sparse import beyond_sent
 from ..read.target import Target
-from ..settings import Settings
+
+CLIPPED = 0.99  # of the clip norm: a norm above counts as clipped, as noise moves it a little
+NOISE = 0.5  # a message with a larger share of noise has no length to speak of
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,19 +178,21 @@ def can_simulate(target: Target) -> bool:
     return sum(recipe.sizes) == recipe.epochs * target.count
 
 
-def update_distance(
-    network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, settings: Settings
-) -> float:
+def read_twice(case: Case) -> bool:
+    """Whether a case is read before its local training and on the way through it, see `simulating.Simulation`."""
+    asked = case.settings.simulated > 0 and case.settings.along > 0
+    return asked and can_simulate(case.target) and case.target.on_the_way
+
+
+def update_distance(case: Case, images: Tensor, labels: Tensor) -> float:
     """The objective, without a prior, of the update that one epoch over images in this order would have made.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: one that `can_simulate`, of one epoch.
-        images: (n, *shape) in the order of the batches. labels: (n,). settings: objective, device.
+        case: one that `can_simulate`, of one epoch. images: (n, *shape) in the order of the batches. labels: (n,).
     """
-    target = update_of(target, settings.device)
-    made = Simulated(
-        network, layout, target, labels[None].to(settings.device), Matching.of(settings.objective, [target])
-    )
+    target = update_of(case.target, case.settings.device)
+    matching = Matching.of(case.settings.objective, [target])
+    made = Simulated(case.network, case.layout, target, labels[None].to(case.settings.device), matching)
     return made(images[None].to(target.weights))[0].item()
 
 
@@ -202,3 +213,72 @@ def update_of(target: Target, device: str) -> Target:
         sparse=sparse,
         scale_known=target.scale_known or target.sent_to_scale,
     )
+
+
+def cut_short(target: Target) -> bool:
+    """Whether a target is one message of several linear steps whose clip hides how long it was."""
+    recipe = target.recipe
+    if recipe is None or not recipe.linear or target.per_layer or target.clip_order != 2 or not can_simulate(target):
+        return False
+    if target.update is None or target.sparse is not None or target.noise_share > NOISE:
+        return False
+    return not _to_scale(target) or (target.clip_norm is not None and _signal(target) > CLIPPED * target.clip_norm)
+
+
+def lengthened(case: Case, guess: Solution) -> tuple[Target, float]:
+    """The target as it was before its clip, by training on a guess's images, and how many times as long it is, at least
+    1 where the clip's norm is known.
+
+    Args:
+        case: one whose target is `cut_short`. guess: its images and labels.
+    """
+    target = case.target
+    assert target.recipe is not None and target.update is not None
+    there = replace(target, weights=target.weights.to(case.settings.device))
+    moved = trained_on(case.network, case.layout, there, guess.images, guess.labels, case.seed)
+    whole = moved.norm().item() / target.recipe.scale
+    known = target.clip_norm if _to_scale(target) else None
+    times = whole / max(known or _signal(target), 1e-30)
+    times = max(1.0, times) if known else times
+    longer = replace(
+        target,
+        gradient=target.gradient * times,
+        update=target.update * times,
+        noise_std=target.noise_std * times,
+        clip_norm=None,
+        scale_known=target.recipe.scaled,
+        sent_to_scale=not target.recipe.scaled,
+    )
+    return longer, times
+
+
+def trained_on(network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor, seed: int) -> Tensor:
+    """The update (d,) that the target's local training makes of images.
+
+    Args:
+        network: in evaluation mode. layout: of its parameters. target: of whole epochs.
+        images: (n, *shape). labels: (n,). seed: of the order of batches.
+    """
+    recipe = target.recipe
+    assert recipe is not None and recipe.epochs
+    order = orders(seed, f"{target.key} length", recipe.epochs, target.count).flatten()
+    walk = LocalSteps(recipe, layout, target.weights)
+    images = images.to(target.weights)
+    for rows in order.split(list(recipe.sizes)):
+        at = {name: w.detach().requires_grad_() for name, w in layout.split(walk.weights).items()}
+        with torch.enable_grad():
+            loss = F.cross_entropy(functional_call(network, at, (images[rows],)), labels[rows].to(images.device))
+            gradient = torch.autograd.grad(loss, list(at.values()))
+        walk.forward(torch.cat([g.flatten() for g in gradient]))
+    return walk.weights - target.weights
+
+
+def _to_scale(target: Target) -> bool:
+    """Whether an update's length is told but for a public clip."""
+    return target.scale_known or target.sent_to_scale
+
+
+def _signal(target: Target) -> float:
+    """The norm of what was sent, without the noise's share of it."""
+    energy = target.gradient.square().sum().item() - len(target.gradient) * target.noise_std**2
+    return max(energy, 0.0) ** 0.5
