@@ -8,8 +8,8 @@ from typing import Any
 
 from .base import Attack, Knowledge, View
 from .inversion.ablated import Ablation, ablation
-from .inversion.automatic import AUTO, Suiting
 from .inversion.make import make_inversions, picked_inversion
+from .inversion.presets.automatic import AUTO, Suiting
 from .linking import make_linking
 from .membership import (
     CapturedMembership,

@@ -205,6 +205,7 @@ class Reconstruction:
     labels: (n,) the label each image was optimised for. loss: the attack's own objective at `images`, the only thing it
     may choose by.
     assumed: what the attacker was assumed to know, in plain words.
+    methods: of inversion, in their order: its name, and why it did not run, in one clause, "" where it did.
     """
 
     attack: str
@@ -218,6 +219,7 @@ class Reconstruction:
     labels: Tensor
     loss: float
     assumed: tuple[str, ...]
+    methods: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

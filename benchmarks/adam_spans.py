@@ -18,6 +18,7 @@ from itertools import islice
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.step_factors import step_factors
 from dpfl_audit.attacks.inversion.read.target import Target
@@ -112,7 +113,8 @@ def main() -> None:
         assert answer is not None
         found, said = answer
         spent = time.process_time() - begin
-        far, decibels = update_distance(module, layout, target, found, said, settings), psnr(found, images)
+        case = Case(module, layout, target, said, SHAPE, settings, args.seed)
+        far, decibels = update_distance(case, found, said), psnr(found, images)
         right = int((said.sort()[0] == labels.sort()[0]).sum())
         print(
             f"  images: {decibels.mean():.1f} dB, the least {decibels.min():.1f}; {right} labels; their update's"

@@ -8,8 +8,7 @@ Photographs of ten classes, known labels. A network of three convolutions (16, 3
 BatchNorm, is trained on 200 of them; then a client sends the gradient of photographs that it was not trained on,
 without noise. `nothing`: the attack reads no statistics; `running`: those of the model before the step; `batch`: those
 of the batch itself, as the model after the step tells them. With `--local-epochs` the client takes several local steps
-on the photographs instead, and sends its update: `batch` is then the mean over its batches; `ordered` is told the same
-and seeks the batches' order (`ordered`), `ordered-nothing` seeks it without statistics. PSNR in dB and
+on the photographs instead, and sends its update: `batch` is then the mean over its batches. PSNR in dB and
 re-identification, means over seeds, each a network and a batch of its own; gains within each seed, 95 % by Student's t
 over seeds. The control is the best of grey, the means and the attack's start.
 """
@@ -54,7 +53,6 @@ from torch.nn import functional as F
 
 SHAPE, CLASSES = (3, 32, 32), 10
 TOLD = ("nothing", "running", "batch")
-ORDERED = {"ordered": "batch", "ordered-nothing": "nothing"}
 OPTIMISERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
@@ -134,8 +132,7 @@ def measure(
     others[rows] = False
     for name, column in columns.items():
         begin = time.process_time()
-        own, asked = told[ORDERED.get(name, name)], replace(settings, ordered=name in ORDERED)
-        (found,) = solve(module, [replace(target, statistics=own)], SHAPE, asked, seed)
+        (found,) = solve(module, [replace(target, statistics=told[name])], SHAPE, settings, seed)
         column.seconds.append(time.process_time() - begin)
         scores = scored(
             images,
@@ -159,7 +156,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--objective", default="cosine")
     parser.add_argument("--weight", type=float, default=STATISTICS)
-    parser.add_argument("--told", nargs="+", choices=[*TOLD, *ORDERED], default=list(TOLD))
+    parser.add_argument("--told", nargs="+", choices=TOLD, default=list(TOLD))
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--softened", type=int, default=TIMES)
     parser.add_argument("--local-epochs", type=int, default=0, help="of a client's own training; 0: one gradient")

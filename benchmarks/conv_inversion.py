@@ -5,7 +5,7 @@
 
 Photographs of ten classes, known labels; noise in multiples of the gradient's norm. PSNR and its margin over the best
 control (grey, mean, the labels' mean, the attack's start) over all images of all seeds, 95 % by bootstrap; CPU seconds
-for a batch. Settings were picked on seeds 0 to 3, 10 and 11, those of peeled layers on 0 to 3, 20 to 25.
+for a batch. Settings were picked on seeds 0 to 3, 10 and 11.
 """
 
 from __future__ import annotations

@@ -285,13 +285,13 @@ class Row:
 
 
 ROWS = (
-    Row("import circles, imports for types counted", circles, 2, 0),
-    Row("files in import circles", files_in_circles, 39, 0),
+    Row("import circles, imports for types counted", circles, 1, 0),
+    Row("files in import circles", files_in_circles, 2, 0),
     Row("inversion: files", inversion_files, 85, 70),
-    Row("inversion: lines", inversion_lines, 13625, 12000),
+    Row("inversion: lines", inversion_lines, 13281, 12000),
     Row("inversion: files at its top", inversion_top, 7, 7),
-    Row("lines of the longest function, docstring left out", longest_function, 153, 70),
-    Row("branches of one function", most_branches, 87, 30),
+    Row("lines of the longest function, docstring left out", longest_function, 108, 70),
+    Row("branches of one function", most_branches, 40, 30),
     Row("places that compute the ratio of a release", ratios, 16, 1),
     Row("constructors of Release", constructors, 11, 2),
     Row("replace of a release outside the kernel", replaced_releases, 17, 0),
@@ -299,12 +299,12 @@ ROWS = (
     Row("callers of verdict", verdict_calls, 3, 1),
     Row("files that recompute refutations", refuters, 12, 1),
     Row("functions that choose a row", row_choosers, 6, 1),
-    Row("functions of eight parameters or more", long_signatures, 41, 25),
-    Row("asserts that pin a sentence", sentence_asserts, 529, 100),
-    Row("files of such asserts", sentence_files, 104, 8),
+    Row("functions of eight parameters or more", long_signatures, 33, 25),
+    Row("asserts that pin a sentence", sentence_asserts, 526, 100),
+    Row("files of such asserts", sentence_files, 103, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 31.5, 15),
-    Row("product: lines", product_lines, 77196 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 47465, 40000),
+    Row("product: lines", product_lines, 76919 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 47439, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

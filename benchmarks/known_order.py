@@ -23,7 +23,7 @@ from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.optimise import adam, with_prior
 from dpfl_audit.attacks.inversion.match.span import InputSpan, with_span
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve

@@ -21,8 +21,9 @@ import dpfl_audit
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.match.case import Auxiliary
 from dpfl_audit.attacks.inversion.match.solution import Solution
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.target import one_round
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.kept_denoiser import denoiser_of
@@ -83,14 +84,15 @@ def measured(seed: int, sigma: float, kept: Path) -> dict[str, tuple[float, floa
             return scores["psnr"], best, scores["reidentified"], spent
 
         made = {}
-        for name, aim, how, prior in (
-            (LEARNED, target, settings, [denoiser]),
-            (SHORT, target, variation, None),
-            (LONG, target, replace(variation, iterations=300), None),
-            (NOTHING, noise_alone(target, 1234 + seed), settings, [denoiser]),
+        for name, aim, how in (
+            (LEARNED, target, settings),
+            (SHORT, target, variation),
+            (LONG, target, replace(variation, iterations=300)),
+            (NOTHING, noise_alone(target, 1234 + seed), settings),
         ):
             began = time.process_time()
-            made[name] = scored(solve(view.module, [aim], view.input_shape, how, 0, None, prior)[0], began)
+            (found,) = solve(view.module, [aim], view.input_shape, how, 0, auxiliary=[Auxiliary(denoiser)])
+            made[name] = scored(found, began)
         return made
 
 

@@ -25,7 +25,7 @@ import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.base import Part, Reconstruction
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.audit.scoring.questions import rows_of
 from dpfl_audit.audit.setup.auditor import Auditor, Truth
 from dpfl_audit.audit.setup.folder import Setup

@@ -15,9 +15,9 @@ from dataclasses import replace
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.automatic import SIMULATED
 from dpfl_audit.attacks.inversion.match.features import FEATURES
-from dpfl_audit.attacks.inversion.match.objective import Name
+from dpfl_audit.attacks.inversion.presets.automatic import SIMULATED
+from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.audit.reproduce.fedavg_dimitrov import network
 from dpfl_audit.defenses import models

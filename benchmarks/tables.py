@@ -20,10 +20,11 @@ import torch
 from by_pixels import scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
+from dpfl_audit.attacks.inversion.match.case import Auxiliary
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies.row_fit import OwnRows
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import table_columns
 from dpfl_audit.defenses.data.tabular import adult
@@ -74,8 +75,8 @@ def attacked(data, pictured, scale, cells, rows, steps, noise, seed, options) ->
         (attack,) = make_inversions({"iterations": options.iterations, "objective": objective, "tv": 0.0}, False, "cpu")
         assert isinstance(attack, Inversion)
         begin = time.process_time()
-        own = [OwnRows(pictured.auxiliary_inputs, pictured.auxiliary_targets)]
-        (found,) = solve(network, [target], (len(scale.least), 1, 1), attack, seed, own_rows=own)
+        own = Auxiliary(rows=OwnRows(pictured.auxiliary_inputs, pictured.auxiliary_targets))
+        (found,) = solve(network, [target], (len(scale.least), 1, 1), attack, seed, auxiliary=[own])
         seconds = time.process_time() - begin
         others = {"distractors": scale.images(data.test_inputs), "distractor_labels": data.test_targets}
         scores = scored(pictured.inputs[picked], data.targets[picked], found, pictured, cells=cells, **others)

@@ -12,7 +12,7 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from dpfl_audit import cli
 from dpfl_audit.attacks import base  # noqa: F401
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.audit import api  # noqa: F401
 from sphinx.application import Sphinx
 

@@ -20,9 +20,9 @@ from ..base import Attack, Knowledge, Part, Progress, Reconstruction, View
 from .attack import Inversion
 from .labels.classifier import find_classifier
 from .labels.infer import read
+from .make import Beside
 from .read.rounds import every_round
 from .read.target import most_steps, sums_gradients
-from .strategies.second_inversion import Beside
 
 UNKNOWN = "unknown"  # an optimiser of which nobody knows what it does
 

@@ -1,483 +1,206 @@
-"""Targets of one network solved together: labels, what the first layer tells, the search, simulated training."""
+"""Targets of one network solved together, by all methods in their phases: read, search, refine, simulate."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from itertools import count
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
+from torch.backends import cudnn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ...defenses.chain import open_chain
-from ...defenses.data.unit_scale import words_of
 from ...defenses.layout import Layout
-from ...defenses.progress import part_of
-from ..base import Progress
-from .engines.kernels import exact_kernels
-from .exact.exact import Reading, made_exact, read_first_layer
+from ...defenses.progress import Progress, part_of
 from .labels.infer import Inferred, infer_together
-from .match.batches import batches, numbers_per_image
-from .match.consensus import with_consensus
-from .match.evaluate import evaluator, loss_at, placed, tv_weight
-from .match.features import SolvedFeatures, with_features
-from .match.halving import halved
+from .match.case import Auxiliary, Case, Shape
 from .match.joint import weighed
-from .match.optimise import Objective, adam, lbfgs, with_prior
-from .match.polish import STAGES, carried_on, is_smooth
-from .match.softened import Softly, annealed, softens, softly_matched
-from .match.solution import Solution, start_images
-from .match.span import InputSpan, with_span
-from .read.length import cut_short, lengthened
+from .match.solution import Solution
+from .plan import PLAN, cost_of
 from .read.mode import as_run
-from .read.statistics import as_broadcast, told_moments, with_statistics
-from .read.step_factors import ticks
-from .read.surrogate import Surrogate
+from .read.statistics import as_broadcast
 from .read.target import Target
-from .strategies.batch_order import as_begun, in_found_order, in_orders, seeks_order
-from .strategies.by_step import ROUNDS, one_step, read_at_once, read_by_step, readable, reads_at_once
-from .strategies.learned_prior import noise_alone, solve_with_prior
-from .strategies.peel import PEELED, TICKS, peeled, peels
-from .strategies.row_fit import OwnRows, nearer, with_fit
-from .strategies.row_search import with_rows
-from .strategies.simulated import can_simulate
-from .strategies.simulating import nearest_update, simulate, tried
-from .strategies.with_words import as_shares, with_words
-
-if TYPE_CHECKING:
-    from .attack import Inversion
-    from .strategies.denoiser import Denoiser
+from .settings import Settings
+from .strategies.simulating import first_reading
+from .strategies.strategy import PHASES, Found, Phase, Work
 
 
-APART = 40  # iterations take about as long as one tick of the steps taken apart
+@contextmanager
+def exact_kernels() -> Iterator[None]:
+    """Convolutions in whole float32, as the CPU has them, and attention by products, as long as the context lasts. What
+    a caller chose besides stands, so also products of matrices by TensorFloat-32, which torch has off.
+
+    cuDNN by default reads ten bits of a convolution's numbers alone (TensorFloat-32). A gradient's direction under weak
+    noise, and everything that is called exact here, is told by the bits beyond. And the fast kernels of attention have
+    no second derivative.
+    """
+    chosen = (cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic)
+    with cudnn.flags(*chosen, allow_tf32=False), sdpa_kernel(SDPBackend.MATH):
+        yield
 
 
-@exact_kernels()
 def solve(
     module: nn.Module,
     targets: Sequence[Target],
-    input_shape: tuple[int, ...],
-    settings: Inversion,
+    input_shape: Shape,
+    settings: Settings,
     seed: int,
     progress: Progress | None = None,
-    denoisers: Sequence[Denoiser] | None = None,
-    own_rows: Sequence[OwnRows | None] | None = None,
+    auxiliary: Sequence[Auxiliary] = (),
 ) -> list[Solution]:
     """A solution for every target, in order.
-
-    Targets at equal weights and of equal count form one batch, with all restarts. Calls
-    `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop
-    manyfold.
 
     Args:
         module: the network of all targets, left as it is.
         targets: they may come from several views (noise cells, clip cells).
         input_shape: (channels, height, width) of an image.
         settings: `manners` has no effect here. seed: of the starts. progress: called as `progress(done, total)`.
-        denoisers: the learned prior of each target with `settings.learned`, whose noise is then of known size; left
-            where it is.
+        auxiliary: of each target, () for none; what it holds is left where it is. With `settings.learned` each has a
+            denoiser, and its messages have noise of known size.
 
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
     """
-    if settings.mode == "eval" and any(target.statistics for target in targets):  # each has a network of its own
-        if len(targets) > 1:
-            return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
-        module = as_broadcast(module, targets[0].statistics)
-    network = as_run(module, settings.mode) if settings.ordered else module
-    sought = [i for i, target in enumerate(targets) if seeks_order(network, target, settings)]
-    if sought and len(sought) < len(targets):
-        return _one_by_one(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
-    if sought:
-        return _solve_in_order(module, targets, input_shape, settings, seed, progress)
-    cut = [i for i, target in enumerate(targets) if read_twice(target, settings)]
-    if not cut or denoisers is not None:
-        return _solve(module, targets, input_shape, settings, seed, progress, denoisers, own_rows)
-    rest = [i for i in range(len(targets)) if i not in cut]
-    share = len(rest) / (len(rest) + 2 * len(cut))
-    found: dict[int, Solution] = {}
-    if rest:
-        part, rows = part_of(progress, 0.0, share), own_rows and [own_rows[i] for i in rest]
-        ready = _solve(module, [targets[i] for i in rest], input_shape, settings, seed, part, None, rows)
-        found.update(zip(rest, ready))
-    twice = _solve_twice(module, [targets[i] for i in cut], input_shape, settings, seed, part_of(progress, share, 1.0))
-    found.update(zip(cut, twice))
-    if progress is not None:
-        progress(1000, 1000)  # as of `part_of`; where nothing was left to simulate, not all was to be done
-    return [found[i] for i in range(len(targets))]
+    found = solve_cases(cases_of(module, targets, input_shape, settings, seed, auxiliary), progress)
+    return [each.best for each in found]
 
 
-def _one_by_one(
+def cases_of(
     module: nn.Module,
     targets: Sequence[Target],
-    input_shape: tuple[int, ...],
-    settings: Inversion,
+    input_shape: Shape,
+    settings: Settings,
     seed: int,
-    progress: Progress | None,
-    denoisers: Sequence[Denoiser] | None,
-    own_rows: Sequence[OwnRows | None] | None,
-) -> list[Solution]:
-    found = []
-    for k, target in enumerate(targets):
-        part, own = part_of(progress, k / len(targets), (k + 1) / len(targets)), denoisers and denoisers[k : k + 1]
-        rows = own_rows and own_rows[k : k + 1]
-        found += solve(module, [target], input_shape, settings, seed, part, own, rows)
-    return found
-
-
-def _counted(progress: Progress | None, total: int) -> Callable[[], None]:
-    """Called once an iteration, of so many."""
-    done = count(1)
-
-    def tick() -> None:
-        if progress is not None:
-            progress(min(next(done), total), total)
-
-    return tick
-
-
-def _solve_in_order(
-    module: nn.Module,
-    targets: Sequence[Target],
-    input_shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-    progress: Progress | None,
-) -> list[Solution]:
-    """Targets of each of which `seeks_order` holds: read as one batch, and then in the order that is found."""
-    network = as_run(module, settings.mode).to(settings.device)
-    layout, begun = Layout.of(network), as_begun(network, targets[0], settings)
-    guesses = _solve(module, targets, input_shape, begun, seed, part_of(progress, 0.0, 0.4))
-    tick = _counted(part_of(progress, 0.4, 1.0), in_orders(settings) * len(targets))
-    each = zip(targets, guesses)
-    return [in_found_order(network, layout, target, guess, settings, seed, tick) for target, guess in each]
-
-
-def read_twice(target: Target, settings: Inversion) -> bool:
-    """Whether a target is read before its local training and on the way through it, see `_solve_twice`."""
-    return bool(settings.simulated and settings.along) and can_simulate(target) and target.on_the_way
-
-
-def _solve_twice(
-    module: nn.Module,
-    targets: Sequence[Target],
-    input_shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-    progress: Progress | None,
-) -> list[Solution]:
-    """Targets read before their local training and on the way through it, which is better where training is slow and
-    worse where it is not. Training is simulated from both readings for a while, and to the end from what then makes the
-    update nearer to the one sent. (By the readings' own updates, which nothing was done to yet, the worse one was kept
-    of long trainings.) Where a clip hides how long the way was, training on the first reading says it (`length.py`).
-    """
-    plain = replace(settings, simulated=0, reorder=False)
-    network = as_run(module, settings.mode).to(settings.device)
-    layout = Layout.of(network)
-    before = replace(plain, along=0.0, along_rate=0.0)
-    found = _solve(module, targets, input_shape, before, seed, part_of(progress, 0.0, 0.4))
-    left = [i for i, first in enumerate(found) if not first.determined]
-    if not left:
-        return found
-    longer = [targets[i] for i in left]
-    times: list[float | None] = [None] * len(left)
-    for k, (i, target) in enumerate(zip(left, longer)):
-        if cut_short(target):
-            longer[k], times[k] = lengthened(
-                network, layout, target, found[i].images, found[i].labels, seed, settings.device
-            )
-    again = _solve(module, longer, input_shape, plain, seed, part_of(progress, 0.4, 0.8))
-    second = {i: replace(one, longer=more) for i, one, more in zip(left, again, times)}
-    found = [second[i] if i in second and second[i].determined else first for i, first in enumerate(found)]
-    both = [i for i in left if not second[i].determined]
-    if not both:
-        return found
-    own, trial = [targets[i] for i in both], replace(settings, simulated=tried(settings.simulated))
-    tick = _counted(part_of(progress, 0.8, 1.0), (2 * trial.simulated + settings.simulated) * len(own))
-    begun = [replace(found[i], longer=second[i].longer) for i in both] + [second[i] for i in both]
-    tries = simulate(network, layout, [*own, *own], begun, trial, seed, tick)
-    kept = [
-        nearest_update(network, layout, target, pair, settings, seed)
-        for target, *pair in zip(own, tries, tries[len(own) :])
-    ]
-    ended = dict(zip(both, simulate(network, layout, own, kept, settings, seed, tick)))
-    return [ended.get(i, first) for i, first in enumerate(found)]
-
-
-def _solve(
-    module: nn.Module,
-    targets: Sequence[Target],
-    input_shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-    progress: Progress | None = None,
-    denoisers: Sequence[Denoiser] | None = None,
-    own_rows: Sequence[OwnRows | None] | None = None,
-) -> list[Solution]:
-    """As `solve`, every target read as it is."""
+    auxiliary: Sequence[Auxiliary] = (),
+) -> list[Case]:
+    """The targets as cases with their labels. Arguments and ValueError as of `solve`."""
     if len(input_shape) != 3:
         raise ValueError(
             "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
             f" {tuple(input_shape)}"
         )
-    torch.set_flush_denormal(True)
-    at_home = as_run(module, settings.mode)  # where the targets are
-    network = as_run(module, settings.mode).to(settings.device)
-    if denoisers is not None:
-        denoisers = _on_device(denoisers, settings.device)
-    layout = Layout.of(network)
+    layout = Layout.of(module)
     for target in targets:
         if len(target.gradient) != layout.dim:
             raise ValueError(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
-    inferred = [_labels(at_home, layout, target, input_shape, settings) for target in targets]
-    labels = [found.labels for found in inferred]
-    targets = [
-        weighed(at_home, layout, target, own, input_shape, settings.objective) for target, own in zip(targets, labels)
+    given = _on_device(auxiliary or [Auxiliary()] * len(targets), settings.device)
+    untold = torch.zeros(0, dtype=torch.long)
+    cases = [
+        told(Case(home, layout, target, untold, tuple(input_shape), settings, seed, of))
+        for home, target, of in zip(_networks(module, targets, settings), targets, given)
     ]
-    readings: dict[int, Reading] = {}
-    if settings.exact:
-        found = [
-            read_first_layer(network, layout, t, of, input_shape, settings, seed) for t, of in zip(targets, labels)
-        ]
-        readings = {i: reading for i, reading in enumerate(found) if reading is not None}
-    solutions = {i: r.solution for i, r in readings.items() if r.solution is not None and r.certain}
-    at_once = [i for i, target in enumerate(targets) if settings.exact and reads_at_once(network, target)]
-    early, progress = (part_of(progress, 0.0, 0.5), part_of(progress, 0.5, 1.0)) if at_once else (None, progress)
-    for k, i in enumerate(at_once):
-        ahead, before = part_of(early, k / len(at_once), (k + 1) / len(at_once)), solutions.get(i)
-        sure = read_at_once(network, layout, targets[i], before, labels[i], input_shape, settings, seed, ahead)
-        if sure is not None:
-            solutions[i] = sure
-    by_rows: dict[int, Solution] = {}
-    fits: dict[int, Solution] = {}
-    sought = [i for i in range(len(targets)) if i not in solutions] if settings.exact and denoisers is None else []
-    if sought and words_of(network):
-        early, progress = part_of(progress, 0.0, 0.8), part_of(progress, 0.8, 1.0)
-        for k, i in enumerate(sought):
-            one_by_one, together = (
-                part_of(early, (k + start) / len(sought), (k + end) / len(sought))
-                for start, end in ((0, 0.2), (0.2, 1))
-            )
-            rest = partial(_solve_rest, module, input_shape, replace(settings, labels="known"), seed)
-            rows = with_rows(network, layout, targets[i], labels[i], input_shape, settings, seed, rest, one_by_one)
-            if rows is not None:
-                (solutions if rows.determined else by_rows)[i] = rows
-            likes = own_rows[i] if own_rows is not None and rows is None else None
-            if likes is not None:
-                fit = with_fit(network, layout, targets[i], labels[i], settings, seed, likes, together)
-                fits |= {} if fit is None else {i: fit}
-    left = [i for i in range(len(targets)) if i not in solutions]
-    guided = bool(settings.features) and denoisers is None
-    features = {
-        i: SolvedFeatures.of(network, layout, targets[i], labels[i], input_shape) if guided else None for i in left
-    }
-    smooth = guided and open_chain(network) is None and is_smooth(network)
-    opened = guided and peels(network, input_shape)
-    jobs = [
-        ([left[k] for k in members], restarts)
-        for members, restarts in batches(
-            [placed(targets[i], settings) for i in left], settings.restarts, numbers_per_image(network, input_shape)
-        )
-    ]
-    alone = settings.optimiser == "lbfgs" or denoisers is not None
-    soft = bool(settings.softened) and not alone and softens(network, input_shape)
-    steps = settings.iterations * (settings.softened if soft else 1)
-    total = steps * sum(len(b) * len(r) if alone else 1 for b, r in jobs)
-    total += settings.iterations * len(left) * (denoisers is not None)
-    total += settings.simulated * sum(can_simulate(targets[i]) for i in left)
-    total += settings.iterations * len(STAGES) * len(left) * smooth
-    total += PEELED * len(left) * opened
-    several = [i for i in left if settings.exact and readable(network, targets[i]) and not one_step(targets[i])]
-    total += APART * ticks(ROUNDS) * len(several)
-    total, done = max(1, total), 0  # at least 1: nothing may be left
-
-    def tick(steps: int = 1) -> None:
-        nonlocal done
-        before, done = done, min(done + steps, total - 1)
-        if progress is not None and done > before:
-            progress(done, total)
-
-    guesses: dict[int, Solution] = {}
-    for members, restarts in jobs:
-        batch = [placed(targets[i], settings) for i in members]
-        starts = torch.stack([start_images(seed, t.key, r, t.count, input_shape) for t in batch for r in restarts])
-        network, moving = network.to(batch[0].weights.dtype), None
-        if denoisers is None:
-            of_batch = torch.stack([labels[i] for i in members]).to(settings.device)
-            known = [of and of.at(network, at) for of, at in zip((features[i] for i in members), batch)]
-            if settings.along_rate and not soft and any(t.on_the_way and not t.others for t in batch):
-                moving = Surrogate(network, layout, batch, of_batch, len(restarts), settings)
-            images, losses = _solve_batch(
-                network, layout, batch, of_batch, starts.to(batch[0].weights), known, settings, soft, tick, moving
-            )
-        else:
-            own = [(targets[i], labels[i], denoisers[i], r) for i in members for r in restarts]
-            images, losses = _solve_with_prior(network, layout, own, settings, seed, tick)
-        best = losses.view(len(batch), -1).argmin(1)
-        for k, i in enumerate(members):
-            chosen = k * len(restarts) + int(best[k])
-            solution = Solution(
-                images[chosen].float().cpu(),
-                starts[chosen],
-                labels[i],
-                losses[chosen].item(),
-                place=None if moving is None or not targets[i].on_the_way else moving.place[chosen].item(),
-            )
-            if i not in guesses or solution.loss < guesses[i].loss:
-                guesses[i] = solution
-    if denoisers is not None:
-        guesses = {
-            i: _beside_noise(network, layout, targets[i], guess, denoisers[i], settings, seed, tick)
-            for i, guess in guesses.items()
-        }
-    for i, guess in guesses.items():
-        reading = readings.get(i)
-        kept = guess if reading is None else made_exact(network, layout, targets[i], guess, reading, settings, seed)
-        of = features[i]
-        if of is not None:
-            kept = replace(kept, features_by=of.said)
-        if smooth:
-            kept = carried_on(network, layout, targets[i], kept, of, settings, tick)
-        if opened:
-            kept = peeled(network, layout, targets[i], kept, of, settings, lambda: tick(PEELED // TICKS))
-        if settings.exact and readable(network, targets[i]):
-            kept = read_by_step(network, layout, targets[i], kept, settings, seed, lambda: tick(APART))
-        solutions[i] = kept
-    for i, fit in fits.items():
-        solutions[i] = nearer(network, layout, targets[i], solutions[i], fit, settings)
-    for i, rows in by_rows.items():
-        if rows.loss < solutions[i].loss:
-            solutions[i] = rows
-    onward = [i for i in guesses if _goes_on(targets[i], solutions[i], settings)]
-    if onward:
-        begun = [solutions[i] for i in onward]
-        ended = simulate(network, layout, [targets[i] for i in onward], begun, settings, seed, tick)
-        solutions.update(zip(onward, ended))
-    if progress is not None:
-        progress(total, total)
-    return [replace(solutions[i], labels_by=inferred[i].said) for i in range(len(targets))]
+    there = {id(case.network): case.network for case in cases}
+    if settings.device != "cpu":
+        there = {key: home.to(settings.device) for key, home in there.items()}
+    return [replace(case, network=there[id(case.network)]) for case in cases]
 
 
-def _solve_rest(
-    module: nn.Module, input_shape: tuple[int, ...], settings: Inversion, seed: int, target: Target
-) -> Solution:
-    return _solve(module, [target], input_shape, settings, seed)[0]
+@exact_kernels()
+def solve_cases(cases: Sequence[Case], progress: Progress | None = None) -> list[Found]:
+    """What all methods find of each case.
 
-
-def _goes_on(target: Target, found: Solution, settings: Inversion) -> bool:
-    """Whether local training is simulated from there."""
-    return bool(settings.simulated) and can_simulate(target) and not (found.by_step or found.determined)
-
-
-def _solve_batch(
-    network: nn.Module,
-    layout: Layout,
-    targets: Sequence[Target],
-    labels: Tensor,
-    starts: Tensor,
-    features: Sequence[SolvedFeatures | None],
-    settings: Inversion,
-    soft: bool,
-    tick: Callable[[], None],
-    moving: Surrogate | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Candidates in targets' order, all restarts of one together: best images (T, n, *shape) and their losses (T,).
-    moving: the objective at places that are learned.
+    Those at equal weights and of equal count form one batch, with all restarts. Calls
+    `torch.set_flush_denormal(True)`: near convergence output errors become denormal numbers, which alone slow the loop
+    manyfold.
     """
-    repeat = len(starts) // len(targets)
-    tv = starts.new_tensor([tv_weight(t, settings) for t in targets])
-    spans = [InputSpan.of(network, layout, t) if settings.span else None for t in targets]
-    told, words = [told_moments(network, layout, t, settings) for t in targets], words_of(network)
-    if settings.optimiser != "lbfgs":
-
-        def asked(found: Objective, weight: Tensor, restarts: int) -> Objective:
-            total = with_prior(found, weight)
-            total = with_span(total, [span for span in spans for _ in range(restarts)], settings.span)
-            total = with_features(total, [own for own in features for _ in range(restarts)], settings.features)
-            total = with_statistics(total, [own for own in told for _ in range(restarts)])
-            return with_words(with_consensus(total, labels, restarts, settings.consensus), words)
-
-        def together(restarts: int) -> Objective:
-            found = moving or evaluator(
-                network, layout, targets, labels, restarts, settings.objective, starts.shape[2:]
-            )
-            return asked(found, tv.repeat_interleave(restarts), restarts)
-
-        def softly(mode: Softly, weight: Tensor) -> Objective:
-            found = softly_matched(network, layout, targets, labels, repeat, settings.objective, mode)
-            return asked(found, weight, repeat)
-
-        signed = settings.optimiser == "signed-adam"
-        if soft:
-            steps = settings.softened * settings.iterations
-            found = annealed(softly, starts, tv.repeat_interleave(repeat), steps, settings.lr, signed, tick)
-            return as_shares(found, words), together(repeat)(found)[0].nan_to_num(float("inf"), float("inf"))
-        if settings.halving:
-            found, least = halved(together, starts, len(targets), settings.iterations, settings.lr, signed, tick)
-        else:
-            found, least = adam(together(repeat), starts, settings.iterations, settings.lr, signed, tick)
-        return as_shares(found, words), least
-    images, losses = [], []
-    for k, target in enumerate(targets):
-        objective = evaluator(network, layout, [target], labels[k : k + 1], 1, settings.objective, starts.shape[2:])
-        total = with_span(with_prior(objective, tv[k : k + 1]), [spans[k]], settings.span)
-        total = with_features(total, [features[k]], settings.features)
-        total = with_words(with_statistics(total, [told[k]]), words)
-        best, lowest = lbfgs(total, starts[k * repeat : (k + 1) * repeat], settings.iterations, tick)
-        images.append(as_shares(best, words))
-        losses.append(lowest)
-    return torch.cat(images), torch.cat(losses)
+    torch.set_flush_denormal(True)
+    begun = [first_reading(case) for case in cases]
+    costs = [sum(cost_of(strategy, case) for case in cases) for strategy in PLAN]
+    watch = _Rising(progress, costs)
+    found = [Found() for _ in cases]
+    for phase in PHASES[:-1]:
+        found = _through(phase, begun, found, watch)
+    found = [each.settled(case.labels_by) for case, each in zip(begun, found)]
+    found = _through(PHASES[-1], cases, found, watch)
+    watch.end()
+    return found
 
 
-def _on_device(denoisers: Sequence[Denoiser], device: str) -> list[Denoiser]:
-    """Copies there, as others share what is given: one of each, however many targets have it."""
-    copies = {id(one): copy.deepcopy(one).to(device) for one in denoisers}
-    return [copies[id(one)] for one in denoisers]
+def _through(phase: Phase, cases: Sequence[Case], found: Sequence[Found], watch: _Rising) -> list[Found]:
+    """What is known of each case after a phase."""
+    found = list(found)
+    for place, strategy in enumerate(PLAN):
+        if strategy.phase != phase:
+            continue
+        why = [strategy.applies(case) or strategy.needless(case, each) for case, each in zip(cases, found)]
+        found = [replace(each, methods={**each.methods, strategy.name: no}) for each, no in zip(found, why)]
+        open_ = [i for i, no in enumerate(why) if not no]
+        if open_:
+            work = Work(watch.part(place), _again)
+            made = strategy.solve([cases[i] for i in open_], [found[i] for i in open_], work)
+            found = [dict(zip(open_, made)).get(i, each) for i, each in enumerate(found)]
+    return found
 
 
-def _solve_with_prior(
-    network: nn.Module,
-    layout: Layout,
-    candidates: Sequence[tuple[Target, Tensor, Denoiser, int]],
-    settings: Inversion,
-    seed: int,
-    tick: Callable[[], None],
-) -> tuple[Tensor, Tensor]:
-    """As `_solve_batch`, of targets with their labels, priors and the number of the restart, one after the other."""
-    images, losses = [], []
-    for target, labels, denoiser, restart in candidates:
-        found = solve_with_prior(network, layout, target, labels, denoiser, settings, seed, restart, tick)
-        images.append(found)
-        losses.append(found.new_tensor(loss_at(network, layout, target, labels, found, settings)))
-    return torch.stack(images), torch.stack(losses)
+def _again(cases: Sequence[Case], progress: Progress | None) -> list[Found]:
+    """What all methods find of cases that one of them made."""
+    if cases[0].settings.device == "cpu":
+        return solve_cases([told(case) for case in cases], progress)
+    home = [told(replace(case, network=copy.deepcopy(case.network).cpu())) for case in cases]
+    return solve_cases([replace(of, network=case.network) for of, case in zip(home, cases)], progress)
 
 
-def _beside_noise(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    found: Solution,
-    denoiser: Denoiser,
-    settings: Inversion,
-    seed: int,
-    tick: Callable[[], None],
-) -> Solution:
-    """The solution with what the prior makes of noise alone in the place of its start."""
-    nothing = noise_alone(target, seed)
-    alone = solve_with_prior(network, layout, nothing, found.labels, denoiser, settings, seed, "noise alone", tick)
-    return replace(found, start=alone.float().cpu())
+def told(case: Case) -> Case:
+    """The case with its labels, known or inferred, and how much each of its messages counts. Its network is where its
+    target is, on the CPU.
+
+    Raises:
+        ValueError: they are not known, or cannot be inferred.
+    """
+    inferred = _labels(case)
+    labels, objective = inferred.labels, case.settings.objective
+    target = weighed(case.network, case.layout, case.target, labels, case.shape, objective)
+    return replace(case, target=target, labels=labels, labels_by=inferred.said)
 
 
-def _labels(
-    network: nn.Module, layout: Layout, target: Target, shape: tuple[int, ...], settings: Inversion
-) -> Inferred:
-    if settings.labels == "inferred":
-        return infer_together(network, layout, target.messages, shape)
-    if target.labels is None:
-        raise ValueError(f"the labels of {target.key!r} are not known to the attacker; use labels = 'inferred'")
-    return Inferred(target.labels, "", "")
+def _labels(case: Case) -> Inferred:
+    if case.settings.labels == "inferred":
+        return infer_together(case.network, case.layout, case.target.messages, case.shape)
+    if case.target.labels is None:
+        raise ValueError(f"the labels of {case.target.key!r} are not known to the attacker; use labels = 'inferred'")
+    return Inferred(case.target.labels, "", "")
+
+
+def _networks(module: nn.Module, targets: Sequence[Target], settings: Settings) -> list[nn.Module]:
+    """The network of each target as clients ran it: one of all, but where each was sent with running statistics of its
+    own, which it ran by.
+    """
+    if settings.mode == "eval" and any(target.statistics for target in targets):
+        each = [as_broadcast(module, target.statistics) for target in targets]
+        return [as_run(network, settings.mode) for network in each]
+    return [as_run(module, settings.mode)] * len(targets)
+
+
+def _on_device(auxiliary: Sequence[Auxiliary], device: str) -> list[Auxiliary]:
+    """Copies of the denoisers there, as others share what is given: one of each, however many targets have it."""
+    copies = {id(one.denoiser): copy.deepcopy(one.denoiser) for one in auxiliary}
+    there = {key: one if one is None else one.to(device) for key, one in copies.items()}
+    return [replace(one, denoiser=there[id(one.denoiser)]) for one in auxiliary]
+
+
+class _Rising:
+    """Progress of methods one after the other by what each costs, told as it rises, and in the end. It may be left out
+    in parts, and so jump.
+    """
+
+    def __init__(self, progress: Progress | None, costs: Sequence[int]) -> None:
+        self.progress, self.costs, self.share = progress, costs, -1.0
+
+    def part(self, place: int) -> Progress | None:
+        """Of one method, by its place."""
+        total = max(1, sum(self.costs))
+        begin = sum(self.costs[:place]) / total
+        return part_of(self._tell, begin, begin + self.costs[place] / total)
+
+    def end(self) -> None:
+        if self.progress is not None:
+            self.progress(1000, 1000)
+
+    def _tell(self, done: int, total: int, /, words: str = "") -> None:
+        if self.progress is not None and self.share < done / total < 1:
+            self.share = done / total
+            self.progress(done, total)

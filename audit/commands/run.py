@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 @click.argument("setup", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The results folder to write.")
 @takes_options("options", AttackOptions)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Also print, for every inversion, which of its methods ran and why the others did not, one clause each."
+    " results.json has it anyway, as `methods`.",
+)
 @gated
 @click.option("--force", is_flag=True, help="Replace different results in the output folder.")
 @on_ray
@@ -33,6 +39,7 @@ def command(
     gates: GateOptions,
     force: bool,
     ray: str | None,
+    explain: bool,
     printing: PrintOptions,
 ) -> int:
     """Attack what SETUP captured, score the evidence and write results. A killed run goes on where it was.
@@ -41,10 +48,12 @@ def command(
     Example:  audit run setup -o results --fail-if 'reidentified > 0.2'
               audit run setup -o pictures --attack auto
               audit run setup -o worth --ablate
+              audit run setup -o pictures --attack inversion --explain
     """
     progress = shown_progress(printing.quiet)
     from .. import run as runner
     from ..results.ablation import worth_json
+    from ..results.methods import explained
 
     judge = Gated.of(gates)
     job = runner.opened(setup, runner.RunOptions(**vars(options)))
@@ -53,7 +62,8 @@ def command(
     progress.close()
     silent = printing.quiet or printing.as_json
     if not silent:
-        click.echo("\n".join((*_sentences(results), str(output))))
+        methods = explained(results) if explain else ()
+        click.echo("\n".join((*_sentences(results), *methods, str(output))))
     status, judged = judge.judge(results, silent)
     if printing.as_json:
         worth = {"worth": worth_json(results)} if results.ablated else {}

@@ -11,7 +11,7 @@ from typing import Any
 from ...attacks.base import Reconstruction
 from ...attacks.cells import ChosenAttack
 from ...attacks.inversion.attack import Inversion
-from ...attacks.inversion.presets import PRESETS
+from ...attacks.inversion.presets.published import PRESETS
 from ...defenses.progress import Progress
 from ...metrics.leakage import score_images
 from ..scoring.questions import rows_of

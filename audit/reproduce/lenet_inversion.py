@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from ...attacks.inversion.presets import PRESETS
+from ...attacks.inversion.presets.published import PRESETS
 from .federations import stand_in
 from .reconstructed import LPIPS, PSNR, inversion_plan, reads
 from .table import Request

@@ -73,8 +73,7 @@ class WorthTable:
         >>> WorthTable("server", "one-round", "cosine", ()).name
         'cosine, one round, seen by the server'
         """
-        manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(self.manner, self.manner)
-        return ", ".join(part for part in (self.objective, manner, f"seen by {words.observer(self.observer)}") if part)
+        return words.attacked(self.objective, self.manner, self.observer)
 
 
 def worth(results: Results) -> tuple[WorthTable, ...]:

@@ -300,6 +300,13 @@ class Exposed(_Part):
     nonmembers_above: Share
 
 
+class Method(_Part):
+    """One method of an inversion, and why it did not run; "" where it did."""
+
+    name: str
+    why_not: str = ""
+
+
 class AttackResult(_Part):
     """One attack on one message (or on several of one sender): its assumptions, its metrics, those of its controls."""
 
@@ -313,6 +320,7 @@ class AttackResult(_Part):
     # It names files, so it may not lead out of the folder.
     key: Annotated[str, Field(pattern=r"^\w[\w.-]*$")] | None = None
     assumed: tuple[str, ...] = ()
+    methods: tuple[Method, ...] = ()  # of an inversion
     doubt: str = ""  # what it takes for granted and is wrong, or unchecked, so that its failure says nothing
     settings: dict[str, Any] = {}
     metrics: Metrics = Field(default_factory=lambda: Metrics.model_validate({}))

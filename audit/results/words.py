@@ -265,6 +265,16 @@ def observer(name: str) -> str:
     return Observer.parse(name).words
 
 
+def attacked(variant: str, manner: str, observer_name: str) -> str:
+    """Which of an attack's entries.
+
+    >>> attacked("cosine", "one-round", "server")
+    'cosine, one round, seen by the server'
+    """
+    manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(manner, manner)
+    return ", ".join(part for part in (variant, manner, f"seen by {observer(observer_name)}") if part)
+
+
 def sees_uploads(name: str) -> bool:
     """Whether an observer sees what clients send.
 

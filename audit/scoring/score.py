@@ -19,7 +19,7 @@ from ...metrics.leakage import score_images
 from ...metrics.reidentification import picked_from_pool
 from ..files import cache_folder, write_tensors
 from ..results.checks import COMPARABLE
-from ..results.format import AttackResult, Metrics, ReferenceClassifier
+from ..results.format import AttackResult, Method, Metrics, ReferenceClassifier
 from ..results.warnings import EVERYTHING, NO_TRUTH
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
@@ -233,6 +233,7 @@ def _images(
         n=len(reconstruction.images),
         key=cell.key,
         assumed=reconstruction.assumed,
+        methods=tuple(Method(name=name, why_not=why) for name, why in reconstruction.methods),
         settings=dict(cell.settings),
         metrics=Metrics.of({"attack_loss": reconstruction.loss}),
     )

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.match.case import Auxiliary
+from dpfl_audit.attacks.inversion.match.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator
 from dpfl_audit.attacks.inversion.match.features import FEATURES
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, undone
 from dpfl_audit.attacks.inversion.read.mode import as_run
@@ -23,8 +25,6 @@ from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.statistics import Statistics, batchnorms
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies import peel
-from dpfl_audit.attacks.inversion.strategies.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.strategies.simulated import orders
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
@@ -166,7 +166,7 @@ WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
     "L-BFGS": ("lenet", plain, replace(PRESETS["dlg"].settings, iterations=3)),
     "the first layer exact": ("mlp", plain, EVERYTHING),
     "features, followed to the end": ("cnn tanh", plain, EVERYTHING),
-    "layers peeled": ("leaky", plain, EVERYTHING),
+    "leaky convolutions": ("leaky", plain, EVERYTHING),
     "ReLUs softened": ("residual, ReLU", noisy, replace(EVERYTHING, restarts=2, tv="noise-aware")),
     "statistics told": ("residual, BatchNorm", told, replace(FEW, batch_statistics=0.1)),
     "sparse": ("lenet", sparse, replace(FEW, objective="euclidean")),
@@ -184,8 +184,7 @@ WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_whole_attack_comes_to_the_same(name: str, device: str, monkeypatch) -> None:
-    monkeypatch.setattr(peel, "PIXELS", (50,) * 6)
+def test_a_whole_attack_comes_to_the_same(name: str, device: str) -> None:
     which, message, settings = WHOLE[name]
     module = network(which)
     target = message(module)
@@ -219,7 +218,8 @@ def test_a_learned_prior_gives_the_same(widths: tuple[int, ...], device: str) ->
     target = noisy(module)
     settings = replace(PRESETS["spectrum-prior"].settings, iterations=5)
     here, there = (
-        solve(module, [target], SHAPE, replace(settings, device=d), 0, denoisers=[prior])[0] for d in ("cpu", device)
+        solve(module, [target], SHAPE, replace(settings, device=d), 0, auxiliary=[Auxiliary(prior)])[0]
+        for d in ("cpu", device)
     )
     assert (here.images - there.images).abs().max() < 0.01 and (here.start - there.start).abs().max() < 0.01
     assert {value.device.type for value in prior.state_dict().values()} == {"cpu"}

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.inversion import solve as solve_module
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.match import batches as batches_module
 from dpfl_audit.attacks.inversion.match.batches import batches
 from dpfl_audit.attacks.inversion.match.solution import start_images
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
+from dpfl_audit.attacks.inversion.strategies import search
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
@@ -175,9 +175,7 @@ def test_the_restart_with_the_lowest_loss_is_kept(hundred, optimiser: str, monke
     losses, original = [], start_images
     for r in range(4):
         with monkeypatch.context() as patch:
-            patch.setattr(
-                solve_module, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape)
-            )
+            patch.setattr(search, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape))
             losses.append(solve(module, [target], SHAPE, replace(settings, restarts=1), 0)[0].loss)
     assert best.loss == pytest.approx(min(losses), rel=1e-9)
     assert len(set(losses)) == 4
@@ -232,7 +230,7 @@ def test_a_view_is_attacked_part_by_part(hundred) -> None:
     assert made.images.min() >= 0 and made.images.max() <= 1
     assert made.labels.tolist() == knowledge.labels["a0"].tolist()
     assert (made.manner, made.round, made.sender, made.message_ids) == ("one-round", 0, "a", ("a0",))
-    assert ticks[-1] == (60, 60) and all(a < b for (a, _), (b, _) in zip(ticks, ticks[1:]))
+    assert ticks[-1] == (1000, 1000) and len(ticks) > 60 and all(a < b for (a, _), (b, _) in zip(ticks, ticks[1:]))
     assert "labels known" in made.assumed
     assert psnr(made.images, hundred.inputs[:5]) >= psnr(made.start, hundred.inputs[:5]) + 6
     union = attack.run_part(parts[4], view, knowledge, 0)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, View
-from dpfl_audit.attacks.inversion.automatic import RULES, Told, pick, told_by
 from dpfl_audit.attacks.inversion.make import make_inversions, picked_inversion
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.presets.automatic import RULES, Told, pick, told_by
 from dpfl_audit.attacks.inversion.read.statistics import STATISTICS
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -23,7 +23,7 @@ from dpfl_audit.defenses.terms import Observer
 
 GRADIENT = Told("none", False, 8, 1, linear=True, smooth=False, spanned=True, labels=True)
 BOTH = ["cosine", "euclidean"]
-TOLD = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS, "ordered": True}
+TOLD = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS}
 NOISE_AWARE = {"preset": "noise-aware", **TOLD, "softened": TIMES}
 EXACT = {"preset": "default", **TOLD}
 ANY = {**EXACT, "objective": BOTH, "softened": TIMES}

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from dpfl_audit.attacks.inversion.ablated import Ablation, ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.strategies.second_inversion import FixedPrior, SpectrumPrior
+from dpfl_audit.attacks.inversion.make import FixedPrior, SpectrumPrior, make_inversions
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.run import RunOptions, run

@@ -7,7 +7,7 @@ import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.match.consensus import matched, with_consensus
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from torch import Tensor
 
 LABELS = torch.tensor([[0, 1, 1, 2], [3, 3, 3, 1]])

@@ -8,10 +8,10 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.features import SolvedFeatures, with_features
-from dpfl_audit.attacks.inversion.match.polish import is_smooth
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
+from dpfl_audit.attacks.inversion.strategies.features import is_smooth
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout

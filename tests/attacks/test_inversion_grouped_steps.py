@@ -11,12 +11,14 @@ from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.engines import grouped_steps as groups
 from dpfl_audit.attacks.inversion.engines.convolved import open_stages
 from dpfl_audit.attacks.inversion.engines.grouped_steps import GroupedSteps, alike, grouped_steps
-from dpfl_audit.attacks.inversion.match.objective import Matching, Name
+from dpfl_audit.attacks.inversion.match.case import Case
+from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.solution import Solution, start_images
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update, simulate
@@ -241,21 +243,22 @@ def test_targets_together_come_to_what_each_does_alone(reorder: bool, monkeypatc
     module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))
     settings = Inversion(objective="euclidean", simulated=12, reorder=reorder, tv=0.001, span=0.1)
     layout, begun = Layout.of(module), guesses(targets)
+    cases = [Case(module, layout, t, t.labels, SHAPE, settings, 0) for t in targets]
     ticks: list[int] = []
-    together = simulate(module, layout, targets, begun, settings, 0, lambda: ticks.append(1))
+    together = simulate(cases, begun, lambda: ticks.append(1))
     assert len(ticks) == 12 * T
-    again = simulate(module, layout, targets, begun, settings, 0, lambda: None)
+    again = simulate(cases, begun, lambda: None)
     assert all(torch.equal(one.images, other.images) for one, other in zip(together, again))
     for k, one in enumerate(together):
-        (alone,) = simulate(module, layout, targets[k : k + 1], begun[k : k + 1], settings, 0, lambda: None)
+        (alone,) = simulate(cases[k : k + 1], begun[k : k + 1], lambda: None)
         assert (one.images - alone.images).abs().mean() < 2e-3 and one.loss == pytest.approx(alone.loss, rel=2e-2)
     monkeypatch.setattr(groups, "CHUNK_NUMBERS", 1)
     assert len(grouped_steps(module, layout, targets, "euclidean", SHAPE)) == T
-    for other, one in zip(simulate(module, layout, targets, begun, settings, 0, lambda: None), together):
+    for other, one in zip(simulate(cases, begun, lambda: None), together):
         assert (one.images - other.images).abs().mean() < 2e-3
     monkeypatch.setattr(groups, "runs_fast", lambda *_: False)
     assert grouped_steps(module, layout, targets, "euclidean", SHAPE) == []
-    for other, one in zip(simulate(module, layout, targets, begun, settings, 0, lambda: None), together):
+    for other, one in zip(simulate(cases, begun, lambda: None), together):
         assert (one.images - other.images).abs().mean() < 2e-3
 
 
@@ -284,7 +287,7 @@ def test_of_two_trainings_that_one_which_diverges_is_not_kept() -> None:
     bad = replace(good, images=torch.full_like(good.images, torch.nan))
     settings = Inversion(objective="euclidean", simulated=1)
     for pair in ([bad, good], [good, bad]):
-        kept = nearest_update(module, Layout.of(module), targets[0], pair, settings, 0)
+        kept = nearest_update(Case(module, Layout.of(module), targets[0], good.labels, SHAPE, settings, 0), pair)
         assert kept.images is good.images and kept.loss < float("inf")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.read.joint_factors import (
+    conjugate_gradients,
     descended,
     left_over,
     rescaled,
@@ -102,3 +103,16 @@ def test_pixels_keep_their_scales_however_a_step_s_inputs_are_mixed() -> None:
     held = _scaled_as(inputs, mixed, SIZES)
     factor = (held / mixed * scales)[0]
     assert (factor / factor.median()).log().std() < 0.3 * scales.log().std()
+
+
+def test_a_covariance_decides_the_way_of_conjugate_gradients_and_not_the_end() -> None:
+    rng = torch.Generator().manual_seed(4)
+    root, other = (torch.randn(size, 30, generator=rng, dtype=torch.float64) for size in (40, 60))
+    x = torch.randn(30, generator=rng, dtype=torch.float64)
+    square, covariance = root.T @ root, other.T @ other
+    plain, drawn = (lambda y: y), (lambda y: covariance @ y)
+    for likely in (plain, drawn):
+        assert torch.allclose(conjugate_gradients(lambda y: square @ y, square @ x, 500, likely, 1e-11), x, atol=1e-6)
+    first = [conjugate_gradients(lambda y: square @ y, square @ x, 1, likely, 1e-11) for likely in (plain, drawn)]
+    assert torch.allclose(first[0] / first[0].norm(), square @ x / (square @ x).norm())
+    assert not torch.allclose(first[1], first[0], rtol=0.1)

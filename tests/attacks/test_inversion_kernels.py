@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion import solve as solving
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
+from dpfl_audit.attacks.inversion.strategies.search import Descent
+from dpfl_audit.attacks.inversion.strategies.strategy import Found
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -48,7 +49,13 @@ def test_attention_is_differentiated_twice() -> None:
 def test_convolutions_are_of_whole_float32_and_what_a_caller_chose_comes_back(monkeypatch) -> None:
     """By default cuDNN takes ten bits of every number: a gradient would be told to 1e-3, not 1e-7."""
     cudnn, seen = torch.backends.cudnn, []
-    monkeypatch.setattr(solving, "_solve", lambda *_: seen.append((cudnn.allow_tf32, cudnn.deterministic)))
+
+    def read(self, cases, found, work) -> list[Found]:
+        seen.append((cudnn.allow_tf32, cudnn.deterministic))
+        return search(self, cases, found, work)
+
+    search = Descent.solve
+    monkeypatch.setattr(Descent, "solve", read)
     module, target = attending(True)
     for chosen in (True, False):
         with cudnn.flags(enabled=True, deterministic=chosen, allow_tf32=chosen):

@@ -13,12 +13,13 @@ from dpfl_audit.attacks.base import Knowledge, PublicFacts, Reconstruction, Seen
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.match.case import Auxiliary
+from dpfl_audit.attacks.inversion.match.denoiser import Denoiser, cosine_waves
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies import kept_denoiser, learned_prior
-from dpfl_audit.attacks.inversion.strategies.denoiser import Denoiser, cosine_waves
 from dpfl_audit.attacks.inversion.strategies.kept_denoiser import (
     denoiser_of,
     filter_of,
@@ -178,7 +179,7 @@ def test_numbers_that_no_denoiser_has_are_refused(tmp_path: Path, name: str, mad
 
 def test_too_large_steps_end_where_numbers_do(digits, denoiser) -> None:
     target = target_of(network(0), digits.inputs[:2], digits.targets[:2], 1.0, 0)
-    (found,) = solve(network(0), [target], SHAPE, replace(SETTINGS, lr=1e30), 0, denoisers=[denoiser])
+    (found,) = solve(network(0), [target], SHAPE, replace(SETTINGS, lr=1e30), 0, auxiliary=[Auxiliary(denoiser)])
     assert found.images.isfinite().all() and torch.tensor(found.loss).isfinite()
 
 
@@ -219,7 +220,7 @@ def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, deno
         images, labels = digits.inputs[rows][order], digits.targets[rows][order]
         module = network(seed)
         target = target_of(module, images, labels, 6.0, seed)
-        (learned,) = solve(module, [target], SHAPE, SETTINGS, 0, denoisers=[denoiser])
+        (learned,) = solve(module, [target], SHAPE, SETTINGS, 0, auxiliary=[Auxiliary(denoiser)])
         (smooth,) = solve(module, [target], SHAPE, Inversion(objective="euclidean", tv="noise-aware"), 0)
         gains.append(psnr(learned.images, images) - psnr(smooth.images, images))
         mean = digits.auxiliary_inputs.mean(0).expand_as(images)
@@ -242,12 +243,13 @@ def test_what_the_prior_makes_of_noise_alone_is_its_start(digits, denoiser) -> N
         (target.gradient * sent).norm().item(), rel=1e-5
     )
     few = replace(SETTINGS, iterations=5)
-    (one,) = solve(module, [target], SHAPE, few, 3, denoisers=[denoiser])
-    (same, other) = solve(module, [target, replace(target, key="u")], SHAPE, few, 3, denoisers=[denoiser] * 2)
+    (one,) = solve(module, [target], SHAPE, few, 3, auxiliary=[Auxiliary(denoiser)])
+    both = [target, replace(target, key="u")]
+    (same, other) = solve(module, both, SHAPE, few, 3, auxiliary=[Auxiliary(denoiser)] * 2)
     assert torch.equal(one.images, same.images) and torch.equal(one.start, same.start)
     assert not torch.equal(one.start, other.start)
     (elsewhere,) = solve(
-        module, [replace(target, gradient=target.gradient.flip(0))], SHAPE, few, 3, denoisers=[denoiser]
+        module, [replace(target, gradient=target.gradient.flip(0))], SHAPE, few, 3, auxiliary=[Auxiliary(denoiser)]
     )
     assert not torch.equal(one.images, elsewhere.images)
 
@@ -268,7 +270,7 @@ def test_rounds_of_the_same_images_add_up(digits) -> None:
     together = replace(targets[0], others=tuple(targets[1:]))
     five = replace(together, others=(*together.others, worse))
     one, averaged, four, with_worse = (
-        solve(module, [target], SHAPE, SETTINGS, 0, denoisers=[denoiser])[0].images
+        solve(module, [target], SHAPE, SETTINGS, 0, auxiliary=[Auxiliary(denoiser)])[0].images
         for target in (targets[0], mean, together, five)
     )
     alike = psnr(four, averaged)

@@ -11,16 +11,17 @@ from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, Sum, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.labels.infer import infer
+from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.objective import Matching
+from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.match.span import InputSpan
-from dpfl_audit.attacks.inversion.read.length import cut_short, lengthened, trained_on
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import PENALTIES, Recipe
 from dpfl_audit.attacks.inversion.read.sums import summed
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.by_step import readable
-from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, cut_short, lengthened, trained_on
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.engine import looped
@@ -411,7 +412,9 @@ def test_no_length_is_looked_for_where_only_the_reading_as_one_gradient_has_none
     assert whole.update is not None and not cut_short(whole)
     cut, _ = read(module, several, clip_norm=0.25 * float(whole.update.norm()))
     assert cut_short(cut)
-    longer, times = lengthened(module, Layout.of(module), cut, *data(), seed=0)
+    images, labels = data()
+    case = Case(module, Layout.of(module), cut, labels, SHAPE, Inversion(), 0)
+    longer, times = lengthened(case, Solution(images, images, labels, 0.0))
     assert 3.5 < times < 4.5 and not longer.scale_known and longer.sent_to_scale
 
 

@@ -12,7 +12,7 @@ from dpfl_audit.attacks.inversion.exact.columns import columns_of, fitted, polis
 from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, linearised, moved, undone
 from dpfl_audit.attacks.inversion.read.target import Target, assumptions, one_round, recipe_of
 from dpfl_audit.attacks.inversion.solve import solve

@@ -10,6 +10,7 @@ import pytest
 import torch
 from dpfl_audit import Recorder
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import loss_at
 from dpfl_audit.attacks.inversion.read.mode import as_run, mode_assumed
 from dpfl_audit.attacks.inversion.read.target import Target
@@ -63,7 +64,7 @@ def test_the_batchs_statistics_explain_a_gradient_of_training_and_running_ones_d
     settings, losses = Inversion(tv=0.0, objective="euclidean"), {}
     for mode in ("train", "eval"):
         own = as_run(module, mode)
-        losses[mode] = loss_at(own, Layout.of(own), target, target.labels, images, settings)
+        losses[mode] = loss_at(Case(own, Layout.of(own), target, target.labels, SHAPE, settings, 0), images)
     assert losses["train"] < 1e-5 and losses["eval"] > 1e-3
     found = solve(module, [target], SHAPE, replace(settings, iterations=20), 0)[0]
     assert found.loss < 1

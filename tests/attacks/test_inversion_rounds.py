@@ -11,10 +11,10 @@ from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator, tv_weight
 from dpfl_audit.attacks.inversion.match.joint import misread, weighed
-from dpfl_audit.attacks.inversion.match.objective import OBJECTIVES, Name
 from dpfl_audit.attacks.inversion.read.rounds import MOST, _joined, all_rounds, every_round
 from dpfl_audit.attacks.inversion.read.sparse import components_sent
 from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.attacks.inversion.settings import OBJECTIVES, Name
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate
 from dpfl_audit.defenses import models

@@ -9,17 +9,29 @@ import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
-from dpfl_audit.attacks.inversion.match.objective import Matching, Name
+from dpfl_audit.attacks.inversion.match.case import Case
+from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.optimise import Objective
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.match.span import InputSpan
-from dpfl_audit.attacks.inversion.presets import PRESETS
-from dpfl_audit.attacks.inversion.read.length import cut_short, lengthened, trained_on
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
+from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, can_simulate, disorder, orders, with_disorder
+from dpfl_audit.attacks.inversion.strategies.search import Descent
+from dpfl_audit.attacks.inversion.strategies.simulated import (
+    Simulated,
+    can_simulate,
+    cut_short,
+    disorder,
+    lengthened,
+    orders,
+    trained_on,
+    with_disorder,
+)
 from dpfl_audit.attacks.inversion.strategies.simulating import averaged_epochs, nearest_update, simulate
+from dpfl_audit.attacks.inversion.strategies.strategy import Found
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.engine import looped
@@ -38,6 +50,10 @@ LAYERS = [
     ["ReLU", {}],
     ["Linear", {"in_features": 32, "out_features": 10}],
 ]
+
+
+def case_of(module, target, settings=None) -> Case:
+    return Case(module, Layout.of(module), target, target.labels, SHAPE, settings or Inversion(), 0)
 
 
 @pytest.fixture(scope="module")
@@ -288,12 +304,13 @@ def test_the_length_before_a_clip_is_found_by_training_on_the_images(data):
     whole, _ = trained(module, data)
     cut, _ = trained(module, data, clip_norm=0.25 * whole.update.norm().item())
     assert cut_short(cut) and not cut_short(whole)
-    longer, times = lengthened(module, Layout.of(module), cut, data[0], data[1], seed=0)
+    longer, times = lengthened(case_of(module, cut), Solution(data[0], data[0], data[1], 0.0))
     assert 3.7 < times < 4.3 and longer.clip_norm is None
     torch.testing.assert_close(longer.gradient, whole.gradient, rtol=0.1, atol=1e-4)
     unknown = replace(cut, clip_norm=None, scale_known=False)
     assert cut_short(unknown)
-    assert lengthened(module, Layout.of(module), unknown, data[0], data[1], seed=0)[1] == pytest.approx(times, rel=1e-3)
+    _, again = lengthened(case_of(module, unknown), Solution(data[0], data[0], data[1], 0.0))
+    assert again == pytest.approx(times, rel=1e-3)
 
 
 def test_no_length_is_asked_where_none_was_lost_or_none_can_be_told(data):
@@ -330,11 +347,12 @@ def test_progress_ends_where_a_reading_leaves_nothing_to_simulate(data, readings
     target, _ = trained(module, data)
     calls = []
 
-    def read(*arguments) -> list[Solution]:
-        calls.append(arguments)
-        return [Solution(data[0].float(), data[0].float(), data[1], 0.0, determined=len(calls) == readings)]
+    def read(self, cases, found, work) -> list[Found]:
+        calls.append(cases)
+        solution = Solution(data[0].float(), data[0].float(), data[1], 0.0, determined=len(calls) == readings)
+        return [replace(each, solution=solution) for each in found]
 
-    monkeypatch.setattr("dpfl_audit.attacks.inversion.solve._solve", read)
+    monkeypatch.setattr(Descent, "solve", read)
     ticks: list[tuple[int, int]] = []
     settings = Inversion(iterations=2, along=0.5, simulated=2)
     found = solve(module, [target], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))
@@ -344,10 +362,10 @@ def test_progress_ends_where_a_reading_leaves_nothing_to_simulate(data, readings
 def test_of_two_readings_the_one_is_kept_whose_training_is_nearer(data):
     module = network().eval()
     target, _ = trained(module, data)
-    layout, settings = Layout.of(module), Inversion(iterations=10)
+    settings = Inversion(iterations=10)
     truth, far = (Solution(x, x, data[1], 0.0) for x in (data[0].float(), torch.rand(N, *SHAPE)))
     for guesses in ([truth, far], [far, truth]):
-        kept = nearest_update(module, layout, target, guesses, settings, 0)
+        kept = nearest_update(case_of(module, target, settings), guesses)
         assert torch.equal(kept.images, truth.images)
 
 
@@ -367,13 +385,12 @@ def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
     """Nearer than the end of the worse one's, from either of which it could have gone on: of short and long ways."""
     module = network().eval()
     target, _ = trained(module, data, lr=lr, epochs=5)
-    layout = Layout.of(module)
     settings = Inversion(objective="absolute", iterations=60, tv=0.1, along=0.5, span=5.0, simulated=40, reorder=True)
     losses = []
     for along in (0.0, 0.5):
         own = replace(settings, along=along, simulated=0, reorder=False)
         guess = solve(module, [target], SHAPE, own, 0)[0]
-        losses.append(simulate(module, layout, [target], [guess], settings, 0, lambda: None)[0].loss)
+        losses.append(simulate([case_of(module, target, settings)], [guess], lambda: None)[0].loss)
     found = solve(module, [target], SHAPE, settings, 0)[0]
     assert found.loss < max(losses) and abs(losses[0] / losses[1] - 1) > 0.02
 

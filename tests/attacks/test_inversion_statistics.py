@@ -13,21 +13,20 @@ from dpfl_audit import Gaussian, Recorder
 from dpfl_audit.attacks.base import Knowledge, View
 from dpfl_audit.attacks.inversion.ablated import SWITCHES, ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.automatic import RULES
 from dpfl_audit.attacks.inversion.make import DEFAULTS
+from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import loss_at
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.match.told_statistics import ToldMoments, told_moments, with_statistics
+from dpfl_audit.attacks.inversion.presets.automatic import RULES
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.mode import as_run
 from dpfl_audit.attacks.inversion.read.statistics import (
     STATISTICS,
     Statistics,
-    ToldMoments,
     as_broadcast,
     batch_moments,
     batchnorms,
     running_moments,
-    told_moments,
-    with_statistics,
 )
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.solve import solve
@@ -243,7 +242,7 @@ def test_fixed_statistics_are_those_of_the_model_that_was_sent(tmp_path: Path, m
     settings, losses = Inversion(tv=0.0, objective="euclidean", mode="eval", iterations=3), []
     for statistics in (aim.target.statistics, None):
         run = as_run(as_broadcast(view.module, statistics), "eval")
-        losses.append(loss_at(run, Layout.of(run), aim.target, aim.target.labels, batch(), settings))
+        losses.append(loss_at(Case(run, Layout.of(run), aim.target, aim.target.labels, SHAPE, settings, 0), batch()))
     assert losses[0] < 1e-6 < 1e-3 < losses[1]
     both = [aim.target, replace(aim.target, key="other", statistics=None)]
     together = solve(view.module, both, SHAPE, settings, 0)

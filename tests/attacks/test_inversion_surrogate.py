@@ -8,8 +8,9 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator, loss_at, placed
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.surrogate import Surrogate
 from dpfl_audit.attacks.inversion.read.target import Target
@@ -179,7 +180,8 @@ def test_a_smooth_network_is_carried_on_at_the_place_that_was_learned() -> None:
     assert found.place == rough.place and found.place is not None and abs(found.place - 0.5) > 0.02
     assert found.loss < 0.5 * rough.loss
     there = replace(settings, along=found.place)
-    again = loss_at(module, Layout.of(module), _single(target), found.labels, found.images, there)
+    case = Case(module, Layout.of(module), _single(target), found.labels, SHAPE, there, 0)
+    again = loss_at(case, found.images)
     assert again == pytest.approx(found.loss, rel=0.05)
 
 

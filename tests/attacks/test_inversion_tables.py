@@ -12,13 +12,14 @@ from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.exact.second_layer import SecondLayer
 from dpfl_audit.attacks.inversion.exact.words import columns_by_words
+from dpfl_audit.attacks.inversion.match.case import Auxiliary, Case
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.strategies import row_fit, row_search
 from dpfl_audit.attacks.inversion.strategies.row_fit import (
     DAMPINGS,
-    OwnRows,
     dampings_of,
     fit_operations,
     nearer,
@@ -26,6 +27,7 @@ from dpfl_audit.attacks.inversion.strategies.row_fit import (
 )
 from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.strategies.row_search import rows_by_search, with_rows
+from dpfl_audit.attacks.inversion.strategies.strategy import Found, Work
 from dpfl_audit.attacks.inversion.strategies.with_words import as_shares, with_words
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
@@ -145,15 +147,21 @@ def test_a_second_layer_tells_of_every_row_whether_it_is_there():
     assert (layer.pulled(moved, torch.arange(6)) - rows).abs().max() < 1e-4
 
 
+def case_of(network, target, settings=None, own=None):
+    given = Auxiliary(rows=own)
+    return Case(network, Layout.of(network), target, target.labels, (106, 1, 1), settings or Inversion(), 0, given)
+
+
 def by_rows(network, target, images):
     """`with_rows`; what it makes of a batch that is left are gray rows."""
 
-    def gray(rest):
+    def gray(cases, progress):
+        rest = cases[0].target
         left.append(rest)
-        return Solution(torch.full((rest.count, 106, 1, 1), 0.5), torch.zeros(0), rest.labels, 0.0)
+        return [Found(Solution(torch.full((rest.count, 106, 1, 1), 0.5), torch.zeros(0), rest.labels, 0.0))]
 
-    left, layout = [], Layout.of(network)
-    found = with_rows(network, layout, target, target.labels, (106, 1, 1), Inversion(), 0, gray)
+    left = []
+    found = with_rows(case_of(network, target), Work(None, gray))
     error = (found.images[:, None] - images[None]).abs().flatten(2).amax(2)
     return found, left, error
 
@@ -245,10 +253,10 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     if clipped:
         target = replace(target, gradient=0.2 * target.gradient, noise_std=0.2 * std)
         target = replace(target, clip_norm=target.gradient.norm().item())
-    layout, own, done = Layout.of(network), own_rows(), []
+    own, done = own_rows(), []
     assert second(network, target, images) is None  # no row can be told to be there by itself
-    settings, ticks = Inversion(objective="euclidean"), lambda now, total, words="": done.append((now, total))
-    found = with_fit(network, layout, target, target.labels, settings, 0, own, ticks)
+    case = case_of(network, target, Inversion(objective="euclidean"), own)
+    found = with_fit(case, lambda now, total, words="": done.append((now, total)))
     assert found is not None and "200 auxiliary rows" in found.rows_by and not found.determined
     assert done == sorted(done) and len(done) >= 24 and done[0] == (1000 // 36, 1000)
 
@@ -258,9 +266,9 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     alike = torch.cat([own.images[own.labels == kind][: int((target.labels == kind).sum())] for kind in (0, 1)])
     assert right(found.images) > 0.65 > 0.45 > right(alike[target.labels.argsort(stable=True).argsort()])
     gray = replace(found, images=torch.full_like(found.images, 0.5), rows_by="")
-    assert nearer(network, layout, target, gray, found, settings) is found
+    assert nearer(case, gray, found) is found
     true = replace(gray, images=images)
-    assert nearer(network, layout, target, true, found, settings) is true
+    assert nearer(case, true, found) is true
 
 
 def scored_cells(images, labels, rows, of_rows):
@@ -290,7 +298,7 @@ def test_nothing_is_fitted_where_most_is_noise_or_little_is_known():
     assert fit_operations(target, OwnRows(own.images[:50], own.labels[:50]), dim) == 0
     assert fit_operations(target, own, 10**9) == 0
     few = OwnRows(own.images[:50], own.labels[:50])
-    assert with_fit(network, Layout.of(network), target, target.labels, Inversion(), 0, few) is None
+    assert with_fit(case_of(network, target, own=few)) is None
 
 
 def config(folder, **scheme):

@@ -52,7 +52,6 @@ def test_auto_is_the_preset_it_names_and_says_why(setup: Path, tmp_path: Path, c
         "inversion.exact=true",
         f"inversion.features={FEATURES}",
         f"inversion.batch_statistics={STATISTICS}",
-        "inversion.ordered=true",
         f"inversion.softened={TIMES}",
     )
     other = run(setup, tmp_path / "named", RunOptions(attacks=("inversion",), overrides=named, device="cpu"))
@@ -92,3 +91,10 @@ def test_what_cannot_be_is_one_sentence(setup: Path, attacks, overrides, words: 
     with pytest.raises(BadInput, match=words) as refused:
         opened(setup, RunOptions(attacks=attacks, overrides=overrides))
     assert "\n" not in str(refused.value)
+
+
+def test_an_option_of_what_was_taken_out_is_refused_in_one_sentence(setup: Path, tmp_path: Path, capsys) -> None:
+    code, out, err = called(
+        capsys, "run", setup, "-o", tmp_path / "r", "--attack", "auto", "--set", "inversion.ordered=true"
+    )
+    assert (code, out, err.count("\n")) == (2, "", 0) and "ordered" in err and not (tmp_path / "r").exists()

@@ -19,7 +19,7 @@ import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS, AUTO
 from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, Links, MembershipScores, Reconstruction, Together, View
-from dpfl_audit.attacks.inversion.strategies.second_inversion import SpectrumPrior
+from dpfl_audit.attacks.inversion.make import SpectrumPrior
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
 from dpfl_audit.audit.results.format import AttackResult as Entry

@@ -22,10 +22,11 @@ from torch import Tensor, nn
 
 from ....defenses.layout import Layout
 from ..match.batches import CHUNK_NUMBERS
-from ..match.objective import Matching, Name, Products
+from ..match.objective import Matching, Products
 from ..read.local_steps import LocalSteps
 from ..read.local_training import Recipe
 from ..read.target import Target
+from ..settings import Name
 from .candidate_weights import OwnConvolution, OwnLayer, OwnLinear
 from .convolved import Stage, open_stages
 from .grouped import GroupShape, runs_fast

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ....defenses.chain import Chain, open_chain
 from ....defenses.layout import Layout
+from ..match.solution import Solution
 from ..read.target import Target
 from .blind import blind_columns
 from .columns import Columns
@@ -191,3 +192,17 @@ def _by_label(chain: Chain, weights: dict[str, Tensor], gradient: Tensor, inputs
     order = torch.empty(n, dtype=torch.long)
     order[torch.as_tensor(place)] = torch.as_tensor(image)
     return order
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What the first layer tells of a target before anything is guessed.
+
+    columns: found so far. solution: of them alone, None where they are not all found. certain: the message itself, at
+    its known noise, says that the solution is right.
+    """
+
+    layer: FirstLayer
+    columns: Columns
+    solution: Solution | None
+    certain: bool

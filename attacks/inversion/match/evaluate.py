@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +15,18 @@ from ..engines.double_backward import DoubleBackward
 from ..engines.ghost import Ghost
 from ..engines.unfolded import Unfolded, fits
 from ..read.target import Target
+from ..settings import Name, Settings
+from .case import Case
 from .joint import Joint, joint
-from .objective import Matching, Name
+from .objective import Matching
 from .optimise import with_prior
 from .prior import tv_for_noise
 from .span import InputSpan, with_span
 
-if TYPE_CHECKING:
-    from ..attack import Inversion
+UNEXPLAINED = 1e-3  # of a message's energy without its noise, at most, where images are certain
 
 
-def placed(target: Target, settings: Inversion, precise: bool = False) -> Target:
+def placed(target: Target, settings: Settings, precise: bool = False) -> Target:
     """The target on the device at the weights it is read at, in float64 where a line search needs its precision, or it
     is asked for.
     """
@@ -43,34 +43,46 @@ def placed(target: Target, settings: Inversion, precise: bool = False) -> Target
     )
 
 
-def tv_weight(target: Target, settings: Inversion) -> float:
+def tv_weight(target: Target, settings: Settings) -> float:
     """Of the total variation, by the noise where the settings ask for that."""
     return tv_for_noise(target.noise_share) if settings.tv == "noise-aware" else settings.tv
 
 
-def loss_at(
-    network: nn.Module, layout: Layout, target: Target, labels: Tensor, images: Tensor, settings: Inversion
-) -> float:
-    """The objective, prior included, at images.
-
-    Args:
-        network: in evaluation mode. layout: of its parameters. target: what was sent.
-        labels: (n,) int64. images: (n, *shape) in [0, 1]. settings: objective, priors, device.
-    """
-    ready = placed(target, settings)
+def loss_at(case: Case, images: Tensor) -> float:
+    """The objective, prior included, at images (n, *shape) in [0, 1] of the case's labels."""
+    ready = placed(case.target, case.settings)
     where = ready.weights
-    tv = where.new_tensor([tv_weight(target, settings)])
+    tv = where.new_tensor([tv_weight(case.target, case.settings)])
     objective = evaluator(
-        network.to(where.dtype),
-        layout,
+        case.network.to(where.dtype),
+        case.layout,
         [ready],
-        labels[None].to(settings.device),
+        case.labels[None].to(case.settings.device),
         1,
-        settings.objective,
+        case.settings.objective,
         images.shape[1:],
     )
-    spans = [InputSpan.of(network, layout, ready)] if settings.span else []
-    return with_span(with_prior(objective, tv), spans, settings.span)(images[None].to(where))[0].item()
+    span = case.settings.span
+    spans = [InputSpan.of(case.network, case.layout, ready)] if span else []
+    return with_span(with_prior(objective, tv), spans, span)(images[None].to(where))[0].item()
+
+
+def explained(case: Case, images: Tensor, most: float = UNEXPLAINED) -> bool:
+    """Whether the gradient of images (n, *shape) in [0, 1], at the scale that suits it best (a clip leaves no other),
+    leaves no more of every message than the known noise, which must be the smaller part of it to tell.
+
+    most: of the energy without noise that may be left.
+    """
+    if case.target.others:
+        return all(explained(replace(case, target=one), images, most) for one in case.target.messages)
+    ready = replace(placed(case.target, case.settings), scale_known=False, clip_norm=None)
+    where, noise = ready.weights, case.target.noise_share
+    labels = case.labels[None].to(case.settings.device)
+    network = case.network.to(where.dtype)
+    objective = evaluator(network, case.layout, [ready], labels, 1, "euclidean", images.shape[1:])
+    rest = objective(images[None].to(where))[0].item()
+    chance = 5 * noise * (2 / len(case.target.gradient)) ** 0.5
+    return noise < 0.5 and rest < noise + chance + most * (1 - noise)
 
 
 def evaluator(

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from ....defenses.layout import Layout
 from ....defenses.randomness import generator
 from ..read.target import Pooled, Target
-from .objective import Name
+from ..settings import Name
 from .optimise import Objective
 from .solution import random_images
 

@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ..read.target import Target
-
-Name = Literal["cosine", "euclidean", "euclidean-naive", "absolute"]
-OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean", "euclidean-naive", "absolute")
+from ..settings import OBJECTIVES, Name
 
 ZERO = 1e-30  # a squared norm below this counts as zero, so that a vanishing gradient has cosine 0 rather than 0/0
 ROUNDING = 64  # a tensor's norm up to so many times eps of the whole gradient's is what rounding left of 0

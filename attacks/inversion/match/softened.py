@@ -14,6 +14,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +26,9 @@ from ....defenses.layout import Layout
 from ..engines.convolved import open_stages
 from ..engines.double_backward import DoubleBackward
 from ..read.target import Target
+from ..settings import Name
 from .joint import Joint, joint
-from .objective import Matching, Name
+from .objective import Matching
 from .optimise import BETAS, EPS, Objective
 from .prior import into_box
 
@@ -34,6 +36,7 @@ TIMES = 6  # the attack's iterations; ours, as all below, on CIFAR-10 images and
 SOFTNESS = (1.0, 0.03)  # of the spread of a ReLU's inputs, first and last
 TV = (0.2, 0.01)  # at least so much total variation, first and last
 RELU = (F.relu, torch.relu, Tensor.relu)
+_HAS_RELUS: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], bool]] = WeakKeyDictionary()
 RELU_IN_PLACE = (torch.relu_, Tensor.relu_)
 
 
@@ -80,10 +83,13 @@ def softens(network: nn.Module, shape: Sequence[int]) -> bool:
     """
     if open_chain(network) is not None or open_stages(network, shape) is not None:
         return False
-    weights = next(network.parameters())
-    with torch.no_grad(), Softly(1.0) as softly:
-        network(weights.new_zeros(2, *shape))  # statistics of a batch want two numbers
-    return softly.met > 0
+    known = _HAS_RELUS.setdefault(network, {})
+    if tuple(shape) not in known:
+        weights = next(network.parameters())
+        with torch.no_grad(), Softly(1.0) as softly:
+            network(weights.new_zeros(2, *shape))  # statistics of a batch want two numbers
+        known[tuple(shape)] = softly.met > 0
+    return known[tuple(shape)]
 
 
 def softly_matched(

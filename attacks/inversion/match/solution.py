@@ -19,7 +19,7 @@ class Solution:
     included, at `images`; infinite if it was never finite. labels_by: how they were inferred, in words, "" for
     known ones. by_step: whether the steps of an adaptive optimiser were taken apart for them. features_by: how their
     features were solved for, in words, "" if they were not. longer: how many times as long as what was sent the update
-    is taken to have been before its clip (`length.py`); None where that was not asked. place: where on the way of local
+    is taken to have been before its clip; None where that was not asked. place: where on the way of local
     training the gradient was read in the end, in [0, 1]; None where that was not learned (`surrogate.py`). determined:
     the first layer made all images exact, so that nothing is searched for any more. copies: how many images are taken
     for copies of others, because the first layer's update tells so many fewer apart. rows_by: what rows of a table were

@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .conjugate_gradients import conjugate_gradients
 from .local_training import Recipe, linearised
+
+Operator = Callable[[Tensor], Tensor]
 
 CHUNK = 2**22  # numbers at once
 FORGIVING = 9.0  # variances of a rest, where the loss begins to bend
@@ -250,3 +251,27 @@ def _solver(blocks: Tensor, damping: float) -> Callable[[Tensor], Tensor]:
     diagonal += 2 * damping * diagonal + 1e-30
     factors = torch.linalg.cholesky_ex(blocks)[0]
     return lambda right: torch.cholesky_solve(right[..., None], factors)[..., 0]
+
+
+def conjugate_gradients(matrix: Operator, right: Tensor, steps: int, likely: Operator, solved: float) -> Tensor:
+    """x with matrix(x) = right, by preconditioned conjugate gradients from 0: what is likely first.
+
+    Args:
+        matrix: symmetric, at least 0. right: flat. steps: at most. likely: a covariance, by which steps are drawn.
+        solved: share of the right side's norm that may be left over.
+    """
+    x, left = torch.zeros_like(right), right.clone()
+    drawn = likely(left)
+    along, size = drawn.clone(), torch.dot(left, drawn)
+    end = size * solved**2
+    for _ in range(steps):
+        if not size > end:
+            break
+        moved = matrix(along)
+        step = (size / torch.dot(along, moved)).item()
+        x.add_(along, alpha=step)
+        left.sub_(moved, alpha=step)
+        drawn = likely(left)
+        before, size = size, torch.dot(left, drawn)
+        along.mul_(size / before).add_(drawn)
+    return x

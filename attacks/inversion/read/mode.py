@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-Mode = Literal["train", "eval"]
-MODES: tuple[Mode, ...] = ("train", "eval")
+from ..settings import Mode
 
 
 def as_run(module: nn.Module, mode: Mode) -> nn.Module:

@@ -1,14 +1,17 @@
-"""All messages of one sender as one aim: images that have to explain every message at its own round's weights."""
+"""What an inversion attacks in a view: messages, each alone, or all of one sender's as one aim, whose images have to
+explain every message at its own round's weights.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
-from ...base import Knowledge, View
+from ...base import Knowledge, Seen, View
 from ...linking import tracks_of
 from ..match.joint import FLOOR
+from ..settings import Settings
 from .sums import summed
 from .target import Aim, Target, one_round
 
@@ -113,3 +116,74 @@ def _joined(targets: Sequence[Target]) -> Target:
     labels = next((target.labels for target in targets if target.labels is not None), None)
     first, *others = (replace(target, labels=labels, trust=1 / (target.noise_share + FLOOR)) for target in targets)
     return replace(first, others=tuple(others))
+
+
+READERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
+
+
+def checked(view: View) -> None:
+    """That it is of classes that were told apart by their cross-entropy.
+
+    Raises:
+        ValueError: of another loss, or of no classes.
+    """
+    if view.classes < 2:
+        raise ValueError(
+            f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2"
+            " are needed"
+        )
+    if view.facts.loss != "cross_entropy":
+        raise ValueError(
+            "gradient inversion matches cross-entropy gradients; the setup's model was trained with the loss"
+            f" {view.facts.loss!r}"
+        )
+
+
+def aims_of(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
+    """Every message and every sender's messages that the settings ask for, and whose labels are known where they are
+    not inferred; at least one. view, knowledge: as of `table.as_images`.
+
+    Raises:
+        ValueError: there is no such message.
+    """
+    if view.anonymous and settings.records:
+        view = replace(view, messages=tuple(_counted(m, view, knowledge, settings) for m in view.messages))
+    seen = {"one-round": _alone(view, knowledge, settings), "all-rounds": view}
+    aims = [aim for manner in settings.manners for aim in READERS[manner](seen[manner], knowledge)]
+    if not aims:
+        raise ValueError(
+            f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose global"
+            f" model it saw too{_why_none(view, settings)}"
+        )
+    if settings.labels == "inferred":
+        return aims
+    labelled = [aim for aim in aims if aim.labelled]
+    if not labelled:
+        raise ValueError(
+            "labels = 'known', but the setup's knowledge holds the labels of none of the messages"
+            f" {view.observer!r} saw; use labels = 'inferred'"
+        )
+    return labelled
+
+
+def _alone(view: View, knowledge: Knowledge, settings: Settings) -> View:
+    """What is attacked message by message: `rounds` of them, those with the least noise."""
+    if not settings.rounds:
+        return view
+    single = every_round(view, knowledge)
+    usable = [aim for aim in single if aim.labelled or settings.labels == "inferred"]
+    return least_noisy_rounds(view, usable or single, settings.rounds)
+
+
+def _counted(message: Seen, view: View, knowledge: Knowledge, settings: Settings) -> Seen:
+    """With the number of records that is assumed, of a client's own value that does not say."""
+    known = message.broadcast or message.kind != view.facts.share or message.num_records
+    return message if known or message.id in knowledge.labels else replace(message, num_records=settings.records)
+
+
+def _why_none(view: View, settings: Settings) -> str:
+    if view.why_no_sums:
+        return f"; {view.why_no_sums}"
+    if view.anonymous and not settings.records:
+        return "; senders keep to themselves how many records they have, so assume a number: records"
+    return ""

@@ -10,26 +10,17 @@ Whoever sees the model alone has r, which a batch's own are likely to be near: t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ....defenses.layout import Layout
 from ...base import PublicFacts, Seen, View
-from ..match.optimise import Objective
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
-    from .target import Target
+from ..settings import Settings
 
 STATISTICS = 0.1  # beside a gradient's distance; Yin et al.'s, and of those tried the best on seeds 100 and 101
-ROUNDED = 1e-12  # below it a squared distance is 0, where its root has no slope
 
 # Mean and unbiased variance (channels,) of a layer's inputs, by its name.
 LayerMoments = Mapping[str, tuple[Tensor, Tensor]]
@@ -47,14 +38,14 @@ class Statistics:
     batch: LayerMoments
     steps: int = 1
 
-    def used(self, settings: Inversion) -> tuple[LayerMoments, float]:
+    def used(self, settings: Settings) -> tuple[LayerMoments, float]:
         """Those that images are asked for, and their weight. A client that ran "eval" mixed nothing in."""
         if self.batch and settings.batch_statistics and settings.mode == "train":
             return self.batch, settings.batch_statistics
         return self.running if settings.running_statistics else {}, settings.running_statistics
 
-    def assumed(self, settings: Inversion, ordered: bool = False) -> list[str]:
-        """How an attack uses them, in plain words. ordered: local steps are simulated in an order that was found."""
+    def assumed(self, settings: Settings) -> list[str]:
+        """How an attack uses them, in plain words."""
         said, (moments, _) = [], self.used(settings)
         if settings.mode == "eval" and self.running:
             said.append("the fixed statistics are those that the model was sent with")
@@ -64,7 +55,6 @@ class Statistics:
             said.append("the images' statistics are near the running ones that the model was sent with")
         elif moments:
             several = f"the mean of its {self.steps} batches', taken for that of all images"
-            several += " in the first guess, and for that of the simulated steps after it" * ordered
             whose = "its batch's own" if self.steps == 1 else several
             said.append(f"running statistics sent before and after local training tell {whose}; their momentum known")
         return said
@@ -141,132 +131,3 @@ def as_broadcast(module: nn.Module, statistics: Statistics | None) -> nn.Module:
         layer = own.get_submodule(name)
         layer.running_mean, layer.running_var = mean.clone(), variance.clone()
     return own
-
-
-class Listened:
-    """What goes into some BatchNorm layers while a network runs. moments: mean and unbiased variance, by name."""
-
-    def __init__(self, module: nn.Module, names: Iterable[str]) -> None:
-        self.moments: dict[str, tuple[Tensor, Tensor]] = {}
-        layers = batchnorms(module)
-        self._hooks = [layers[name].register_forward_pre_hook(partial(self._heard, name)) for name in names]
-
-    def __enter__(self) -> Listened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _heard(self, name: str, _: nn.Module, given: tuple[Tensor, ...]) -> None:
-        inputs = given[0]
-        count = inputs.numel() // inputs.shape[1]
-        rest = [0, *range(2, inputs.dim())]
-        variance, mean = torch.var_mean(inputs, rest, correction=min(1, count - 1))
-        self.moments[name] = mean, variance
-
-
-def off_told(found: LayerMoments, told: LayerMoments) -> Tensor:
-    """The mean over layers of ‖μ − μ*‖/√(Σ σ*²) + ‖σ² − σ*²‖/‖σ*²‖: Yin et al.'s, in shares of the layer's own size, so
-    that it is a pure number as gradients' distances are; ().
-    """
-    far = []
-    for name, (mean, variance) in found.items():
-        mean_told, told_variance = (value.to(mean) for value in told[name])
-        sizes = told_variance.sum(), told_variance.square().sum()
-        for off, size in zip((mean - mean_told, variance - told_variance), sizes):
-            far.append((off.square().sum() / size.clamp_min(ROUNDED)).clamp_min(ROUNDED).sqrt())
-    return 2 * torch.stack(far).mean()
-
-
-@dataclass(frozen=True, eq=False)
-class ToldMoments:
-    """How far images are from told statistics at one message's weights, by name. weight: what that counts."""
-
-    module: nn.Module
-    weights: Mapping[str, Tensor]
-    told: LayerMoments
-    weight: float
-
-    def distance(self, images: Tensor) -> Tensor:
-        """`off_told` of images (n, *shape), taken for one batch; ()."""
-        with Listened(self.module, self.told) as listened:
-            functional_call(self.module, dict(self.weights), (images,))
-        return off_told(listened.moments, self.told)
-
-
-@dataclass(frozen=True, eq=False)
-class ToldBySteps:
-    """How far the statistics of several local steps' batches are from their told mean. shares: of every step in that,
-    (steps,) by layer. weight: what it counts.
-    """
-
-    told: LayerMoments
-    shares: Mapping[str, Tensor]
-    weight: float
-
-    @classmethod
-    def of(cls, module: nn.Module, target: Target, settings: Inversion) -> ToldBySteps | None:
-        """Of a target whose training is simulated; None where nothing tells its batches' statistics, or the counters
-        tell another number of steps than public facts do.
-        """
-        statistics, recipe = target.statistics, target.recipe
-        if statistics is None or recipe is None or statistics.steps != len(recipe.sizes):
-            return None
-        told, weight = statistics.used(settings)
-        if told is not statistics.batch or not told:
-            return None
-        layers = batchnorms(module)
-        shares = {name: _shares(layers[name], statistics.steps).to(target.weights) for name in told}
-        return cls(told, shares, weight)
-
-    def matched(self, steps: Sequence[LayerMoments]) -> tuple[Tensor, list[list[Tensor]]]:
-        """`weight` times `off_told` of all steps' moments together, (), and its derivatives by each step's, layer by
-        layer the mean's and the variance's.
-        """
-        own = [[value.detach().requires_grad_() for both in of.values() for value in both] for of in steps]
-        with torch.enable_grad():
-            mixed = {}
-            for k, (name, share) in enumerate(self.shares.items()):
-                mean, variance = (share @ torch.stack([of[2 * k + place] for of in own]) for place in (0, 1))
-                mixed[name] = mean, variance
-            far = self.weight * off_told(mixed, self.told)
-            slopes = iter(torch.autograd.grad(far, [value for of in own for value in of]))
-        return far.detach(), [[next(slopes) for _ in of] for of in own]
-
-
-def _shares(layer: _BatchNorm, steps: int) -> Tensor:
-    """What each of a layer's last steps counts for in what they made of its running statistics together, (steps,)."""
-    kept = 1.0 if layer.momentum is None else 1 - layer.momentum
-    shares = torch.tensor([kept ** (steps - 1 - k) for k in range(steps)], dtype=torch.float64)
-    return shares / shares.sum()
-
-
-def told_moments(network: nn.Module, layout: Layout, target: Target, settings: Inversion) -> list[ToldMoments]:
-    """Of every message of a target that tells some which the settings use."""
-    used = [(one, *one.statistics.used(settings)) for one in target.messages if one.statistics is not None]
-    return [ToldMoments(network, layout.split(one.weights), told, weight) for one, told, weight in used if told]
-
-
-def with_statistics(objective: Objective, told: Sequence[Sequence[ToldMoments]]) -> Objective:
-    """`objective` plus each candidate's weighted distance from what its target's messages tell, their mean.
-
-    Args:
-        objective: of T candidates. told: of each.
-    """
-    if not any(told):
-        return objective
-
-    def total(images: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = objective(images)
-        for t, own in enumerate(told):
-            if own:
-                x = images[t].detach().requires_grad_()
-                with torch.enable_grad():
-                    far = torch.stack([one.weight * one.distance(x) for one in own]).mean()
-                    (slope,) = torch.autograd.grad(far, x)
-                value[t] += far.detach()
-                gradient[t] += slope
-        return value, gradient
-
-    return total

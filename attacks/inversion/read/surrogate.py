@@ -8,7 +8,6 @@ are is learned together with the images. It costs what one gradient does, howeve
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +16,8 @@ from ....defenses.layout import Layout
 from ..engines.double_backward import DoubleBackward
 from ..match.objective import Matching
 from ..match.optimise import BETAS, EPS, step_size
+from ..settings import Settings
 from .target import Target
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 RATE = 1e-3  # theirs: Adam's first step size of the place, in shares of the way
 
@@ -39,7 +36,7 @@ class Surrogate:
         targets: Sequence[Target],
         labels: Tensor,
         repeat: int,
-        settings: Inversion,
+        settings: Settings,
     ) -> None:
         """Targets of one message; those that are not `on_the_way` are read where they are.
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from ....defenses.data.unit_scale import UnitScale
 from ...base import Knowledge, View
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """The attacker's own rows of the table: images (m, f, 1, 1) in [0, 1], labels (m,)."""
+
+    images: Tensor
+    labels: Tensor
 
 
 def as_images(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:

@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
-from typing import TYPE_CHECKING
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -25,22 +24,21 @@ from torch.nn import functional as F
 from ....defenses.chain import Chain, open_chain
 from ....defenses.layout import Layout
 from ....defenses.randomness import generator
-from ...base import Progress
 from ..exact.blind import NEURONS, blind_columns
 from ..exact.copies import errors_of
 from ..exact.row_space import row_space
 from ..exact.unmix import solved
+from ..match.case import Case
+from ..match.optimise import Tick
 from ..match.solution import Solution, start_images
 from ..read.local_steps import LocalSteps
 from ..read.local_training import RECORDS, undone
-from ..read.one_step import DOUBTS, one_step_factors
-from ..read.step_factors import PRECISE, WRONG, StepFactors, step_factors
+from ..read.one_step import DOUBTS, one_step_factors, operations_at_once
+from ..read.step_factors import PRECISE, WRONG, StepFactors, operations, step_factors, ticks
 from ..read.target import Target
 from .simulated import orders, update_distance
 from .spectrum import Spectrum
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
+from .strategy import UNCOUNTED, Found, Strategy, Work, counted
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
 FINE = (1e-5, 1e-4, 1e-3)  # of sharp factors, tried first
@@ -69,29 +67,86 @@ class _Rounds:
 _RECENT: dict[bytes, _Rounds] = {}
 
 
+class OneAdaptiveStep(Strategy):
+    """One step of Adam or RMSprop read by its rank, before anything is guessed."""
+
+    name = "one adaptive step"
+    phase = "read"
+
+    def applies(self, case: Case) -> str:
+        if not case.settings.exact:
+            return "exact = false"
+        if not one_step(case.target):
+            return "what was sent is not known to be of one step"
+        return unreadable(case.network, case.target)
+
+    def needless(self, case: Case, found: Found) -> str:
+        return ""  # what the first layer is sure of may come nearer yet
+
+    def cost(self, case: Case) -> int:
+        neurons, inputs = case.layout.shapes[0]
+        return operations_at_once(neurons, inputs + 1, case.target.count)
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        tick = counted(work.progress, len(DOUBTS) * len(cases))
+        return [read_at_once(case, each, tick) for case, each in zip(cases, found)]
+
+
+class AdaptiveSteps(Strategy):
+    """Steps of Adam or RMSprop taken apart, beside the guess."""
+
+    name = "adaptive steps"
+    phase = "refine"
+
+    def applies(self, case: Case) -> str:
+        if not case.settings.exact:
+            return "exact = false"
+        return unreadable(case.network, case.target)
+
+    def cost(self, case: Case) -> int:
+        recipe = case.target.recipe
+        if recipe is None or one_step(case.target):
+            return UNCOUNTED  # made already, by `OneAdaptiveStep`
+        neurons, inputs = case.layout.shapes[0]
+        return operations(neurons, inputs + 1, recipe.sizes, ROUNDS)
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        tick = counted(work.progress, ticks(ROUNDS) * len(cases))
+        return [replace(each, solution=read_by_step(case, each.best, tick)) for case, each in zip(cases, found)]
+
+
 def readable(module: nn.Module, target: Target) -> bool:
-    """Whether a target is one whole message, of one epoch of Adam's or RMSprop's steps, told to its scale and with next
-    to no noise, of a chain of linear layers that begins with a ReLU and has neurons enough. Of a single step noise must
-    not hide ε, and images be no more than `MANY_AT_ONCE`; of several the optimiser must have had gradients alone.
+    """Whether steps are taken apart, see `unreadable`."""
+    return not unreadable(module, target)
+
+
+def unreadable(module: nn.Module, target: Target) -> str:
+    """ "" of one whole message, of one epoch of Adam's or RMSprop's steps, told to its scale and with next to no noise,
+    of a chain of linear layers that begins with a ReLU and has neurons enough; else what it is not. Of a single step
+    noise must not hide ε, and images be no more than `MANY_AT_ONCE`; of several the optimiser must have had gradients
+    alone.
     """
     chain, recipe = open_chain(module), target.recipe
-    if chain is None or not chain.rectified or chain.layers[0].bias is None or target.update is None:
-        return False
-    if target.others or target.sparse is not None:
-        return False
+    if chain is None or not chain.rectified or chain.layers[0].bias is None:
+        return "the network does not begin with a linear layer, its bias and a ReLU"
+    if target.update is None or target.others or target.sparse is not None:
+        return "it is not one whole update that is told to its scale"
     if recipe is None or recipe.linear or recipe.epochs != 1 or sum(recipe.sizes) != target.count:
-        return False
+        return "it is not one epoch of Adam or RMSprop"
+    several = len(recipe.sizes) > 1
     if not recipe.own_gradients or recipe.rates or RECORDS in recipe.left_out:
-        return False
-    if len(recipe.sizes) > 1 and (recipe.penalties or recipe.step_clip):
-        return False
+        return "the optimiser was given more than gradients at one rate"
+    if several and (recipe.penalties or recipe.step_clip):
+        return "the optimiser was given more than gradients at one rate"
+    if not several and target.count > MANY_AT_ONCE:
+        return f"more than {MANY_AT_ONCE} images of one step take too long"
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
     if not first.any():  # every ReLU is dead
-        return False
-    clear = CLEAR if len(recipe.sizes) > 1 else PRECISE
-    if len(recipe.sizes) == 1 and target.count > MANY_AT_ONCE:
-        return False
-    return target.noise_moved <= clear * recipe.lr and len(first) >= NEURONS * sum(recipe.sizes)
+        return "the first layer did not move"
+    clear = CLEAR if several else PRECISE
+    if target.noise_moved > clear * recipe.lr:
+        return "noise hides it"
+    return "" if len(first) >= NEURONS * sum(recipe.sizes) else "the first layer has too few neurons for so many images"
 
 
 def one_step(target: Target) -> bool:
@@ -99,30 +154,22 @@ def one_step(target: Target) -> bool:
     return target.recipe is not None and len(target.recipe.sizes) == 1
 
 
-def read_by_step(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    guess: Solution,
-    settings: Inversion,
-    seed: int,
-    tick: Callable[[], None] = lambda: None,
-) -> Solution:
+def read_by_step(case: Case, guess: Solution, tick: Tick = lambda: None) -> Solution:
     """The guess, or what the steps taken apart give: whose update, simulated, is nearer to the one sent. The guess is
     simulated in an order of the attack's own, since it tells none. The loss is that distance.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: one that is `readable`.
-        guess: of the update read as one gradient. settings: the attack's. seed: of the search.
+        case: one that is `readable`. guess: of the update read as one gradient.
         tick: called about `ticks(ROUNDS)` times, fewer where a round ends the search.
     """
+    target, seed = case.target, case.seed
     order = orders(seed, target.key, 1, target.count)[0]
-    network = network.to(target.weights.dtype)
-    own = update_distance(network, layout, target, guess.images[order], guess.labels[order], settings)
-    best, plain = replace(guess, loss=own), copy.deepcopy(network).float().cpu()
+    network = case.network.to(target.weights.dtype)
+    begun = update_distance(case, guess.images[order], guess.labels[order])
+    best, plain = replace(guess, loss=begun), copy.deepcopy(network).float().cpu()
     rounds = _shared(plain, target, guess.labels, guess.images.shape[1:], seed, tick)
     for images, labels in islice(rounds, ROUNDS):
-        found = update_distance(network, layout, target, images, labels, settings)
+        found = update_distance(case, images, labels)
         over = best.by_step and found > GAIN * best.loss
         if found < best.loss:
             best = replace(guess, images=images, labels=labels, loss=found, by_step=True)
@@ -131,45 +178,19 @@ def read_by_step(
     return best
 
 
-def reads_at_once(module: nn.Module, target: Target) -> bool:
-    """Whether a target is `readable` and of one step."""
-    return one_step(target) and readable(module, target)
-
-
-def read_at_once(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    known: Solution | None,
-    labels: Tensor,
-    shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-    progress: Progress | None = None,
-) -> Solution | None:
+def read_at_once(case: Case, known: Found, tick: Tick = lambda: None) -> Found:
     """What one step gives before anything is guessed, where it leaves nothing to guess: the update of its images is the
     one sent but for `UNEXPLAINED`; else what is known already.
 
     Args:
-        network: in evaluation mode. layout: of its parameters. target: one that `reads_at_once`.
-        known: images that are sure already, if any; the better ones are kept.
-        labels: (n,). shape: of an image. settings: the attack's. seed: of the search.
-        progress: called as `progress(done, total)`.
+        case: one that is `readable`, of one step. known: with images that are sure already, if any; the better ones
+            are kept. tick: called `len(DOUBTS)` times.
     """
-    done = 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(min(done, len(DOUBTS)), len(DOUBTS))
-
-    start = start_images(seed, target.key, 0, target.count, shape)
-    begun = Solution(start, start, labels, float("inf")) if known is None else known
-    found = read_by_step(network, layout, target, begun, settings, seed, tick)
-    cosine = replace(settings, objective="cosine")
-    rest = update_distance(network, layout, target, found.images, found.labels, cosine)
-    return found if rest < UNEXPLAINED else known
+    start = start_images(case.seed, case.target.key, 0, case.target.count, case.shape)
+    begun = known.solution or Solution(start, start, case.labels, float("inf"))
+    found = read_by_step(case, begun, tick)
+    rest = update_distance(case.asked(objective="cosine"), found.images, found.labels)
+    return replace(known, solution=found, sure=True) if rest < UNEXPLAINED else known
 
 
 def _shared(

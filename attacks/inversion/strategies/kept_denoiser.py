@@ -21,8 +21,8 @@ from torch import Tensor
 from ....defenses.atomic import write_bytes
 from ....defenses.data.dataset import digest
 from ....defenses.randomness import generator, stream
-from . import denoiser
-from .denoiser import LEAST, MOST, WIDTHS, Denoiser
+from ..match import denoiser
+from ..match.denoiser import LEAST, MOST, WIDTHS, Denoiser
 
 RECORDS = 100  # auxiliary records, at least: the Wiener filter of fewer is no prior worth the name
 STEPS, BATCH, RATE = 1500, 16, 1e-3  # about a minute of CPU for 32×32 colour images, a few seconds for 8×8 gray ones
@@ -226,7 +226,7 @@ def read_denoiser(path: Path, shape: tuple[int, ...]) -> LearnedPrior:
     levels = (f"network.ways_down.{k}.first.bias" for k in count())
     widths = [state[name].numel() for name in takewhile(state.__contains__, levels)]
     if not widths or "mean" not in state:
-        raise ValueError(f"{path}: its tensors are not those of a denoiser (attacks/inversion/strategies/denoiser.py)")
+        raise ValueError(f"{path}: its tensors are not those of a denoiser (attacks/inversion/match/denoiser.py)")
     if max(widths) > WIDEST:
         raise ValueError(f"{path}: a denoiser of up to {max(widths):,} channels; at most {WIDEST} are read")
     wrong = next((n for n, t in state.items() if t.dtype != torch.float32 or not t.isfinite().all()), None)

@@ -15,24 +15,27 @@ coefficients over their standard deviations, where the prior is a unit ball.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....defenses.layout import Layout
+from ....defenses.progress import part_of
 from ....defenses.randomness import generator
-from ..match.evaluate import evaluator, placed
+from ...cost import CALL
+from ..match.case import Case
+from ..match.denoiser import LEAST, MOST
+from ..match.evaluate import evaluator, loss_at, placed
 from ..match.joint import joint
-from ..match.optimise import EPS, into_box
+from ..match.optimise import EPS, Tick, into_box
+from ..match.solution import Solution
 from ..read.target import Target
-from .denoiser import LEAST, MOST, Denoiser
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
+from ..settings import Settings
+from .search import Batch, Candidates, Search
+from .strategy import Found, Work, counted
 
 STRONG = 0.5  # of a message's energy is noise, where the default run tries the spectrum
 # Set on seeds 0 and 1 of the demo's cells, which are not among those reported.
@@ -43,27 +46,73 @@ BETAS = (0.9, 0.95)  # of Adam: it forgets its first slopes, which are a hundred
 OUTSIDE = 0.05  # pixels; how soft the box [0, 1] is
 
 
-def solve_with_prior(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    labels: Tensor,
-    denoiser: Denoiser,
-    settings: Inversion,
-    seed: int,
-    what: object,
-    tick: Callable[[], None] | None = None,
-) -> Tensor:
-    """The images (n, *shape) of one target in [0, 1].
+class PriorSearch(Search):
+    """By a denoiser, one candidate after the other; what it makes of noise alone is the start, the random control."""
+
+    name = "learned prior"
+
+    def applies(self, case: Case) -> str:
+        return "" if case.settings.learned else "learned = false"
+
+    def steps(self, case: Case) -> int:
+        return case.settings.iterations * (case.settings.restarts + 1)  # once more for the control
+
+    def cost(self, case: Case) -> int:
+        # copies of every image, which the denoiser's network costs as much as
+        copies = 2 * (PAIRS + case.settings.prior_network)
+        images = CALL + case.target.count * copies * case.image_operations
+        return self.steps(case) * len(case.target.messages) * images
+
+    def ticks(self, settings: Settings, candidates: int) -> int:
+        return settings.iterations * candidates
+
+    def descend(self, batch: Batch, tick: Tick) -> Candidates:
+        images, losses = [], []
+        for case in batch.cases:
+            for restart in batch.restarts:
+                found = solve_with_prior(case, restart, tick)
+                images.append(found)
+                losses.append(found.new_tensor(loss_at(case, found)))
+        return Candidates(torch.stack(images), torch.stack(losses))
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        share = 1 - 1 / (1 + max(case.settings.restarts for case in cases))
+        made = super().solve(cases, found, replace(work, progress=part_of(work.progress, 0.0, share)))
+        total = sum(case.settings.iterations for case in cases)
+        tick = counted(part_of(work.progress, share, 1.0), total)
+        controls = [
+            solve_with_prior(replace(c, target=noise_alone(c.target, c.seed)), "noise alone", tick) for c in cases
+        ]
+        return [
+            replace(each, solution=replace(each.best, start=control.float().cpu()))
+            for each, control in zip(made, controls)
+        ]
+
+    def assumed(self, case: Case, solution: Solution) -> tuple[str, ...]:
+        if self.applies(case):
+            return ()
+        nothing = "messages" if case.target.others else "a message"
+        return (
+            *super().assumed(case, solution),
+            f"images are like those of a denoiser {case.auxiliary.about}",
+            f"the random control is what this prior makes of {nothing} of noise alone",
+        )
+
+
+def solve_with_prior(case: Case, what: object, tick: Tick | None = None) -> Tensor:
+    """The images (n, *shape) of one case in [0, 1].
 
     Args:
-        network: in evaluation mode, on the device. layout: of its parameters.
-        target: what was sent, each message with its noise's standard deviation. labels: (n,) int64.
-        denoiser: on the device. settings: iterations, the first step size `lr` in standard deviations of the prior.
-        seed, what: name all that is drawn. tick: called after every iteration.
+        case: each message with its noise's standard deviation; `iterations`, and the first step size `lr` in standard
+            deviations of the prior. what: names, with the seed, all that is drawn. tick: called after every iteration.
     """
+    network, layout, target, settings, denoiser = (
+        *(case.network, case.layout, case.target, case.settings),
+        case.auxiliary.denoiser,
+    )
+    assert denoiser is not None
     ready = placed(target, settings)
-    draw = generator(seed, "learned prior", target.key, what)
+    draw = generator(case.seed, "learned prior", target.key, what)
     device, shape, n = ready.weights.device, denoiser.shape, target.count
     spread = denoiser.variance.sqrt()
 
@@ -73,10 +122,10 @@ def solve_with_prior(
     def images_of(z: Tensor) -> Tensor:
         return denoiser.back(denoiser.mean + spread * z)
 
-    level = SPREAD * _level(network, layout, ready.messages, labels.to(device), images_of(drawn(n)), draw)
+    level = SPREAD * _level(network, layout, ready.messages, case.labels.to(device), images_of(drawn(n)), draw)
     of_copies = (denoiser.variance * level**2 / (denoiser.variance + level**2)).sqrt()
     scored_at = torch.full((n,), min(max(SCORED_AT * level, LEAST), MOST), device=device)
-    copied = labels.to(device).repeat(2 * PAIRS)
+    copied = case.labels.to(device).repeat(2 * PAIRS)
     # A message's objective is ‖g − g*‖²/‖g*‖², so this makes it the negative log-likelihood.
     first, *others = (
         replace(

@@ -12,31 +12,27 @@ the rest.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from ....defenses.data.unit_scale import words_of
-from ....defenses.layout import Layout
-from ....defenses.progress import part_of
+from ....defenses.progress import Progress, part_of
 from ....defenses.randomness import generator
-from ...base import Progress
 from ..exact.words import Words
+from ..match.case import Case
 from ..match.evaluate import loss_at
 from ..match.features import one_gradient
 from ..match.solution import Solution, start_images
+from ..read.table import OwnRows
 from ..read.target import Target
 from .kept_denoiser import RECORDS
 from .learned_prior import STRONG
 from .row_metric import Factors, Matrices, RowMetric, scale_open
-from .row_search import LIKE, RowSearch
+from .row_search import LIKE, RowSearch, RowsOneByOne
+from .strategy import Found, Strategy, Work
 from .with_words import as_shares
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
 
 # In means of a second moment's eigenvalues: of few rows the one (32: 99.6 % of cells for 91.5), of many the other (128:
 # 93 for 75 with more). Of no more rows than a layer has neurons both are tried, and the lower objective is kept; of
@@ -52,17 +48,6 @@ RIDGE = 1e-3  # of the diagonal, as numbers of a row may move its gradient alike
 MOST = 4 * 10**12  # operations, at most: some minutes
 
 
-@dataclass(frozen=True, eq=False)
-class OwnRows:
-    """The attacker's own rows of the table: images (m, f, 1, 1) in [0, 1], labels (m,)."""
-
-    images: Tensor
-    labels: Tensor
-
-    def __str__(self) -> str:
-        return f"{min(len(self.images), LIKE)} auxiliary rows to be like those of the messages, see row_fit.py"
-
-
 def fit_operations(target: Target, own: OwnRows, parameters: int) -> int:
     """About how many operations the fit of a target takes; 0 where there is none: what was sent is not one gradient, or
     clipped tensor by tensor; half of it or more is noise; own rows are too few, or rows so many that it takes too long.
@@ -75,47 +60,70 @@ def fit_operations(target: Target, own: OwnRows, parameters: int) -> int:
     return many if many <= MOST else 0
 
 
-def with_fit(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    labels: Tensor,
-    settings: Inversion,
-    seed: int,
-    own: OwnRows,
-    progress: Progress | None = None,
-) -> Solution | None:
-    """The rows of a table that fit one gradient together best; None where this is none of a chain of linear layers, or
-    `fit_operations` says so.
+class FitOfRows(Strategy):
+    """A table's rows that fit what was sent together, beside the guess."""
 
-    Args:
-        network: in evaluation mode, of a table (`UnitScale.module`). layout: of its parameters. target: what was sent.
-        labels: (n,) int64. settings: the attack's. seed: of draws. own: rows of the attacker's. progress: called with
-            what is done and what there is.
+    name = "row fit"
+    phase = "refine"
+
+    def applies(self, case: Case) -> str:
+        if why := RowsOneByOne().applies(case):
+            return why
+        rows = case.auxiliary.rows
+        if rows is None or len(rows.images) < RECORDS:
+            return f"fewer than {RECORDS} auxiliary rows"
+        if not fit_operations(case.target, rows, case.layout.dim):
+            return "it is not one whole gradient that is mostly signal, or of too many rows"
+        return ""
+
+    def needless(self, case: Case, found: Found) -> str:
+        if found.unsure is not None:
+            return "rows were found one by one"
+        return super().needless(case, found)
+
+    def cost(self, case: Case) -> int:
+        rows = case.auxiliary.rows
+        return 0 if rows is None else fit_operations(case.target, rows, case.layout.dim)
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        made = []
+        for k, (case, each) in enumerate(zip(cases, found)):
+            fit = with_fit(case, part_of(work.progress, k / len(cases), (k + 1) / len(cases)))
+            made.append(each if fit is None else replace(each, solution=nearer(case, each.best, fit)))
+        return made
+
+    def assumed(self, case: Case, solution: Solution) -> tuple[str, ...]:
+        return (solution.rows_by,) if solution.rows_by else ()
+
+
+def with_fit(case: Case, progress: Progress | None = None) -> Solution | None:
+    """The rows of a table that fit one gradient together best; None where this is none of a chain of linear layers, or
+    `fit_operations` says so. progress: called with what is done and what there is.
     """
-    words = words_of(network)
-    if not words or fit_operations(target, own, layout.dim) == 0:
+    layout, target, words, rows = case.layout, case.target, case.words, case.auxiliary.rows
+    if not words or rows is None or fit_operations(target, rows, layout.dim) == 0:
         return None
-    home = copy.deepcopy(network).float().cpu()
+    home = copy.deepcopy(case.network).float().cpu()
     search = RowSearch.of(home, layout, target, words)
     if search is None:
         return None
     best: tuple[float, Tensor] | None = None
     dampings = dampings_of(target.count, home)
     for k, damping in enumerate(dampings):
-        like = own.images[:LIKE].flatten(1)
-        metric = RowMetric.of(home, target, words, labels, like, own.labels[:LIKE], damping)
+        like = rows.images[:LIKE].flatten(1)
+        metric = RowMetric.of(home, target, words, case.labels, like, rows.labels[:LIKE], damping)
         if metric is None:
             return None
-        fit = RowFit(metric, search, words, labels, own, generator(seed, "row fit", target.key))
+        fit = RowFit(metric, search, words, case.labels, rows, generator(case.seed, "row fit", target.key))
         fitted = fit.fitted(part_of(progress, k / len(dampings), (k + 1) / len(dampings)))[:, :, None, None]
-        loss = loss_at(network, layout, target, labels, fitted, settings)
+        loss = loss_at(case, fitted)
         if best is None or loss < best[0]:
             best = loss, fitted
     assert best is not None
     loss, images = best
-    start = start_images(seed, target.key, 0, target.count, tuple(images.shape[1:]))
-    return Solution(images.clamp(0, 1), start, labels, loss, rows_by=str(own))
+    start = start_images(case.seed, target.key, 0, target.count, tuple(images.shape[1:]))
+    about = f"{min(len(rows.images), LIKE)} auxiliary rows to be like those of the messages, see row_fit.py"
+    return Solution(images.clamp(0, 1), start, case.labels, loss, rows_by=about)
 
 
 def dampings_of(rows: int, network: nn.Module) -> tuple[float, ...]:
@@ -124,21 +132,18 @@ def dampings_of(rows: int, network: nn.Module) -> tuple[float, ...]:
     return DAMPINGS[1:] if rows > max(widths[:-1], default=0) else DAMPINGS
 
 
-def nearer(
-    network: nn.Module, layout: Layout, target: Target, guess: Solution, fit: Solution, settings: Inversion
-) -> Solution:
+def nearer(case: Case, guess: Solution, fit: Solution) -> Solution:
     """Of two solutions the one of the lower objective, where every column has one word: shares of words may follow
     noise, and mean a word.
 
     Args:
-        network, layout, target, settings: as of `with_fit`. guess: of any shares of words. fit: of one word a column.
+        case: of a table. guess: of any shares of words. fit: of one word a column.
     """
-    words = words_of(network)
-    shares = as_shares(guess.images, words)
-    for first, width in words:
+    shares = as_shares(guess.images, case.words)
+    for first, width in case.words:
         part = shares[:, first : first + width]
         shares[:, first : first + width] = torch.zeros_like(part).scatter_(1, part.argmax(1, keepdim=True), 1.0)
-    return fit if fit.loss < loss_at(network, layout, target, guess.labels, shares, settings) else guess
+    return fit if fit.loss < loss_at(replace(case, labels=guess.labels), shares) else guess
 
 
 class RowFit:

@@ -9,9 +9,9 @@ a smaller batch; what is not found that way, as rows that are alike behind a lay
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +20,15 @@ from torch.nn import functional as F
 from ....defenses.chain import open_chain
 from ....defenses.data.unit_scale import words_of
 from ....defenses.layout import Layout
+from ....defenses.progress import Progress, part_of
 from ....defenses.randomness import generator
-from ...base import Progress
-from ..exact.exact import explained
 from ..exact.second_layer import SecondLayer
 from ..exact.words import ABSENT, Words
-from ..match.evaluate import loss_at
+from ..match.case import Auxiliary, Case
+from ..match.evaluate import explained, loss_at
 from ..match.solution import Solution, start_images
 from ..read.target import Target
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
+from .strategy import Found, Strategy, Work
 
 STARTS, SWEEPS = 300, 15  # rows at once; times that each cell is put
 ROUNDS, IDLE = 12, 3  # searches at most; in vain one after the other
@@ -43,6 +41,7 @@ INSIDE = 1e-3  # of a row's input and error outside of the spans, at most
 SAME, APART = 0.1, 0.3  # how far a row's share is from its own, and from another's
 RARE = 0.02  # least frequency that words are drawn by
 LIKE = 1000  # rows that whiten
+SEARCHED = 0.5  # of the time, about, before a batch of the others is solved for
 FIXED = 8  # times that numbers are pulled in the end
 
 
@@ -109,35 +108,52 @@ def rows_by_search(
     return None if search is None or layer is None else search.found(layer, labels, size, draw, progress)
 
 
-def with_rows(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    labels: Tensor,
-    shape: tuple[int, ...],
-    settings: Inversion,
-    seed: int,
-    solve: Callable[[Target], Solution],
-    progress: Progress | None = None,
-) -> Solution | None:
+class RowsOneByOne(Strategy):
+    """Rows of a table, each sought by itself; those that are left are solved for as a batch of their own."""
+
+    name = "row search"
+    phase = "read"
+
+    def applies(self, case: Case) -> str:
+        if not case.settings.exact:
+            return "exact = false"
+        if case.settings.learned:
+            return "the search is by a learned prior"
+        if not case.words:
+            return "no table with columns of words was attacked"
+        return "" if open_chain(case.network) else "the network is no chain of linear layers"
+
+    def cost(self, case: Case) -> int:
+        return search_operations(case.layout.dim, prod(case.shape))
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        made = []
+        for k, (case, each) in enumerate(zip(cases, found)):
+            rows = with_rows(case, replace(work, progress=part_of(work.progress, k / len(cases), (k + 1) / len(cases))))
+            if rows is not None and rows.determined:
+                each = replace(each, solution=rows, sure=True)
+            made.append(replace(each, unsure=None if each.sure else rows))
+        return made
+
+
+def with_rows(case: Case, work: Work) -> Solution | None:
     """A solution of rows that are found, and of what solving makes of a batch of the others; None where fewer than half
     are found.
-
-    Args:
-        network, layout, target, labels, seed, progress: as of `rows_by_search`. shape: of a row's image.
-        settings: the attack's. solve: what makes a solution of a target.
     """
-    found = rows_by_search(network, layout, target, labels, seed, progress)
+    target, labels = case.target, case.labels
+    progress = part_of(work.progress, 0.0, SEARCHED)
+    found = rows_by_search(case.network, case.layout, target, labels, case.seed, progress)
     if found is None or 2 * len(found.images) < target.count:  # so few may be there by chance
         return None
-    others, kinds = torch.zeros(0, *shape), labels[:0]
+    others, kinds = torch.zeros(0, *case.shape), labels[:0]
     if len(found.images) < target.count:
-        rest = solve(found.rest(network, layout, target, labels))
-        others, kinds = rest.images, rest.labels
+        left = found.rest(case.network, case.layout, target, labels)
+        alone = replace(case.asked(labels="known"), target=left, labels_by="", auxiliary=Auxiliary())
+        (rest,) = work.solve([alone], part_of(work.progress, SEARCHED, 1.0))
+        others, kinds = rest.best.images, rest.best.labels
     images = found.beside(others, kinds, labels)
-    loss = loss_at(network, layout, target, labels, images, settings)
-    sure = explained(network, layout, target, labels, images, settings)
-    start = start_images(seed, target.key, 0, target.count, shape)
+    start = start_images(case.seed, target.key, 0, target.count, case.shape)
+    loss, sure = loss_at(case, images), explained(case, images)
     return Solution(images.clamp(0, 1), start, labels, loss, determined=sure)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.audit.reproduce import fedavg_dimitrov, tables
 from dpfl_audit.audit.reproduce.fedavg_dimitrov import ATTACKS, DIMITROV, ONE, SIMULATED, SPAN
 from dpfl_audit.audit.reproduce.table import Request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dpfl_audit.attacks.inversion.presets import PRESETS
+from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.audit.reproduce import lenet_inversion, tables
 from dpfl_audit.audit.reproduce.table import Request
 from dpfl_audit.audit.reproduce.tables import reproduce

@@ -6,10 +6,9 @@ import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.read.length import trained_on
 from dpfl_audit.attacks.inversion.read.local_steps import besides
 from dpfl_audit.attacks.inversion.read.target import one_round
-from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate
+from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate, trained_on
 from dpfl_audit.attacks.membership.captured import gradient_sum
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.defenses.local import Proximal, ScaleByRoot, StepClip

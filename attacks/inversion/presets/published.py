@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .attack import Inversion
-from .match.features import FEATURES
-from .read.surrogate import RATE
+from ..attack import Inversion
+from ..match.features import FEATURES
+from ..read.surrogate import RATE
 
 
 @dataclass(frozen=True)

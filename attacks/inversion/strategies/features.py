@@ -1,5 +1,5 @@
-"""Images of a smooth network carried on from a guess to the end: L-BFGS on the gradient, the features and a prior that
-fades.
+"""What the classifier tells of every image, for the search to be guided by (`match.features`); and images of a smooth
+network carried on from the guess to the end: L-BFGS on the gradient, the features and a prior that fades.
 
 Signed steps get a guess near, in any network, and stay there: their prior is a kink at every pixel. Where nothing else
 has kinks, the prior can be made smooth too (a rounded total variation), and a line search in float64 follows what the
@@ -11,23 +11,20 @@ nothing is known of the features.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from ....defenses.layout import Layout
-from ..read.target import Target
-from .evaluate import evaluator, placed, tv_weight
-from .features import SolvedFeatures, with_features
-from .optimise import Objective, lbfgs, with_prior
-from .prior import tv_for_noise
-from .solution import Solution
-
-if TYPE_CHECKING:
-    from ..attack import Inversion
+from ....defenses.chain import open_chain
+from ..match.case import Case
+from ..match.evaluate import evaluator, placed, tv_weight
+from ..match.features import SolvedFeatures, one_gradient, with_features
+from ..match.optimise import Objective, Tick, lbfgs, with_prior
+from ..match.prior import tv_for_noise
+from ..match.solution import Solution
+from .strategy import Found, Strategy, Work, counted
 
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
 KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d)
@@ -45,30 +42,70 @@ def is_smooth(network: nn.Module) -> bool:
     return any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts)
 
 
-def carried_on(
-    network: nn.Module,
-    layout: Layout,
-    target: Target,
-    guess: Solution,
-    features: SolvedFeatures | None,
-    settings: Inversion,
-    tick: Callable[[], None],
-) -> Solution:
+class Features(Strategy):
+    name = "features"
+    phase = "read"
+
+    def applies(self, case: Case) -> str:
+        if not case.settings.features:
+            return "features = 0"
+        if case.settings.learned:
+            return "a learned prior is the guide"
+        if open_chain(case.network) is not None:
+            return "in a chain of linear layers the first one says more"
+        if case.target.others or not one_gradient(case.target):
+            return "what was sent is not one gradient"
+        return ""
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        return [
+            replace(each, features=SolvedFeatures.of(case.network, case.layout, case.target, case.labels, case.shape))
+            for case, each in zip(cases, found)
+        ]
+
+    def assumed(self, case: Case, solution: Solution) -> tuple[str, ...]:
+        return (solution.features_by,) if solution.features_by else ()
+
+
+class Polish(Strategy):
+    name = "polish"
+    phase = "refine"
+
+    def applies(self, case: Case) -> str:
+        if not case.settings.features or case.settings.learned:
+            return "features = 0, or a learned prior"
+        if open_chain(case.network) is not None:
+            return "the network is a chain of linear layers"
+        if not is_smooth(case.network):
+            return "the network has kinks, or no curve"
+        return ""
+
+    def needless(self, case: Case, found: Found) -> str:
+        if case.target.noise_share > MOSTLY:
+            return "most of what was sent is noise"
+        return super().needless(case, found)
+
+    def cost(self, case: Case) -> int:
+        return EVALUATIONS * len(STAGES) * case.settings.iterations * case.step_operations
+
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+        tick = counted(work.progress, len(STAGES) * sum(case.settings.iterations for case in cases))
+        return [
+            replace(each, solution=carried_on(case, each.best, each.features, tick)) for case, each in zip(cases, found)
+        ]
+
+
+def carried_on(case: Case, guess: Solution, features: SolvedFeatures | None, tick: Tick) -> Solution:
     """What L-BFGS makes of a guess, or the guess: whichever has the lower objective, with the settings' own prior.
 
-    Where the message is mostly noise the guess stays: there is no end to follow it to.
-
     Args:
-        network: in evaluation mode, `is_smooth`. layout: of its parameters. target: what was sent.
-        guess: where the images begin. features: of them, None where nothing tells them.
-        settings: the attack's; `iterations` for each stage.
-        tick: called after each iteration.
+        case: of a network that `is_smooth`; `iterations` for each stage. guess: where the images begin.
+        features: of them, None where nothing tells them. tick: called after each iteration.
     """
-    if target.noise_share > MOSTLY:
-        return guess
+    layout, target, settings = case.layout, case.target, case.settings
     where = settings.along if guess.place is None else guess.place
     ready = placed(target, replace(settings, along=where), precise=True)
-    network = copy.deepcopy(network).to(settings.device, torch.float64)
+    network = copy.deepcopy(case.network).to(settings.device, torch.float64)
     exact, labels = None if features is None else features.at(network, ready), guess.labels[None].to(settings.device)
     matched = evaluator(network, layout, [ready], labels, 1, settings.objective, guess.images.shape[1:])
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from torch import nn
 
-from ...defenses.chain import open_chain
-from ..base import Knowledge, View
-from .match.features import FEATURES
-from .match.polish import is_smooth
-from .match.softened import TIMES
-from .read.rounds import every_round
-from .read.statistics import STATISTICS
-from .read.target import Aim, most_steps, sums_gradients
+from ....defenses.chain import open_chain
+from ...base import Knowledge, View
+from ..match.features import FEATURES
+from ..match.softened import TIMES
+from ..read.rounds import every_round
+from ..read.statistics import STATISTICS
+from ..read.target import Aim, most_steps, sums_gradients
+from ..strategies.features import is_smooth
 
 AUTO = "auto"
 
@@ -58,7 +58,7 @@ GROWS = (
     "the standard deviation of the noise is known, so the prior grows with it; a fixed one, and where most of a message"
     " is noise the spectrum of the auxiliary records, are tried beside it"
 )
-TOLD: dict[str, Any] = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS, "ordered": True}
+TOLD: dict[str, Any] = {"exact": True, "features": FEATURES, "batch_statistics": STATISTICS}
 SIMULATED: dict[str, Any] = {"along": 0.5, "simulated": 60, "reorder": True}
 RULES: tuple[Rule, ...] = (
     Rule(
