@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.record.flower.strategy import record_strategy
     from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
     from dpfl_audit.audit.record.recorder import Recorder
+    from dpfl_audit.audit.replay.replay import replay
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
     from dpfl_audit.audit.worlds.dpsgd import audit_dpsgd
@@ -44,6 +45,7 @@ __all__ = [
     "choose",
     "record_server",
     "record_strategy",
+    "replay",
     "run",
     "train",
 ]
@@ -67,6 +69,7 @@ _HOME = {  # where a public name is, and what it is called there
     "choose": ("audit.api", "choose"),
     "record_server": ("audit.record.flower.grid", "record_server"),
     "record_strategy": ("audit.record.flower.strategy", "record_strategy"),
+    "replay": ("audit.replay.replay", "replay"),
     "run": ("audit.api", "run"),
     "train": ("audit.api", "train"),
 }

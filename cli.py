@@ -22,6 +22,7 @@ from dpfl_audit.audit.commands import (
     init,
     list_,
     mechanism,
+    replay,
     report,
     reproduce,
     run,
@@ -37,7 +38,7 @@ COMMANDS = (
     # a setup, its audit, its page
     *(init, train, import_, check, run, report, diff),
     # code of one's own, called with a canary and without
-    *(mechanism, flower),
+    *(replay, mechanism, flower),
     # which noise
     *(epsilon, choose, advise),
     # to see something at once, published tables, what there is

@@ -57,12 +57,22 @@ def in_words(error: BaseException) -> str:
     ...     in_words(error).partition(" (")[0]
     'ZeroDivisionError: division by zero'
     """
-    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    place = _place([(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)])
+    message = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
+    return f"{message} ({place})" if place else message
+
+
+def line_of_call() -> str:
+    """FILE:LINE of the owner's code that is running; "" where there is none."""
+    return _place([(frame.f_code.co_filename, line) for frame, line in traceback.walk_stack(None)][::-1])
+
+
+def _place(frames: list[tuple[str, int]]) -> str:
+    """The last of these, outermost first, that is the owner's: else a library's, else "" for none."""
     others = [(file, line) for file, line in frames if not file.startswith((OURS, "<frozen"))]
     owner = [(file, line) for file, line in others if not file.startswith(INSTALLED)]
-    message = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
     if not others:
-        return message
+        return ""
     file, line = (owner or others)[-1]
     place = next((file.removeprefix(home).lstrip("/") for home in INSTALLED[1:] if file.startswith(home)), file)
-    return f"{message} ({place.removeprefix(f'{Path.cwd()}/')}:{line})"
+    return f"{place.removeprefix(f'{Path.cwd()}/')}:{line}"

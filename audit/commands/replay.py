@@ -1,0 +1,58 @@
+"""`audit replay`: a training on neighbouring data with the same coins and releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..replay.adjacency import ADJACENCIES, PAIRS, Adjacency
+from .options import SEEDS, OneOf, common
+from .printing import json_document, shown_progress
+
+
+@click.command("replay")
+@click.argument("what", metavar="FILE.py:FUNCTION")
+@click.option("--data", required=True, metavar="FILE.py:NAME", help="The data set, or a function that gives it.")
+@click.option(
+    "--adjacency", type=OneOf(ADJACENCIES), default="zero_out", show_default=True, help="How the data sets differ."
+)
+@click.option("--opacus", is_flag=True, help="FUNCTION takes (data, privacy_engine) and trains with Opacus.")
+@click.option("--neighbours", type=click.IntRange(1), default=PAIRS, show_default=True, help="How many are tried.")
+@click.option("--unit", type=OneOf(["client", "record"]), default="record", show_default=True, help="What an entry is.")
+@click.option("--seed", type=SEEDS, default=0, show_default=True, help="Of all coins.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A folder for replay.json: norms, names, steps.")
+@common
+def command(
+    what: str,
+    data: str,
+    adjacency: Adjacency,
+    opacus: bool,
+    neighbours: int,
+    unit: str,
+    seed: int,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Is the sensitivity what the proof takes it for? Runs FUNCTION(data, tap) on data and on neighbours of it, with
+    the same coins and the same noisy releases: what noise is added to may move by its bound, and nothing else that
+    leaves may differ. A violation is a fact and ends with 1; none found is no proof.
+
+    \b
+    Example:  audit replay train.py:train --data train.py:data --adjacency add_remove
+              audit replay train.py:private --data train.py:data --opacus -o replayed
+    """
+    progress = shown_progress(quiet)
+    from ..replay.request import replay_named
+
+    made = replay_named(what, data, adjacency, opacus, neighbours=neighbours, unit=unit, seed=seed, progress=progress)
+    progress.close()
+    path = None if output is None else made.save(output)
+    if as_json:
+        click.echo(json_document(made.document()))
+    elif not quiet:
+        click.echo("\n".join((*made.sentences, *([] if path is None else [str(path)]))))
+    elif made.violations:
+        click.echo(made.sentences[0], err=True)
+    return int(bool(made.violations))

@@ -1,0 +1,106 @@
+"""A training with Opacus whose optimisers and samplers tell the tap: nothing in the training itself has to change.
+
+Opacus is imported when this is called, and never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..errors import BadInput
+from ..extras import needed
+from .tap import Tap
+
+PARAMETERS = ("noise_multiplier", "accumulated_iterations", "loss_reduction")
+HELD = "expected_batch_size"  # what gradients are divided by: held after it was compared
+
+
+def with_opacus(train: Callable[[Any, Any], Any], privacy_engine: Any, adjacency: str) -> Callable[[Any, Tap], Any]:
+    """`train(dataset, privacy_engine)` as a training that tells a tap.
+
+    The sum of the clipped gradients is the query, its bound the clip (twice the clip under replace_one); clips, noise,
+    divisor, rate, learning rates, the accountant's history and, in the end, parameters and buffers must be the same.
+
+    Args:
+        train: as of `audit_opacus`. privacy_engine: whose kind each training gets anew.
+
+    Raises:
+        BadInput: Opacus is not installed, or the engine is none.
+    """
+    opacus = needed("opacus", "replay", "opacus")
+    if not isinstance(privacy_engine, opacus.PrivacyEngine):
+        raise BadInput(f"engine is a {type(privacy_engine).__name__}; expected an opacus.PrivacyEngine")
+
+    def trained(dataset: Any, tap: Tap) -> Any:
+        engine = opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism())
+        modules: list[Any] = []
+        make_private = engine.make_private
+
+        def watched(**options: Any) -> Any:
+            made = make_private(**options)
+            if adjacency == "add_remove" and not options.get("poisson_sampling", True):
+                raise ValueError(
+                    "batches are not drawn by a coin a record (poisson_sampling=False), so that one record more moves"
+                    " all others; ask for zero_out or replace_one"
+                )
+            modules.append(made[0])
+            _tell(made[1], made[0], tap, adjacency)
+            return made
+
+        engine.make_private = watched
+        with _coins(tap):
+            result = train(dataset, engine)
+        if not modules:
+            raise ValueError("train never called make_private of the engine it was given; use that one")
+        tap.public("accountant", [tuple(entry) for entry in engine.accountant.history])
+        for module in modules:
+            tap.public("model", {name: value.detach() for name, value in module.state_dict().items()})
+        return result
+
+    return trained
+
+
+def _tell(optimiser: Any, module: Any, tap: Tap, adjacency: str) -> None:
+    """From now on the optimiser tells the tap at every noise."""
+    add_noise = optimiser.add_noise
+    names = {id(p): name.removeprefix("_module.") for name, p in module.named_parameters()}
+
+    def told() -> None:
+        for name in PARAMETERS:
+            tap.public(name, getattr(optimiser, name))
+        setattr(optimiser, HELD, tap.public(HELD, getattr(optimiser, HELD)))
+        tap.public("learning rates", [group.get("lr") for group in optimiser.param_groups])
+        clip = optimiser.max_grad_norm
+        clip = float(clip if isinstance(clip, int | float) else sum(c * c for c in clip) ** 0.5)
+        bound = 2 * clip if adjacency == "replace_one" else clip
+        tap.query("gradient", {names.get(id(p), str(i)): p.summed_grad for i, p in enumerate(optimiser.params)}, bound)
+        add_noise()
+        for p, noisy in zip(optimiser.params, tap.release("gradient", [p.grad for p in optimiser.params])):
+            p.grad = noisy.clone()
+
+    optimiser.add_noise = told
+
+
+@contextmanager
+def _coins(tap: Tap) -> Iterator[None]:
+    """Poisson batches are drawn by the tap's coins, whoever else is in the data."""
+    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+
+    by_generator = UniformWithReplacementSampler.__iter__
+
+    def batches(sampler: Any) -> Iterator[list[int]]:
+        if sampler.num_samples != len(tap.records):
+            raise ValueError(
+                f"train draws from {sampler.num_samples} records and was given {len(tap.records)}; split them before"
+            )
+        steps = tap.public("batches in a pass", sampler.steps)
+        for _ in range(steps):
+            yield tap.drawn(sampler.sample_rate)
+
+    UniformWithReplacementSampler.__iter__ = batches
+    try:
+        yield
+    finally:
+        UniformWithReplacementSampler.__iter__ = by_generator

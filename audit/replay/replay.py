@@ -1,0 +1,171 @@
+"""`dpfl_audit.replay`: a training on a data set and on its neighbours, with the same coins and the same releases."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...defenses.complaint import one_of
+from ...defenses.progress import Progress
+from ..errors import BadInput, bad_input
+from ..owners_code import in_words
+from ..worlds.transcript import own_randomness_kept
+from .adjacency import ADJACENCIES, PAIRS, Adjacency
+from .equal import differs
+from .opacus import with_opacus
+from .outcome import Replay
+from .records import Pair, Records, pairs
+from .tap import Parted, Tap, Violation
+
+Train = Callable[[Any, Any], Any]
+
+
+def replay(
+    train: Train,
+    data: Any,
+    *,
+    adjacency: Adjacency = "zero_out",
+    engine: Any = None,
+    neighbours: int = PAIRS,
+    canaries: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    unit: str = "record",
+    name: str = "",
+    progress: Progress | None = None,
+) -> Replay:
+    """Looks for neighbouring data on which the training breaks what its proof takes for granted, without statistics.
+
+    Each pair's data sets have equal coins (initialisation, sampling, dropout), and the second training goes on with the
+    releases of the first. Then what noise is added to may differ by its bound at most, and nothing else that leaves may
+    differ at all. A violation is certain up to rounding (10⁻⁵ of the bound); none found is no proof.
+
+    Args:
+        train: (data, tap) → anything that leaves; it takes batches by `tap.drawn(rate)`, tells `tap.query(name, value,
+            sensitivity)` before noise, goes on with `tap.release(name, noisy)`, and tells `tap.public(name, value)` of
+            what else leaves or sets the noise. With `engine`: (data, engine), your training with Opacus as it is.
+        data: what it trains on, map-style; a record is one entry of it, or a client.
+        adjacency: add_remove, zero_out (a place of weight 0) or replace_one. Only add_remove sees a number of records.
+        engine: an opacus.PrivacyEngine, for its kind.
+        neighbours: how many pairs. canaries: values by name in place of those that are made of a record.
+        seed: of all coins. unit: what an entry is. name: of the training. progress: of pairs.
+
+    Raises:
+        BadInput: two trainings on equal data differ, nothing is told, the changed record is never drawn, train raises
+            on the data as they are, or an argument is wrong.
+
+    >>> def mean(data, tap):
+    ...     total = sum(min(1.0, data[i]) for i in range(len(data)))
+    ...     noisy = tap.release("sum", tap.query("sum", total, sensitivity=1.0) + random.gauss(0, 1))
+    ...     return noisy / len(data)
+    >>> found = replay(mean, [0.5, 0.25, 0.75, 0.5], adjacency="add_remove", neighbours=1)
+    >>> print(found.violations[0].how)
+    what leaves in the end is …
+    """
+    if adjacency not in ADJACENCIES:
+        raise BadInput(f"replay: {one_of('adjacency', adjacency, ADJACENCIES)}")
+    if neighbours < 1:
+        raise BadInput(f"replay: neighbours = {neighbours}; expected at least 1")
+    called = train if engine is None else with_opacus(train, engine, adjacency)
+    title = name or getattr(train, "__name__", "train")
+    tried = pairs(data, adjacency, neighbours, seed, canaries)
+    with own_randomness_kept(), bad_input("replay"):
+        return _replayed(called, tried, adjacency, seed, unit, title, progress)
+
+
+def _replayed(
+    train: Train, tried: list[Pair], adjacency: Adjacency, seed: int, unit: str, name: str, progress: Progress | None
+) -> Replay:
+    first = tried[0].data
+    once = _recorded(train, first, seed)
+    again, raised = _run(train, Tap(first, seed, once.events, "equal data"), once.result)
+    if unequal := (*again.violations, *([] if raised is None else [raised])):
+        raise ValueError(f"{name} is not deterministic on equal data ({unequal[0].how}); seed what it draws")
+    if again.longest:
+        raise ValueError(f"{name} is not deterministic on equal data (a query moves); seed what it draws")
+    if not once.events and once.result is None:
+        raise ValueError(f"{name} told the tap of nothing and returned nothing, so there is nothing to compare")
+    violations: list[Violation] = []
+    taps: list[Tap] = []
+    base, recorded = first, once
+    for number, pair in enumerate(tried):
+        if pair.data.values is not base.values or pair.data.changed != base.changed:
+            base, recorded = pair.data, _recorded(train, pair.data, seed)
+        tap, raised = _run(train, Tap(pair.neighbour, seed, recorded.events, pair.name), recorded.result)
+        taps.append(tap)
+        violations += _first_of_each(tap, raised, pair.name)
+        if pair.neighbour.absent and not pair.neighbour.batched:
+            raise ValueError(
+                f"{name} takes no batches, so that no record can be left out of them; take them by tap.drawn(rate) or"
+                " data.__getitems__(places), or ask for add_remove or replace_one"
+            )
+        if progress is not None:
+            progress(number + 1, len(tried), "neighbours")
+    queries = [event for event in once.events if event.kind == "query"]
+    moved = sum(tap.moved for tap in taps)
+    if queries and not moved and not violations:
+        raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
+    return Replay(
+        name,
+        adjacency,
+        unit,
+        tuple(pair.name for pair in tried),
+        max(tap.steps for tap in taps),
+        moved,
+        max(tap.longest for tap in taps),
+        tuple(violations),
+    )
+
+
+def _first_of_each(tap: Tap, raised: Violation | None, pair: str) -> list[Violation]:
+    """Of one kind and value the first: the next steps repeat it."""
+    kept: dict[tuple[str, str], Violation] = {}
+    for violation in (*tap.violations, *([] if raised is None else [raised])):
+        kept.setdefault((violation.kind, violation.name), violation)
+    return list(kept.values())
+
+
+class _Recorded(Tap):
+    result: Any = None
+
+
+def _recorded(train: Train, records: Records, seed: int) -> _Recorded:
+    """A training on its data as they are, whose errors are the owner's mistake and no finding."""
+    tap = _Recorded(records, seed)
+    try:
+        tap.result = _called(train, tap)
+    except (BadInput, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise ValueError(f"train raised {in_words(error)}") from error
+    return tap
+
+
+def _run(train: Train, tap: Tap, expected: Any = None) -> tuple[Tap, Violation | None]:
+    """The training on a neighbour. What it raises there and did not before is something that leaves."""
+    try:
+        result = _called(train, tap)
+        tap.ended()
+        how = differs(expected, result, "what train returns") if expected is not None else None
+        if how is None:
+            return tap, None
+        return tap, Violation("invariance", tap.steps, "return", how, "", tap.pair)
+    except Parted:
+        return tap, None
+    except (BadInput, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        return tap, Violation("invariance", tap.steps, "error", f"train raises {in_words(error)}", "", tap.pair)
+
+
+def _called(train: Train, tap: Tap) -> Any:
+    torch.manual_seed(tap.seed)
+    np.random.seed(tap.seed % 2**32)
+    random.seed(tap.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the same at every neighbour
+        return train(tap.records, tap)
