@@ -268,7 +268,7 @@ class Allowance:
 
 ALLOWANCES = {
     "text": Allowance(4000, 20),
-    "own trainings": Allowance(3000, 20),
+    "own trainings": Allowance(3000, 20, lines_used=930, pages_used=4),
     "first hour": Allowance(1500, 20),
     "evidence": Allowance(1500),
 }
@@ -299,12 +299,12 @@ ROWS = (
     Row("callers of verdict", verdict_calls, 3, 1),
     Row("files that recompute refutations", refuters, 12, 1),
     Row("functions that choose a row", row_choosers, 6, 1),
-    Row("functions of eight parameters or more", long_signatures, 33, 25),
+    Row("functions of eight parameters or more", long_signatures, 36, 25),
     Row("asserts that pin a sentence", sentence_asserts, 526, 100),
     Row("files of such asserts", sentence_files, 103, 8),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 31.5, 15),
-    Row("product: lines", product_lines, 76919 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 47439, 40000),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 31.3, 15),
+    Row("product: lines", product_lines, 76918 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 47762, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (
