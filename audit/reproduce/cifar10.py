@@ -93,7 +93,7 @@ class CifarTable:
 
         def make(name: str, progress: Progress | None) -> dict[str, Any]:
             network = load_cifar_resnet(paths[name])
-            return _row(name, self.networks[name], network, x, y, member, request.seed, progress)
+            return _row(name, self.networks[name], network, AskedRecords(x, y, member), request.seed, progress)
 
         rows = list(store.all(make, names, request.workers, watch))
         sentence = (
@@ -134,16 +134,19 @@ def _outputs(network: nn.Module, inputs: Tensor, progress: Progress | None) -> T
     return torch.cat(outputs)
 
 
+@dataclass(frozen=True, eq=False)
+class AskedRecords:
+    """Images x, labels y, and whether each record is a member."""
+
+    x: Tensor
+    y: Tensor
+    member: Tensor
+
+
 def _row(
-    name: str,
-    published: float,
-    network: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    member: Tensor,
-    seed: int,
-    progress: Progress | None,
+    name: str, published: float, network: nn.Module, records: AskedRecords, seed: int, progress: Progress | None
 ) -> dict[str, Any]:
+    x, y, member = records.x, records.y, records.member
     outputs = _outputs(network, x, progress).double()
     loss, hit = signals.loss(outputs, y), outputs.argmax(1) == y
     scores = MembershipScores("membership-loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())

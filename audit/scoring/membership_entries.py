@@ -247,10 +247,11 @@ def _entry(
         return _not_measured(entry, why)
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
     labels = targets[rows] if auditor.setup.manifest.data.classes else None
-    scored = score_membership(replace(first, ids=first.ids[rows], scores=scores), member, labels, seed)
+    records = replace(first, ids=first.ids[rows], scores=scores)
+    scored = score_membership(records, member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]
     assert scored.roc is not None
-    _write_scores(output, key, first.ids[rows], names, scores, member, labels, scored.roc)
+    _write_scores(output / "scores" / key, records, names, member, labels, scored.roc)
     assumed = entry.assumed
     if left := int((~heard & (clients != NOBODY)).sum()):
         assumed += (f"{left} members of clients none of whose messages were captured are left out",)
@@ -330,33 +331,26 @@ def _per_client(
 
 
 def _write_scores(
-    output: Path,
-    key: str,
-    ids: Tensor,
-    senders: Sequence[str],
-    scores: Tensor,
-    member: Tensor,
-    labels: Tensor | None,
-    roc: Roc,
+    path: Path, records: MembershipScores, senders: Sequence[str], member: Tensor, labels: Tensor | None, roc: Roc
 ) -> None:
-    """The scores of every record, highest first, as CSV and npz."""
+    """The scores of every record, highest first, as CSV and npz. path: of both, without their endings."""
     table = pandas.DataFrame(
         {
-            "id": ids.numpy(),
+            "id": records.ids.numpy(),
             "sender": list(senders),
-            "score": scores.double().numpy(),
+            "score": records.scores.double().numpy(),
             "member": member.numpy().astype(int),
         }
     )
     if labels is not None:
         table.insert(1, "class", labels.numpy())
     table = table.sort_values(["score", "id"], ascending=[False, True])
-    write_bytes(output / "scores" / f"{key}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    write_bytes(path.with_name(f"{path.name}.csv"), table.to_csv(index=False, lineterminator="\n").encode())
     _write_npz(
-        output / "scores" / f"{key}.npz",
-        id=ids.numpy(),
+        path.with_name(f"{path.name}.npz"),
+        id=records.ids.numpy(),
         sender=numpy.array(senders, dtype=str),
-        score=scores.double().numpy(),
+        score=records.scores.double().numpy(),
         member=member.numpy(),
         fpr=numpy.array(roc.fpr),
         tpr=numpy.array(roc.tpr),

@@ -8,7 +8,7 @@ from math import floor
 from pathlib import Path
 
 from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
-from ...attacks.cells import Cell, CellEvidence
+from ...attacks.cells import CellEvidence
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress, part_of
 from ...defenses.terms import Observer
@@ -85,8 +85,9 @@ def score(
     ]
     beside = 2 * len(scored) + len(linked)
     relabellings = enough_relabellings(len(rebuilt), checks=4 + beside)
+    measures = _Measures(reference, lpips, seed, relabellings)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
-        entry = _images(setup, seen, cell, reconstruction, reference, lpips, seed, output, relabellings)
+        entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
         attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
         if progress is not None:
             progress(done, 2 * len(rebuilt), "scoring")  # the other half: all messages of a question together
@@ -210,18 +211,20 @@ def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) ->
 PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics
 
 
-def _images(
-    setup: Setup,
-    seen: Pictured,
-    cell: Cell,
-    reconstruction: Reconstruction,
-    reference: _Classifiers | None,
-    lpips: _Lpips,
-    seed: int,
-    output: Path,
-    relabellings: int,
-) -> AttackResult:
+@dataclass(frozen=True, eq=False)
+class _Measures:
+    """What images are compared by. relabellings: of each test. seed: of them."""
+
+    reference: _Classifiers | None
+    lpips: _Lpips
+    seed: int
+    relabellings: int
+
+
+def _images(setup: Setup, seen: Pictured, attacked: CellEvidence, measures: _Measures, output: Path) -> AttackResult:
     """One reconstruction beside its originals, which go to originals/KEY.safetensors."""
+    cell, reconstruction = attacked.cell, attacked.evidence
+    assert isinstance(reconstruction, Reconstruction)
     auditor, knowledge = seen.auditor, seen.knowledge
     truth, data = auditor.truth, setup.manifest.data
     entry = AttackResult(
@@ -261,14 +264,14 @@ def _images(
         auxiliary_labels=knowledge.auxiliary_targets if granted else None,
         distractors=others,
         distractor_labels=of_others,
-        classifiers=reference,
-        perceptual=lpips,
+        classifiers=measures.reference,
+        perceptual=measures.lpips,
         noise_scale=(setup.manifest.facts.noise_std or 0.0) * max(setup.manifest.clients),
         normalise=seen.normalise,
         cells=seen.cells,
         attack_loss=reconstruction.loss,
-        seed=seed,
-        relabellings=relabellings,
+        seed=measures.seed,
+        relabellings=measures.relabellings,
         slack=line_ups.slack,
     )
     parts = {name: scores.pop(name) for name in PARTS}

@@ -77,7 +77,8 @@ def load(
         facts["labels"] = names
     if left_out:
         facts["read_as"] = f"without {', '.join(left_out)}, of which the auxiliary rows have nothing"
-    return dealt("csv", rows, targets, deal, len(names), seed, Path(root).name, statistics, DEALT_BY_LOT, facts)
+    facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
+    return dealt("csv", (rows, targets), deal, len(names), seed, facts, statistics)
 
 
 def _named_once(path: Path) -> None:

@@ -23,7 +23,7 @@ def digits(seed: int = 0) -> Dataset:
         10,
         seed,
         (1200, 300),
-        "UCI optical recognition of handwritten digits, in scikit-learn",
+        {"source": "UCI optical recognition of handwritten digits, in scikit-learn"},
     )
 
 
@@ -35,7 +35,7 @@ def breast_cancer(seed: int = 0) -> Dataset:
     x, y = torch.tensor(held.data, dtype=torch.float32), torch.tensor(held.target)
     source = "UCI breast cancer Wisconsin (diagnostic), in scikit-learn"
     named = {"columns": [{"name": str(name)} for name in held.feature_names]}
-    return _split("breast_cancer", x, y, 2, seed, (400, 100), source, named)
+    return _split("breast_cancer", x, y, 2, seed, (400, 100), {"source": source, **named})
 
 
 def _split(
@@ -45,12 +45,12 @@ def _split(
     classes: int,
     seed: int,
     sizes: tuple[int, int],
-    source: str,
-    further: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any],
 ) -> Dataset:
+    """facts: the source, and further ones."""
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     a, b = sizes[0], sum(sizes)
     train, test, auxiliary = order[:a], order[a:b], order[b:]
     splits = [(x[i], y[i]) for i in (train, test, auxiliary)]
-    facts = {"source": source, "licence": "CC BY 4.0", "seed": seed, "test": DEALT_BY_LOT, **(further or {})}
-    return make(name, splits[0], splits[1], splits[2], classes, facts)
+    common = {"source": facts["source"], "licence": "CC BY 4.0", "seed": seed, "test": DEALT_BY_LOT}
+    return make(name, splits[0], splits[1], splits[2], classes, common | dict(facts))

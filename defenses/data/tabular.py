@@ -74,7 +74,8 @@ def adult(root: str | None, seed: int, statistics: Source | None = None) -> Data
     deal = Deal.of(train, seed, (4, 5))
     rows, columns = _encoded(table.drop(columns=["income", "split"]), deal.fitted(statistics))
     source = "UCI Adult (Becker, Kohavi 1996), CC BY 4.0"
-    return dealt("adult", rows, targets, deal, 2, seed, source, statistics, OF_ONE_SET, facts_of(columns))
+    facts = {"source": source, "test": OF_ONE_SET, **facts_of(columns)}
+    return dealt("adult", (rows, targets), deal, 2, seed, facts, statistics)
 
 
 def lending_club(root: str | None, seed: int, components: int = 10, statistics: Source | None = None) -> Dataset:
@@ -119,17 +120,9 @@ def lending_club(root: str | None, seed: int, components: int = 10, statistics: 
     axes = np.linalg.svd(rows[fitted] - centre, full_matrices=False)[2][:components]
     # A sign that does not depend on the library.
     axes *= np.sign(axes[np.arange(components), np.abs(axes).argmax(1)])[:, None]
-    return dealt(
-        "lending_club",
-        (rows - centre) @ axes.T,
-        rate.astype(np.float32),
-        deal,
-        0,
-        seed,
-        "LendingClub loans 2007-2010",
-        statistics,
-        DEALT_BY_LOT,
-    )
+    projected = (rows - centre) @ axes.T, rate.astype(np.float32)
+    facts = {"source": "LendingClub loans 2007-2010", "test": DEALT_BY_LOT}
+    return dealt("lending_club", projected, deal, 0, seed, facts, statistics)
 
 
 NUMBERS = (
@@ -186,28 +179,27 @@ def _encoded(table: pd.DataFrame, fitted: IntArray) -> tuple[NDArray[np.float64]
 
 def dealt(
     name: str,
-    rows: NDArray[np.float64],
-    targets: NDArray[Any],
+    table: tuple[NDArray[np.float64], NDArray[Any]],
     deal: Deal,
     classes: int,
     seed: int,
-    source: str,
+    facts: Mapping[str, Any],
     statistics: Source | None,
-    split: str,
-    further: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A table's rows in their splits.
 
     Args:
-        name: of the data set. rows (n, features), targets (n,): encoded already. deal: which rows are for what.
-        classes: 0 for regression. seed: of the deal. source: where the table is from. statistics: where mean and std
-            come from, None for `make`'s order. split: how the test rows were parted from the training rows.
-        further: facts that join the description.
+        name: of the data set. table: rows (n, features) and targets (n,), encoded already. deal: which are for what.
+        classes: 0 for regression. seed: of the deal.
+        facts: source, where the table is from; test, how the test rows were parted from the training rows; and what
+            else joins the description.
+        statistics: where mean and std come from, None for `make`'s order.
     """
+    rows, targets = table
     inputs, answers = torch.tensor(rows, dtype=torch.float32), torch.tensor(targets)
     train, test, auxiliary = ((inputs[i], answers[i]) for i in (deal.train, deal.test, deal.auxiliary))
-    facts = {"source": source, "seed": seed, "features": rows.shape[1], "test": split, **(further or {})}
-    return standardised(make(name, train, test, auxiliary, classes, facts), statistics)
+    common = {"source": facts["source"], "seed": seed, "features": rows.shape[1], "test": facts["test"]}
+    return standardised(make(name, train, test, auxiliary, classes, common | dict(facts)), statistics)
 
 
 def _folder(root: str | None, name: str) -> Path:
