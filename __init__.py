@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.report.saved import SavedResults as Results
     from dpfl_audit.audit.setup.config import Config
-    from dpfl_audit.defenses.wire import Sampling
+    from dpfl_audit.defenses.releases import Sampling
 
 __version__ = "0.1.0"
 __all__ = [
@@ -56,7 +56,7 @@ _HOME = {  # where a public name is, and what it is called there
     "Laplace": ("audit.record.mechanism", "Laplace"),
     "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
-    "Sampling": ("defenses.wire", "Sampling"),
+    "Sampling": ("defenses.releases", "Sampling"),
     "Steps": ("audit.mechanism.transcript", "Steps"),
     "assert_leakage": ("audit.ci.assertions", "assert_leakage"),
     "assert_private": ("audit.ci.assertions", "assert_private"),

@@ -161,7 +161,7 @@ def ratios(house: House) -> Figure:
         for place, key in source.of(ast.Dict):
             if place in builders:
                 places += [place for k in key.keys if isinstance(k, ast.Constant) and k.value == "ratio"]
-    places += [place for place, _ in _functions(house) if place.endswith(":Release.ratio")]
+    places += [place for place, _ in _functions(house) if place.endswith((":Release.ratio", ":ratio_of"))]
     return _sum(places)
 
 
@@ -292,9 +292,9 @@ ROWS = (
     Row("inversion: files at its top", inversion_top, 7, 7),
     Row("lines of the longest function, docstring left out", longest_function, 153, 70),
     Row("branches of one function", most_branches, 87, 30),
-    Row("places that compute the ratio of a release", ratios, 16, 1),
-    Row("constructors of Release", constructors, 11, 2),
-    Row("replace of a release outside the kernel", replaced_releases, 17, 0),
+    Row("places that compute the ratio of a release", ratios, 1, 1),
+    Row("constructors of Release", constructors, 2, 2),
+    Row("replace of a release outside the kernel", replaced_releases, 0, 0),
     Row("functions that can make a proven number", proof_makers, 5, 1),
     Row("callers of verdict", verdict_calls, 3, 1),
     Row("files that recompute refutations", refuters, 12, 1),
@@ -303,8 +303,8 @@ ROWS = (
     Row("asserts that pin a sentence", sentence_asserts, 529, 100),
     Row("files of such asserts", sentence_files, 104, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 31.6, 15),
-    Row("product: lines", product_lines, 76659 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 47200, 40000),
+    Row("product: lines", product_lines, 76807 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 47235, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -11,8 +11,8 @@ from typing import Literal
 from scipy.optimize import brentq
 
 from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
+from ...defenses.releases import Gaussian, Release, Sampling, declare
 from ...defenses.terms import Adjacency, Unit
-from ...defenses.wire import Release, Sampling
 from ..errors import BadInput
 from ..results.format import Epsilon
 from ..results.words import at_most, number
@@ -76,19 +76,8 @@ class Numbers:
         kind: Literal["poisson", "without_replacement"] = (
             "poisson" if self.sampling == "poisson" else "without_replacement"
         )
-        return Release(
-            id=f"{0:016x}",
-            round=0,
-            mechanism="gaussian",
-            noise_std=self.noise_std,
-            bound_norm=self.clip,
-            bound_order=2,
-            bound_of="client",
-            records=1,
-            ratio=self.clip / self.noise_std,
-            subjects=frozenset({0}),
-            sampling=Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None,
-        )
+        drawn = Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None
+        return declare(f"{0:016x}", 0, Gaussian(self.noise_std), self.clip, frozenset({0}), sampling=drawn)
 
 
 def number_rows(

@@ -132,7 +132,7 @@ def _target(views: Views, row: Epsilon, target: float, why: str = "") -> NoiseTa
             ]
     except BadInput as error:
         return NoiseTarget(*place, None, None, str(error))
-    seen = views.ledger.seen_by(observer)
+    seen = views.ledger.count(views.ledger.seen_by(observer))
     own = sorted({r.noise_std for r in seen if r.mechanism != "none" and not r.terms})
     factor = max(scales, default=1.0)
     return NoiseTarget(*place, factor, own[0] * factor if len(own) == 1 else None, "")

@@ -23,7 +23,7 @@ from math import inf
 import numpy as np
 
 from ...defenses.terms import KINDS, Adjacency, Observer, Unit
-from ...defenses.wire import Release
+from ..proof.facts import Counted
 from ..setup.ledger import Ledger, LedgerMessage
 from .accounting import Exposure, Price
 
@@ -109,7 +109,7 @@ class Views:
             return _caught(ledger.caught, observer.catches, turn)
         if observer.kind.anybody and observer.name in ledger.observers:
             return [
-                Sight(((Exposure.of(ledger.revealed(mail), others), ""),))
+                Sight(((Exposure.of(ledger.count(ledger.revealed(mail)), others), ""),))
                 for party, mail in sorted(ledger.mail.items())
                 if (others := sorted(ledger.everyone - {party}))
             ]
@@ -125,19 +125,19 @@ class Views:
 
     def _exposure(self, observer: Observer) -> Exposure:
         if observer not in self._exposures:
-            seen, subjects = self.ledger.seen_by(observer), self.ledger.subjects(observer)
+            seen, subjects = self.ledger.count(self.ledger.seen_by(observer)), self.ledger.subjects(observer)
             self._exposures[observer] = Exposure.of(seen, subjects, self.honest)
         return self._exposures[observer]
 
 
-def behind(ledger: Ledger, observer: Observer, client: int) -> list[Release]:
+def behind(ledger: Ledger, observer: Observer, client: int) -> list[Counted]:
     """All releases about a client that an observer may have something of, however many it catches or whoever it is."""
     if observer.catches is not None:
         seen = _history(ledger, ledger.uploads.values())
     elif observer.kind.anybody and observer.name in ledger.observers:
-        seen = ledger.revealed(m for party, mail in ledger.mail.items() if party != client for m in mail)
+        seen = ledger.count(ledger.revealed(m for party, mail in ledger.mail.items() if party != client for m in mail))
     else:
-        seen = ledger.seen_by(observer)
+        seen = ledger.count(ledger.seen_by(observer))
     return [release for release in seen if client in release.subjects]
 
 
@@ -164,36 +164,31 @@ def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
     others = [(Exposure.of(before, clients), f"{words}: priced as all of the subject's uploads before the last round.")]
     if all(_stands_alone(r) for r in history):
         later = ([m for m in messages if m.round > first] for messages in uploads.values())
-        turned = [
-            _times(r, 1.0 if r.anywhere or r.mechanism == "response" else turn)
-            for r in _least_noise(ledger, later, limit)
-        ]
+        turned = [r.turned(1.0 if r.anywhere else turn) for r in _least_noise(ledger, later, limit)]
         others.insert(0, (Exposure.of(turned, clients), f"{words}: it can turn around, at twice its bound."))
     yield Sight(tuple(others))
 
 
-def _history(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]]) -> list[Release]:
-    return ledger.revealed(m for messages in uploads for m in messages)
+def _history(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]]) -> list[Counted]:
+    return ledger.count(ledger.revealed(m for messages in uploads for m in messages))
 
 
-def _stands_alone(release: Release) -> bool:
+def _stands_alone(release: Counted) -> bool:
     """Whether its bound holds from whatever model the value was trained."""
     return release.bound_of == "client" and not release.centred and release.sampling is None
 
 
-def _times(release: Release, factor: float) -> Release:
-    bound = None if release.bound_norm is None else release.bound_norm * factor
-    return replace(release, bound_norm=bound, ratio=release.ratio * factor, rounding=release.rounding * factor)
-
-
-def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Release]:
+def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Counted]:
     """The releases of the `limit` uploads of each client with the most bound over noise, each counted by itself: the
     other batches of an epoch began from models that the subject's batch changed.
     """
 
-    def ratio(message: LedgerMessage) -> float:
-        own = (ledger.releases[i] for i in message.releases)
+    def of(message: LedgerMessage) -> list[Counted]:
+        return ledger.count((ledger.releases[i] for i in message.releases), alone=True)
+
+    def ratio(own: Sequence[Counted]) -> float:
         return max((inf if r.problem else r.ratio for r in own), default=0.0)
 
-    caught = [m for messages in uploads for m in sorted(messages, key=ratio, reverse=True)[:limit]]
-    return [replace(ledger.releases[i], slot="") for m in caught for i in m.releases]
+    return [
+        r for messages in uploads for own in sorted(map(of, messages), key=ratio, reverse=True)[:limit] for r in own
+    ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Any
 
 from ...defenses.federation import UNEQUAL
 from ...defenses.randomness import secret_seed
-from ...defenses.wire import SERVER, Release, Sampling, opaque_id
+from ...defenses.releases import Gaussian, Laplace, Release, Sampling, Silent, declare
+from ...defenses.wire import SERVER, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.ledger import release_row
@@ -221,19 +221,7 @@ class LedgerWriter:
         ]
 
     def _raw(self, name: str, number: int, client: int, why: str) -> Release:
-        return Release(
-            id=name,
-            round=number,
-            mechanism="none",
-            noise_std=0.0,
-            bound_norm=None,
-            bound_order=2,
-            bound_of="client",
-            records=1,
-            ratio=float("inf"),
-            subjects=frozenset({client}),
-            problem=why,
-        )
+        return declare(name, number, Silent(), None, frozenset({client}), problem=why)
 
     def _release(
         self,
@@ -249,17 +237,15 @@ class LedgerWriter:
         took_part: int | None = None,
     ) -> Release:
         """took_part: how many clients a mean divides by, None where it divides by a number that no draw changes."""
-        return Release(
-            id=name,
-            round=number,
-            mechanism=one.law,
-            noise_std=float(one.noise_std),
-            bound_norm=float(bound),
+        return declare(
+            name,
+            number,
+            Laplace(float(one.noise_std)) if one.law == "laplace" else Gaussian(float(one.noise_std)),
+            float(bound),
+            subjects,
             bound_order=one.order,
             bound_of=one.of,
             records=records,
-            ratio=bound / one.spread,
-            subjects=subjects,
             sampling=_lot_behind(one.sampling, took_part),
             parents=parents,
             steps=one.steps,
@@ -325,27 +311,19 @@ class LedgerWriter:
         for weight in weights.values():
             noises[weight * one.noise_std] = noises.get(weight * one.noise_std, 0) + 1
         terms = tuple(sorted(noises.items()))
-        total = sqrt(sum(std * std * count for std, count in terms))
-        if one.law == "laplace":  # the largest alone (`Release.ratio`)
-            total = terms[-1][0] / sqrt(2)
         alike: dict[float, set[int]] = {}
         for client, weight in weights.items():
             alike.setdefault(weight, set()).add(client)
         return [
-            Release(
-                id=opaque_id(self.secret, "sum", closed.number, weight, *more),
-                round=closed.number,
-                mechanism=one.law,
-                noise_std=0.0,
-                bound_norm=weight * one.clip,
+            declare(
+                opaque_id(self.secret, "sum", closed.number, weight, *more),
+                closed.number,
+                Laplace(0.0, terms) if one.law == "laplace" else Gaussian(0.0, terms=terms),
+                weight * one.clip,
+                frozenset(clients),
                 bound_order=one.order,
-                bound_of="client",
-                records=1,
-                ratio=weight * one.clip / total,
-                subjects=frozenset(clients),
                 problem=self.problem,
                 centred=self.recording.share == "weights",
-                terms=terms,
             )
             for weight, clients in sorted(alike.items())
         ]

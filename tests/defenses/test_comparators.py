@@ -25,6 +25,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.adap_dpfl import ORDERS
+from dpfl_audit.defenses.releases import Release, Sampling
 from dpfl_audit.defenses.schedule import DecayWhileFalling, RoundPlan
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.adapt import AdaptClip
@@ -32,7 +33,8 @@ from dpfl_audit.defenses.steps.clip import SampledSpread
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
 from dpfl_audit.defenses.steps.perturb import local_release
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
-from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire
+from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Wire
+from stated import changed
 from torch import Tensor, nn
 
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4)
@@ -166,7 +168,7 @@ def test_a_partition_that_ends_within_an_epoch_counts_its_ends():
     assert one.sampling == Sampling("partition", 8, 4, "record") and one.steps == 2
 
     def cost(steps: int) -> float:
-        return proven([replace(one, steps=steps)], subject=0, unit="record", adjacency="zero_out", delta=1e-5).epsilon
+        return proven([changed(one, steps=steps)], subject=0, unit="record", adjacency="zero_out", delta=1e-5).epsilon
 
     assert [cost(s) for s in (1, 2, 3, 4, 5)] == pytest.approx(
         [gaussian_epsilon(3 / sqrt(times), 1e-5) for times in (1, 1, 3, 2, 4)], rel=1e-6

@@ -12,7 +12,7 @@ from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.noise_tests import drawn_too_evenly, drawn_too_often, records_as_said
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
-from dpfl_audit.defenses.wire import Sampling
+from dpfl_audit.defenses.releases import Sampling
 
 START = {"weight": torch.zeros(30, 10)}
 
