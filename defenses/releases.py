@@ -70,12 +70,14 @@ class Response:
     """Every number is one of two values (`steps.perturb.respond`).
 
     epsilon: of one number, whatever two values it may have. terms: how many senders answer where only a sum is seen.
+    about_zero: in the place of a value of 0 either answer is as likely.
     """
 
     name: ClassVar[Mechanism] = "response"
     std: float
     epsilon: float
     terms: Terms = ()
+    about_zero: bool = False
 
 
 @dataclass(frozen=True)

@@ -162,9 +162,10 @@ def composed_epsilon(experiments: Sequence[Experiment]) -> float:
             [r.of_training(i) for r in ledger.count(ledger.seen_by(asked.observer))] for i, ledger in enumerate(ledgers)
         ]
         subjects = sorted({s for ledger in ledgers for s in ledger.subjects(asked.observer)})
-        alone = [Exposure.of(releases, subjects, asked.honest) for releases in seen]
+        coalition = Views(ledgers[0], asked.honest).coalition(asked.observer)
+        alone = [Exposure.of(releases, subjects, coalition) for releases in seen]
         if unit == "client" or all(len(exposure.histories) == 1 for exposure in alone):
-            together = Exposure.of([r for releases in seen for r in releases], subjects, asked.honest)
+            together = Exposure.of([r for releases in seen for r in releases], subjects, coalition)
             return together.worst(unit=unit, adjacency=adjacency, delta=delta).epsilon
     total = 0.0
     for ledger in ledgers:

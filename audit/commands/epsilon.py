@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 @click.option("--unit", type=OneOf(["client", "record", "both"]), default="both", show_default=True)
 @click.option("--adjacency", type=OneOf(["zero_out", "replace_one", "both"]), default="both", show_default=True)
 @click.option("--observer", "observers", multiple=True, help="Default: server, downlink, model, and the config's.")
+@click.option(
+    "--colluding", type=click.IntRange(0), default=0, help="How many clients tell the observers all they know."
+)
 @click.option("--target-epsilon", type=float, help="Also say which noise proves this ε: the noise to take.")
 @click.option(
     "--set",
@@ -56,6 +59,7 @@ def command(
     target_epsilon: float | None,
     results: Path | None,
     observers: tuple[str, ...],
+    colluding: int,
     overrides: tuple[str, ...],
     noise_key: str | None,
     in_words: bool,
@@ -81,10 +85,17 @@ def command(
         from ..proven.table import table as table_of
         from ..setup.key import given_key
 
-        more: dict[str, Any] = {"observers": observers, "results": results, "overrides": overrides}
+        more: dict[str, Any] = {"observers": observers, "colluding": colluding, "results": results}
+        more["overrides"] = overrides
         table = table_of(source, key=given_key(noise_key), progress=progress, **asked, **more)
     else:
-        beside = {"--results": results, "--observer": observers, "--noise-key": noise_key, "--set": overrides}
+        beside = {
+            "--results": results,
+            "--observer": observers,
+            "--colluding": colluding,
+            "--noise-key": noise_key,
+            "--set": overrides,
+        }
         table = _of_numbers(numbers, asked, [name for name, value in beside.items() if value])
     progress.close()
     click.echo(json_document(table.document()) if as_json else text(table))

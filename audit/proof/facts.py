@@ -13,9 +13,13 @@ from ...defenses.releases import Correlated, Facts, Gaussian, Law, Response
 
 @dataclass(frozen=True, eq=False)
 class Counted(Facts):
-    """A release as it counts for one observer. secret: the observer saw nothing of who was in its sample."""
+    """A release as it counts for one observer.
+
+    secret: the observer saw nothing of who was in its sample. coalition: how many clients tell it all they know.
+    """
 
     secret: bool = True
+    coalition: int = 0
 
     def turned(self, factor: float) -> Counted:
         """Its bound may be so many times as large; the ε of a response is for any two values."""
@@ -42,18 +46,17 @@ class Counted(Facts):
         law = replace(self.law, chain=f"{number} {self.law.chain}") if isinstance(self.law, Correlated) else self.law
         return replace(self, id=f"{number} {self.id}", parents=parents, slot=slot, law=law)
 
-    def trusting(self, others: int) -> Counted:
-        """With the noise that is left of a sum where all but so many senders beside the subject tell theirs: the
-        least ones'.
+    def told_by(self, coalition: int) -> Counted:
+        """To whom so many clients tell all they know: of a sum the noise is left that the others add, and the subject;
+        who is worst off has as many colluding as there are, in every round, and those with the loudest noise.
         """
-        left, kept = 1 + others, []
+        left, kept = 1 + max(0, sum(count for _, count in self.terms) - 1 - coalition), []
         for std, count in self.terms:
             kept.append((std, min(count, left)))
             left -= kept[-1][1]
         terms = tuple((std, count) for std, count in kept if count)
-        if terms == self.terms or isinstance(self.law, Correlated):
-            return self
-        return replace(self, law=replace(self.law, terms=terms))
+        law = self.law if isinstance(self.law, Correlated) else replace(self.law, terms=terms)
+        return replace(self, law=law, coalition=coalition)
 
 
 def _louder(law: Law, factor: float) -> Law:

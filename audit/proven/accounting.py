@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, floor, inf, isfinite, isnan, log, sqrt
+from math import ceil, exp, inf, isfinite, isnan, log, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
@@ -106,13 +106,10 @@ class Exposure:
     free: int
 
     @classmethod
-    def of(cls, releases: Iterable[Facts], subjects: Iterable[int], honest: float = 1.0) -> Exposure:
-        """What `releases` say of each subject.
-
-        honest: the share of the other senders of a sum, in [0, 1], that draw their noise and tell nobody.
-        """
+    def of(cls, releases: Iterable[Facts], subjects: Iterable[int], coalition: int = 0) -> Exposure:
+        """What `releases` say of each subject. coalition: how many other clients tell the observer all they know."""
         kept, free = _seen(releases)
-        kept = [r.trusting(floor(honest * (sum(count for _, count in r.terms) - 1))) for r in kept]
+        kept = [r.told_by(coalition) for r in kept]
         about: dict[int, list[Counted]] = {subject: [] for subject in subjects}
         kinds: dict[tuple[object, ...], int] = {}  # facts, by order of appearance
         of_subject: dict[int, list[int]] = {subject: [] for subject in about}
@@ -204,7 +201,7 @@ def _is_secret(sampling: Sampling | None) -> bool:
 def _kind(r: Counted) -> tuple[object, ...]:
     """All of a release that its price depends on: everything but its name, its round and whom it is about."""
     bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere, r.rounding)
-    return (r.law, *bound, r.sampling, r.steps, r.problem, r.slot, r.secret)
+    return (r.law, *bound, r.sampling, r.steps, r.problem, r.slot, r.secret, r.coalition)
 
 
 def worst(
@@ -353,8 +350,10 @@ def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
         draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
         if release.mechanism == "laplace" and release.terms and release.bound_norm:
             draw = _laplace_sum(release, _factor(release, unit, adjacency))
-        if release.mechanism == "response" and release.ratio <= MOST_SHUFFLED:
-            draw = replace(draw, senders=sum(count for _, count in release.terms) or 1)
+        if isinstance(law, Response):
+            senders = sum(count for _, count in law.terms) or 1
+            fair = law.about_zero and senders == 1 and _goes_to_zero(release, unit, adjacency)
+            draw = replace(draw, senders=senders if release.ratio <= MOST_SHUFFLED else 1, fair=fair)
         if isinstance(law, Discrete):
             ((std, senders),) = law.terms or ((law.std, 1),)
             draw = replace(draw, steps=std / law.step, senders=senders, numbers=law.numbers)
@@ -366,6 +365,7 @@ def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
                 cohort=sampling.cohort,
                 population=sampling.population,
                 inner=amplified.inner,
+                known=amplified.known,
             )
             if sampling.unit == "client":  # one cohort for all steps: they are one Gaussian, sampled once
                 draw, times = draw.with_noise_times(1 / sqrt(times)), 1
@@ -429,8 +429,13 @@ def _factor(release: Counted, unit: Unit, adjacency: Adjacency) -> int:
     if release.mechanism == "response":
         return 1
     if release.bound_of == "client":
-        return 1 if unit == "client" and adjacency == "zero_out" and not release.anywhere else 2
+        return 1 if _goes_to_zero(release, unit, adjacency) else 2
     return (_group(release) if unit == "client" else 1) * (1 if adjacency == "zero_out" else 2)
+
+
+def _goes_to_zero(release: Counted, unit: Unit, adjacency: Adjacency) -> bool:
+    """Whether without the subject the whole vector is 0."""
+    return unit == "client" and adjacency == "zero_out" and not release.anywhere
 
 
 def _group(release: Counted) -> int:
@@ -443,11 +448,14 @@ def _group(release: Counted) -> int:
 
 @dataclass(frozen=True)
 class _Amplified:
-    """How sampling amplifies a release, what over noise its event wants (`Draw.inner`), and that in words."""
+    """How sampling amplifies a release, what over noise its event wants (`Draw.inner`), of how many it is known whether
+    they were drawn, and that in words.
+    """
 
     words: str = ""
     kind: Amplification = ""
     inner: float = 0.0
+    known: int = 0
 
 
 def _amplified(seen: Counted, unit: Unit, adjacency: Adjacency) -> _Amplified:
@@ -474,7 +482,10 @@ def _amplified(seen: Counted, unit: Unit, adjacency: Adjacency) -> _Amplified:
     if fixed:
         also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
         words = f"Exactly {drawn} are drawn: not Poisson, but without replacement, for replace_one{also}."
-        return _Amplified(words, "fixed", 2 * one)
+        known = min(seen.coalition, sampling.population - 1) if by_client else 0
+        if by_client:
+            words += f" This observer knows of {known or 'none'} of them whether they were drawn (--colluding)."
+        return _Amplified(words, "fixed", 2 * one, known)
     words = (
         f"Poisson sampling of {drawn} on average amplifies, if this observer knows neither who is drawn nor how many."
     )
@@ -534,7 +545,7 @@ def _sum_words(releases: Sequence[Counted]) -> str:
         return ""
     return (
         f"Only sums are seen, and the noise of {min(counts)} senders in each adds up, if they draw it honestly and tell"
-        " nobody ([audit] honest is the share of the others who do)."
+        " nobody ([audit] honest is the share of all other clients who do)."
     )
 
 
@@ -567,7 +578,9 @@ def _composition_words(draws: Draws, count: int, accountant: str) -> str:
     if not draws:
         return "The bound is 0: nothing the subject holds changes what is seen."
     if accountant == "closed form" and draws[0][0].mechanism == "response":
-        return f"{count} {noun} of one of two values compose exactly, each of pure ε = {draws[0][0].ratio:.4g}."
+        coins = ", against fair coins where the client is left out" if draws[0][0].fair else ""
+        pure = f"{draws[0][0].pure:.4g}"
+        return f"{count} {noun} of one of two values compose exactly, each of pure ε = {pure}{coins}."
     if is_exact(draws):
         joint = 1 / joint_ratio(draws)
         verb = "composes" if count == 1 else "compose"

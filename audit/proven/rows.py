@@ -82,6 +82,9 @@ def check_observers(ledger: Ledger, observers: Sequence[Observer]) -> None:
 
 def _absent(ledger: Ledger, observer: Observer) -> str:
     """Why an observer is not one of the federation, "" if it is."""
+    if observer.colluding and observer.colluding >= ledger.count_of_clients:
+        others = ledger.count_of_clients - 1
+        return f"observer {str(observer)!r}: {others} clients can collude against another one, all of them at most"
     if observer.kind.party and observer.name not in ledger.observers:
         what = "no server, and no such party" if ledger.observers else "a server and no such party"
         return f"observer {str(observer)!r}: this federation has {what}"

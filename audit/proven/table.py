@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def table(
     unit: str = "both",
     adjacency: str = "both",
     observers: Sequence[str] = (),
+    colluding: int = 0,
     target_epsilon: float | None = None,
     results: Path | None = None,
     overrides: Sequence[str] = (),
@@ -46,6 +48,7 @@ def table(
         delta: None for the config's.
         unit: record, client or both. adjacency: zero_out, replace_one or both.
         observers: names, () for those that the federation has by default, the claim's and the config's.
+        colluding: how many clients tell every one of them all they know.
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
@@ -83,6 +86,9 @@ def table(
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
     delta = config.audit.delta if delta is None else delta
+    if colluding:
+        asked = asked or observers_of(ledger, claim, config.audit.observer)
+        asked = tuple(replace(observer, colluding=colluding) for observer in asked)
     filled = fill(delta, asked or None, *row_places(unit, adjacency), progress=progress)
     place = (str(config.audit.observer), config.audit.unit, config.audit.adjacency)
     filled = [row.having(asked=(row.observer, row.unit, row.adjacency) == place) for row in filled]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
 
 import numpy as np
 
@@ -83,7 +83,8 @@ class Views:
 
     Args:
         ledger: what was released.
-        honest: the share of the other senders, in [0, 1], whose noise counts where only sums are seen.
+        honest: the share of all other clients, in [0, 1], that draw their own noise and tell nobody what they know. The
+          others collude with every observer (`Observer.colluding`), if it has no more on its side anyway.
     """
 
     def __init__(self, ledger: Ledger, honest: float = 1.0) -> None:
@@ -101,10 +102,19 @@ class Views:
         return self._sights[key]
 
     def _prepared(self, observer: Observer, turn: float) -> Iterable[Sight]:
-        ledger = self.ledger
+        ledger, coalition = self.ledger, self.coalition(observer)
+        if coalition:
+            observer = _with_models(observer)
         if (bounds := ledger.instead_of(observer)) is not None:
             subjects = ledger.subjects(observer)
-            return [Sight(tuple((Exposure.of(releases, subjects, self.honest), "") for releases in bounds))]
+            return [Sight(tuple((Exposure.of(releases, subjects, coalition), "") for releases in bounds))]
+        if (
+            coalition and observer.kind.party
+        ):  # whoever colludes hands on its mail: all that others than the subject get
+            return [
+                Sight(((Exposure.of(behind(ledger, Observer("peer"), subject), [subject], coalition), ""),))
+                for subject in ledger.subjects(observer)
+            ]
         if observer.catches is not None:
             return _caught(ledger.caught, observer.catches, turn)
         if observer.kind.anybody and observer.name in ledger.observers:
@@ -121,13 +131,26 @@ class Views:
                 for other in more
                 if observer.sees_at_most(other)
             ]
-        return [Sight(tuple((self._exposure(who), words) for who, words in views))]
+        return [Sight(tuple((self._exposure(who, coalition), words) for who, words in views))]
 
-    def _exposure(self, observer: Observer) -> Exposure:
-        if observer not in self._exposures:
+    def coalition(self, observer: Observer) -> int:
+        """How many clients, all but the subject at most, tell the observer what they know."""
+        others = max(0, self.ledger.count_of_clients - 1)
+        dishonest = others - floor(self.honest * others)
+        return min(others, max(dishonest, observer.colluding))
+
+    def _exposure(self, observer: Observer, coalition: int) -> Exposure:
+        key = replace(observer.alone, colluding=coalition)
+        if key not in self._exposures:
             seen, subjects = self.ledger.count(self.ledger.seen_by(observer)), self.ledger.subjects(observer)
-            self._exposures[observer] = Exposure.of(seen, subjects, self.honest)
-        return self._exposures[observer]
+            self._exposures[key] = Exposure.of(seen, subjects, coalition)
+        return self._exposures[key]
+
+
+def _with_models(observer: Observer) -> Observer:
+    """Who sees at least what the observer does and what clients are sent: every model."""
+    more = {"model": "downlink", "uplink": "uplink"}
+    return Observer(more.get(observer.name, observer.name))
 
 
 def behind(ledger: Ledger, observer: Observer, client: int) -> list[Counted]:

@@ -44,11 +44,17 @@ class LedgerWriter:
 
     Args:
         recording: its facts. clients: records of each client. found: what is declared, of which anything contradicted
-            makes that nothing can be proven.
+            makes that nothing can be proven. counts: the num_examples of all that a client sent, by client.
     """
 
-    def __init__(self, recording: Recording, clients: Sequence[int], found: Sequence[Declaration]) -> None:
-        self.recording, self.clients = recording, clients
+    def __init__(
+        self,
+        recording: Recording,
+        clients: Sequence[int],
+        found: Sequence[Declaration],
+        counts: Mapping[int, Sequence[int]],
+    ) -> None:
+        self.recording, self.clients, self.counts = recording, clients, counts
         self.secret = secret_seed(recording.seed, PUBLISHED)
         self.version: str | None = None
         self.before: tuple[ClosedRound, dict[int, list[Release]], str | None] | None = None  # the round it was made in
@@ -216,6 +222,7 @@ class LedgerWriter:
                 frozenset({client}),
                 one.clip,
                 records=records if one.of == "record" else 1,
+                lot=_lot_told(one, records, self.counts.get(client, (records,))),
             )
             for i, one in enumerate(by_clients)
         ]
@@ -234,9 +241,8 @@ class LedgerWriter:
         records: int = 1,
         parents: frozenset[str] = frozenset(),
         problem: str = "",
-        took_part: int | None = None,
+        lot: Sampling | None = None,
     ) -> Release:
-        """took_part: how many clients a mean divides by, None where it divides by a number that no draw changes."""
         return declare(
             name,
             number,
@@ -246,7 +252,7 @@ class LedgerWriter:
             bound_order=one.order,
             bound_of=one.of,
             records=records,
-            sampling=_lot_behind(one.sampling, took_part),
+            sampling=lot,
             parents=parents,
             steps=one.steps,
             problem=self.problem or problem,
@@ -287,7 +293,7 @@ class LedgerWriter:
                         one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
                         parents=known,
                         problem=problem,
-                        took_part=None if self.recording.average == "expected" else len(own),
+                        lot=_lot_behind(one.sampling, None if self.recording.average == "expected" else len(own)),
                     )
                     for i, one in enumerate(by_server)
                 ]
@@ -329,8 +335,23 @@ class LedgerWriter:
         ]
 
 
+def _lot_told(one: Declared, count: int, counts: Sequence[int]) -> Sampling | None:
+    """The draw that hides a record behind an upload of `count` records. Only a number that no coin moves tells nothing
+    of the draw: the population itself, or a larger one, every time. Where it may be what the coins drew, everybody sees
+    it: one step is then an exact draw of so many, and of several steps nobody knows which record was in which.
+    """
+    lot = one.sampling
+    if lot is None or lot.kind != "poisson" or lot.unit != "record":
+        return lot
+    if len({*counts}) == 1 and (count == lot.population or (count > lot.population and len(counts) > 1)):
+        return lot
+    exact = replace(lot, kind="without_replacement", cohort=float(min(count, lot.population)))
+    return exact if one.steps == 1 else None
+
+
 def _lot_behind(lot: Sampling | None, took_part: int | None) -> Sampling | None:
-    """The draw that hides a client behind a mean. One over as many as took part moves with every coin, so whoever was
+    """The draw that hides a client behind a mean of `took_part` clients, None where it divides by a number that no draw
+    changes. One over as many as took part moves with every coin, so whoever was
     not drawn is not as if it had sent nothing, and that is what amplifies Poisson sampling. Once their number is known,
     which tells nothing of what they hold, it is an exact draw of so many.
     """

@@ -227,6 +227,7 @@ class ReleaseRow(_Part):
     correlation: CorrelationPart | None = None
     lattice: LatticePart | None = None
     epsilon: Annotated[float, Field(gt=0, le=1e100)] | None = None
+    about_zero: bool = False
     earlier: NotNegative = 0.0
     also: AlsoPart | None = None
 

@@ -163,6 +163,10 @@ class Ledger:
         """Whom some release is about."""
         return frozenset().union(*(r.subjects for r in self.releases.values()))
 
+    @property
+    def count_of_clients(self) -> int:
+        return self.clients or len(self.everyone)
+
     def subjects(self, observer: Observer) -> list[int]:
         """Whom an observer may learn about: everybody but itself."""
         return sorted(self.everyone - {self.observers.get(observer.name, SERVER)})
@@ -236,7 +240,7 @@ def release_row(release: Release) -> dict[str, Any]:
     elif isinstance(release.law, Discrete):
         row["lattice"] = {k: law[k] for k in ("step", "numbers")}
     elif isinstance(release.law, Response):
-        row["epsilon"] = law["epsilon"]
+        row |= {k: law[k] for k in ("epsilon", "about_zero")}
     elif isinstance(release.law, Gaussian):
         row["earlier"] = 0.0 if math.isnan(law["earlier"]) else law["earlier"]
         if release.law.also[0]:
@@ -252,7 +256,7 @@ def release_of(row: Mapping[str, Any]) -> Release:
     """
     known = dict(row)
     law = _law_of(known)
-    parts = ("mechanism", "noise_std", "terms", "correlation", "lattice", "epsilon", "earlier", "also")
+    parts = ("mechanism", "noise_std", "terms", "correlation", "lattice", "epsilon", "about_zero", "earlier", "also")
     known = {k: v for k, v in known.items() if k not in parts}
     known["sampling"] = None if row["sampling"] is None else Sampling(**row["sampling"])
     for name in ("subjects", "parents"):
@@ -272,7 +276,7 @@ def _law_of(row: Mapping[str, Any]) -> Law:
     if mechanism == "discrete":
         return Discrete(std, **row["lattice"], terms=terms)
     if mechanism == "response":
-        return Response(std, row["epsilon"], terms)
+        return Response(std, row["epsilon"], terms, row.get("about_zero") or False)
     if mechanism == "gaussian":
         also = row.get("also") or {"moved": 0.0, "noise_std": 1.0}
         return Gaussian(std, row.get("earlier") or 0.0, terms, (also["moved"], also["noise_std"]))

@@ -347,12 +347,13 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     drawn = emit(
         opaque_id(context.seed, *name),
         context,
-        Response(spread, epsilon),
+        Response(spread, epsilon, about_zero=not bool(torch.as_tensor(centre).any())),
         None if parcel.bound is None else Bound(as_scalar(parcel.bound.norm) * sqrt(context.layout.numbers)),
         parents=parents,
         steps=context.layout.numbers,
         problem=_problem(parcel, "gaussian"),
         centred=parcel.bound is not None and parcel.bound.centred,
+        anywhere=parcel.bound is not None and parcel.bound.anywhere,
     )
     if step:
         sign = up.double().mul_(2).sub_(1)
@@ -387,7 +388,7 @@ def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: 
     subjects = frozenset().union(*(release.subjects for parcel in parcels for release in parcel.releases))
     assert isinstance(first.law, Response)
     law = replace(first.law, std=0.0, terms=((first.noise_std, len(parcels)),))
-    facts = {"steps": first.steps, "centred": first.centred, "subjects": subjects}
+    facts = {"steps": first.steps, "centred": first.centred, "anywhere": first.anywhere, "subjects": subjects}
     return frozenset({emit(name, context, law, Bound(first.bound_norm or 0.0), **facts)})
 
 
