@@ -131,8 +131,10 @@ def close_recording(folder: Path) -> Path:
     granted, wrong = _owners_by_records(granted, given, done)
     found += wrong
     ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
+    begin = ledger.begun()
     for closed in done:
-        part = _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
+        part = begin + _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
+        begin = NO_ROWS
         rows.append({"round": closed.number, **vars(part), "figures": _figures(closed), "participants": closed.clients})
     part = _attempts(ledger, beside, end, kept=after is not None)
     if after is not None:

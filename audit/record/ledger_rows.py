@@ -62,6 +62,17 @@ class LedgerWriter:
         wrong = [d for d in found if d.status == "contradicted"]
         self.problem = "; ".join(f"what is declared of the {d.what} is contradicted: {d.why}" for d in wrong)
 
+    def begun(self) -> LedgerRows:
+        """Of the model that everybody starts from, where it was made with the clients' data: it tells all of it."""
+        if self.recording.data.first_model == "public":
+            return NO_ROWS
+        everybody = frozenset(range(len(self.clients)))
+        name = opaque_id(self.secret, "first model")
+        made = declare(name, 0, Silent(), None, everybody, problem="the first model was made with the clients' records")
+        self.version = opaque_id(self.secret, "first version")
+        model = {"id": self.version, "releases": [name], "parents": [], "summed": [name], "merged": [name]}
+        return LedgerRows([], [], [model], [release_row(made)])
+
     def last_model(self, number: int, broadcast: str) -> LedgerRows:
         """Of a model that was broadcast and trained no further."""
         row = self._broadcast(number)
