@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("epsilon")
-@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--clip", type=float, help="Without SOURCE: C, the L2 norm that bounds an update.")
 @click.option("--noise-std", type=float, help="Without SOURCE: the noise's standard deviation, in the clip's units.")
 @click.option(
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option("--statement", "in_words", is_flag=True, help="Also say in sentences what is guaranteed.")
 @common
 def command(
-    source: Path | None,
+    sources: tuple[Path, ...],
     delta: float | None,
     unit: str,
     adjacency: str,
@@ -68,6 +68,7 @@ def command(
     **bare: Any,
 ) -> None:
     """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder; or ε of numbers.
+    Of several, the ε of whoever sees the trainings of all, as of the same people.
 
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
@@ -79,7 +80,7 @@ def command(
 
     asked: dict[str, Any] = {"delta": delta, "unit": unit, "adjacency": adjacency, "target_epsilon": target_epsilon}
     numbers = {name: value for name, value in bare.items() if value is not None}
-    if source is not None:
+    if sources:
         if numbers:
             raise click.UsageError("bare numbers (--clip, --rounds, …) go without SOURCE, which has its own; use --set")
         from ..proven.table import table as table_of
@@ -87,7 +88,15 @@ def command(
 
         more: dict[str, Any] = {"observers": observers, "colluding": colluding, "results": results}
         more["overrides"] = overrides
-        table = table_of(source, key=given_key(noise_key), progress=progress, **asked, **more)
+        if len(sources) > 1:
+            from ..proven.together import together
+
+            if results or target_epsilon is not None:
+                raise click.UsageError("--results and --target-epsilon are about one SOURCE")
+            del asked["target_epsilon"], more["results"]
+            table = together(sources, key=given_key(noise_key), progress=progress, **asked, **more)
+        else:
+            table = table_of(sources[0], key=given_key(noise_key), progress=progress, **asked, **more)
     else:
         beside = {
             "--results": results,

@@ -123,6 +123,13 @@ class Exposure:
             first.setdefault(tuple(sorted(history)), subject)
         return cls(tuple((subject, about[subject]) for subject in first.values()), len(about), free)
 
+    @classmethod
+    def joined(cls, exposures: Sequence[Exposure]) -> Exposure:
+        """What is seen of the same subject in several trainings, of each of which there is one history."""
+        all_of = [r.of_training(i) for i, one in enumerate(exposures) for _, about in one.histories for r in about]
+        first = exposures[0]
+        return cls(((first.histories[0][0], all_of),), first.subjects, sum(one.free for one in exposures))
+
     @property
     def drawn_in_secret(self) -> bool:
         """Whether something was drawn by a lot that the observer did not see."""

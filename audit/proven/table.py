@@ -16,10 +16,11 @@ from ..results.format import Epsilon, Results
 from ..results.words import claimant
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
-from ..setup.config import parse_config, read_config
+from ..setup.config import Config, parse_config, read_config
 from ..setup.description import with_key
 from ..setup.folder import open_setup
 from ..setup.key import PUBLISHED
+from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger, priced_ledger
 from .numbers_table import EpsilonTable, NoiseTarget, check_delta, check_target, row_places
 from .rows import observers_of, rows, setup_rows
@@ -102,6 +103,18 @@ def table(
         why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
         targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), secret)
+
+
+def ledger_of(source: Path, overrides: Sequence[str] = (), key: str | None = None) -> tuple[Ledger, Config]:
+    """What a config or a setup is priced by; arguments and errors are those of `table`."""
+    if source.is_dir():
+        auditor = Auditor(open_setup(source))
+        if (ledger := priced_ledger(auditor)) is None:
+            raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
+        return ledger, auditor.setup.config
+    experiment = build(read_config(source, overrides), source.parent)
+    experiment = experiment if key is None else with_key(experiment, key)
+    return planned_ledger(experiment, any_key=key is None), experiment.config
 
 
 def _unseen(claim: Claim | None, filled: Sequence[Epsilon]) -> str:

@@ -43,6 +43,12 @@ class Sight:
         """The same, of somebody who knows who, and what, was drawn."""
         return Sight(tuple((exposure.drawn_openly, words) for exposure, words in self.alternatives))
 
+    def least(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Exposure:
+        """The alternative whose price is the least."""
+        asked = {"unit": unit, "adjacency": adjacency, "delta": delta}
+        exposures = [exposure for exposure, _ in self.alternatives]
+        return min(exposures, key=lambda one: one.worst(**asked).epsilon)  # type: ignore[arg-type]
+
     def price(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
         """The least of the alternatives' prices."""
         prices = [

@@ -17,7 +17,7 @@ START = {"w": torch.zeros(20, 30)}
 
 @pytest.mark.parametrize(("made", "finite"), [("public", True), ("private", False), (None, True)])
 def test_a_first_model_of_the_clients_records_tells_them(made: str | None, finite: bool, tmp_path: Path) -> None:
-    """Weights that are the records, behind clips and noise from there on: 7.81 was printed, and no word of the start."""
+    """Weights that are the records, and clips and noise from there on: 7.81 was printed, and no word of the start."""
     torch.manual_seed(0)
     facts = {"data": {"first_model": made}} if made else {}
     with Recorder(tmp_path / "s", START, mechanism=Gaussian(clip=1.0, noise_std=2.0), **facts) as rec:
