@@ -75,13 +75,14 @@ class Plan:
 
     separation: rounds of correlated noise that a client is in are at least so far apart. problem: why nothing can be
     proven of it. noise: by release id, the factor on its noise on the worst path; ∞ for one that never comes.
-    drawn_openly: whoever is asked about knows who, and what, was drawn, and when.
+    drawn_openly: whoever is asked about knows who, and what, was drawn, and when. any_key: it is planned for any key.
     """
 
     separation: int = 1
     problem: str = ""
     noise: Mapping[str, float] = field(default_factory=dict)
     drawn_openly: bool = False
+    any_key: bool = False
 
     def count(self, release: Facts, alone: bool = False) -> Counted:
         """alone: also where another one of its slot counts."""

@@ -11,6 +11,7 @@ from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
+from ..proof.certificate import Question, prove, row_of, without_secret_draws
 from ..results.format import Epsilon
 from ..results.words import claimant
 from ..setup.auditor import Auditor
@@ -18,7 +19,6 @@ from ..setup.format import Declaration
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
 from ..setup.promise import promise
-from .accounting import worst_mu
 from .views import Views
 
 
@@ -126,32 +126,20 @@ def rows(
     for observer in asked:
         for unit in units:
             for adjacency in adjacencies:
-                sights = views.of(observer, unit, adjacency)
-                prices = [sight.price(unit=unit, adjacency=adjacency, delta=delta) for sight in sights]
-                price = max(prices, key=lambda p: p.epsilon)
-                known = None
-                if any(sight.drawn_in_secret for sight in sights):
-                    told = (s.drawn_openly.price(unit=unit, adjacency=adjacency, delta=delta) for s in sights)
-                    known = max(p.epsilon for p in told)
+                question = Question(observer, unit, adjacency, delta)
+                proof = prove(views, question)
+                price = proof.price
                 clients = len(ledger.participations()) if unit == "client" else 0
                 claimed, notes = None, [*promise(delta, clients), *price.reasons]
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     claimed, note = _claimed(claim, ledger, delta, price.epsilon)
                     notes.insert(0, note)
                 table.append(
-                    Epsilon(
-                        observer=str(observer),
-                        unit=unit,
-                        adjacency=adjacency,
-                        delta=delta,
+                    row_of(
+                        proof,
                         claimed=claimed,
                         claimed_by="" if claimed is None or claim is None else claim.whose,
-                        proven=price.epsilon,
-                        proven_without_sampling=known,
-                        accountant=price.accountant,
-                        multiplier=price.multiplier,
-                        releases=price.releases,
-                        mu=worst_mu(p.mu for p in prices),
+                        proven_without_sampling=without_secret_draws(views, question),
                         notes=tuple(notes),
                     )
                 )

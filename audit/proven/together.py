@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from pathlib import Path
 from typing import Any
 
-from ...defenses.terms import Adjacency, Observer, Unit
+from ...defenses.terms import Observer
 from ..errors import BadInput
+from ..proof.certificate import Question, prove_together, row_of
 from ..results.format import Epsilon
 from ..results.words import at_most, listed
-from .accounting import Exposure, Price, worst_mu
 from .numbers_table import EpsilonTable
 from .table import ledger_of, table
 from .views import Views
-
-APART = "ε of each at an equal share of δ added"
 
 
 def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
@@ -45,37 +42,7 @@ def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
 
 def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsilon:
     first = alone[0]
-    price = joint_price(views, Observer.parse(first.observer), first.unit, first.adjacency, delta)
+    proof = prove_together(views, Question(Observer.parse(first.observer), first.unit, first.adjacency, delta))
     each = listed([at_most(row.proven) for row in alone])
     words = f"{len(alone)} trainings of the same people, seen together; ε of each alone: {each}."
-    return Epsilon(
-        observer=first.observer,
-        unit=first.unit,
-        adjacency=first.adjacency,
-        delta=delta,
-        proven=price.epsilon,
-        accountant=price.accountant,
-        multiplier=price.multiplier,
-        releases=price.releases,
-        mu=price.mu,
-        notes=(words, *price.reasons),
-    )
-
-
-def joint_price(views: Sequence[Views], observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
-    """The price of what an observer sees of all trainings, whoever in one is whoever in another.
-
-    Where in each training everybody is as well off, they are composed as one's releases are. Elsewhere, nobody says who
-    is who, so the ε of each at an equal share of δ are added.
-    """
-    asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
-    sights = [one.of(observer, unit, adjacency) for one in views]
-    exposures = [sight[0].least(**asked, delta=delta) for sight in sights if len(sight) == 1]
-    if len(exposures) == len(views) and all(len(one.histories) == 1 for one in exposures):
-        return Exposure.joined(exposures).worst(**asked, delta=delta)
-    share = delta / len(views)
-    worst = [max((s.price(**asked, delta=share) for s in sight), key=lambda p: p.epsilon) for sight in sights]
-    total = sum(price.epsilon for price in worst)
-    known = worst_mu(price.mu for price in worst)
-    mu = None if known is None else sum((price.mu or 0.0) ** 2 for price in worst) ** 0.5
-    return Price(total, "none" if total == inf else APART, None, sum(p.releases for p in worst), mu, ())
+    return row_of(proof, notes=(words, *proof.price.reasons))

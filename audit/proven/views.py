@@ -19,13 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf
+from typing import Any
 
 import numpy as np
 
 from ...defenses.terms import KINDS, Adjacency, Observer, Unit
 from ..proof.facts import Counted
 from ..setup.ledger import Ledger, LedgerMessage
-from .accounting import Exposure, Price
+from .accounting import Exposure, Price, worst_mu
+
+APART = "ε of each at an equal share of δ added"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,12 @@ class Sight:
     @property
     def drawn_in_secret(self) -> bool:
         return any(exposure.drawn_in_secret for exposure, _ in self.alternatives)
+
+    @property
+    def sums_noise(self) -> bool:
+        """Whether noise of several senders counts together."""
+        about = (r for exposure, _ in self.alternatives for _, history in exposure.histories for r in history)
+        return any(sum(count for _, count in r.terms) > 1 for r in about)
 
     @property
     def drawn_openly(self) -> Sight:
@@ -221,3 +230,22 @@ def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], lim
     return [
         r for messages in uploads for own in sorted(map(of, messages), key=ratio, reverse=True)[:limit] for r in own
     ]
+
+
+def joint_price(views: Sequence[Views], observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+    """The price of what an observer sees of all trainings, whoever in one is whoever in another.
+
+    Where in each training everybody is as well off, they are composed as one's releases are. Elsewhere, nobody says who
+    is who, so the ε of each at an equal share of δ are added.
+    """
+    asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
+    sights = [one.of(observer, unit, adjacency) for one in views]
+    exposures = [sight[0].least(**asked, delta=delta) for sight in sights if len(sight) == 1]
+    if len(exposures) == len(views) and all(len(one.histories) == 1 for one in exposures):
+        return Exposure.joined(exposures).worst(**asked, delta=delta)
+    share = delta / len(views)
+    worst = [max((s.price(**asked, delta=share) for s in sight), key=lambda p: p.epsilon) for sight in sights]
+    total = sum(price.epsilon for price in worst)
+    known = worst_mu(price.mu for price in worst)
+    mu = None if known is None else sum((price.mu or 0.0) ** 2 for price in worst) ** 0.5
+    return Price(total, "none" if total == inf else APART, None, sum(p.releases for p in worst), mu, ())

@@ -210,7 +210,8 @@ class Auditor:
         if present(folder / "noise-key"):  # which its owner may keep back
             names.append("noise-key")
         check_seal(self.setup.folder, self._sealed, (f"auditor/{name}" for name in names))
-        return Ledger(releases, messages, models, observers, len(self._clients))
+        declared = self.setup.manifest.recorded is not None
+        return Ledger(releases, messages, models, observers, len(self._clients), declared=declared)
 
     @cached_property
     def rounds(self) -> list[dict[str, float]]:

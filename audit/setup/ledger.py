@@ -8,6 +8,8 @@ visited once: linear in rounds, where lists of all inherited releases would grow
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -103,7 +105,8 @@ class Ledger:
     """All releases and versions by id, and every message sent, captured or not, by id.
 
     models: a version stands after its parents. observers: where there is no server, which party each kind of observer
-    is. clients: how many there are; 0 for those that a release is about. plan: how its facts count.
+    is. clients: how many there are; 0 for those that a release is about. plan: how its facts count. declared: by its
+    owner, of a recording.
     """
 
     releases: Mapping[str, Release]
@@ -112,6 +115,18 @@ class Ledger:
     observers: Mapping[str, int] = field(default_factory=dict)
     clients: int = 0
     plan: Plan = Plan()
+    declared: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that is priced of it: facts, who gets what, and how they count."""
+        parts = [
+            [release_row(self.releases[i]) for i in sorted(self.releases)],
+            [asdict(self.messages[i]) for i in sorted(self.messages)],
+            {i: asdict(version) for i, version in sorted(self.models.items())},
+            [dict(self.observers), self.clients, self.declared, type(self).__name__, asdict(self.plan)],
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
     def count(self, releases: Iterable[Release], alone: bool = False) -> list[Counted]:
         """As the plan has them (`Plan.count`)."""

@@ -51,6 +51,11 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
 
 
 def _planned_for_any_key(plan: _Plan) -> Ledger:
+    ledger = _of_worst_draw(plan)
+    return replace(ledger, plan=replace(ledger.plan, any_key=True))
+
+
+def _of_worst_draw(plan: _Plan) -> Ledger:
     if why := no_worst_draw(plan.scheme, plan.clients):
         every, *limited = [_planned(replace(plan, scheme=scheme)) for scheme in attended_by_all(plan.scheme)]
         if isinstance(every, WorstPath):
