@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.worlds.function import audit_mechanism
     from dpfl_audit.audit.worlds.opacus import audit_opacus
     from dpfl_audit.audit.worlds.transcript import Steps
-    from dpfl_audit.defenses.wire import Sampling
+    from dpfl_audit.defenses.releases import Sampling
 
 __version__ = "0.1.0"
 __all__ = [
@@ -58,7 +58,7 @@ _HOME = {  # where a public name is, and what it is called there
     "Laplace": ("audit.record.mechanism", "Laplace"),
     "Recorder": ("audit.record.recorder", "Recorder"),
     "Results": ("audit.report.saved", "SavedResults"),
-    "Sampling": ("defenses.wire", "Sampling"),
+    "Sampling": ("defenses.releases", "Sampling"),
     "Steps": ("audit.worlds.transcript", "Steps"),
     "assert_leakage": ("audit.ci.assertions", "assert_leakage"),
     "assert_private": ("audit.ci.assertions", "assert_private"),

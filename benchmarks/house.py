@@ -161,7 +161,7 @@ def ratios(house: House) -> Figure:
         for place, key in source.of(ast.Dict):
             if place in builders:
                 places += [place for k in key.keys if isinstance(k, ast.Constant) and k.value == "ratio"]
-    places += [place for place, _ in _functions(house) if place.endswith(":Release.ratio")]
+    places += [place for place, _ in _functions(house) if place.endswith((":Release.ratio", ":ratio_of"))]
     return _sum(places)
 
 

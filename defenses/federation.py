@@ -21,6 +21,7 @@ from .layout import Layout
 from .local import LOSSES, LocalJob, LocalResult, LocalTraining, batch_order, decision
 from .participation import Cohort
 from .randomness import Keystream, generator, secret_seed
+from .releases import Release, in_slot
 from .schedule import RoundPlan
 from .scheme import Context, Scheme
 from .steps.adapt import CLIP_NORM
@@ -30,7 +31,7 @@ from .steps.perturb import Perturb, local_release, raw_release, summed_releases,
 from .steps.respond import Respond
 from .threads import in_threads
 from .topology import Group
-from .wire import SERVER, Kind, Lineage, Message, Parcel, Release, Wire, client_address, opaque_id
+from .wire import SERVER, Kind, Lineage, Message, Parcel, Wire, client_address, opaque_id
 
 Figures = dict[str, float]
 
@@ -558,7 +559,7 @@ def _outgoing(scheme: Scheme, job: LocalJob, result: LocalResult, context: Conte
     for step in scheme.client:
         parcel = step(parcel, context)
     if slot := _slot(scheme, job, context):
-        parcel = replace(parcel, releases=frozenset(replace(r, slot=slot) for r in parcel.releases))
+        parcel = replace(parcel, releases=frozenset(in_slot(r, slot) for r in parcel.releases))
     return parcel if scheme.topology.central else replace(parcel, inherits=model.inherits)
 
 

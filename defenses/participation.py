@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .randomness import Keystream
-from .wire import Sampling
+from .releases import Sampling
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from .aggregate import Aggregate, Mean
 from .layout import Layout
 from .local import LocalResult, LocalTraining
 from .participation import Everyone, Participation
+from .releases import Release, Sampling
 from .schedule import FixedRounds, RoundPlan, Schedule
 from .terms import Adjacency, Claimant, Observer, Unit
 from .topology import Star, Topology
 from .update import Add, Update
-from .wire import Kind, Parcel, Release, Sampling
+from .wire import Kind, Parcel
 
 
 @dataclass(frozen=True, eq=False)

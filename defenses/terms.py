@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -73,32 +73,47 @@ KINDS: dict[str, ObserverKind] = {
 
 @dataclass(frozen=True, order=True)
 class Observer:
-    """Who looks at the messages of a federation.
+    """Who looks at the messages of a federation, and who tells it what they know.
 
     Args:
         name: a key of `KINDS`.
         catches: how many of one client's uploads it catches, for `uplink(L)`; None for all.
+        colluding: how many clients tell it all they know: their values, noise and coins, what they are sent, and in
+          which rounds they are. Whom the ε is about is none of them.
 
     >>> str(Observer.parse("uplink(3)")), Observer("server").sees_merged_only, Observer("model").sees_merged_only
     ('uplink(3)', False, True)
+    >>> Observer.parse("server+2")
+    Observer(name='server', catches=None, colluding=2)
     """
 
     name: str
     catches: int | None = None
+    colluding: int = 0
 
     def __post_init__(self) -> None:
         if self.name not in KINDS or (self.catches is not None and (self.name != "uplink" or self.catches < 1)):
             raise ValueError(f"observer {str(self)!r} is unknown{instead(str(self), (*KINDS, 'uplink(L)'))}")
+        if self.colluding < 0:
+            raise ValueError(f"{self.colluding} clients collude with the observer; it must be at least 0")
 
     @classmethod
     def parse(cls, text: str) -> Observer:
-        """The observer of a name such as "server" or "uplink(5)". Raises ValueError for any other text."""
-        if match := re.fullmatch(r"uplink\(([1-9][0-9]{0,8})\)", text):
-            return cls("uplink", int(match[1]))
-        return cls(text)
+        """The observer of a name such as "server", "uplink(5)" or "server+2". Raises ValueError for any other text."""
+        match = re.fullmatch(r"([^+(]*)(?:\(([1-9][0-9]{0,8})\))?(?:\+([1-9][0-9]{0,8}))?", text)
+        if match is None:
+            return cls(text)
+        name, catches, colluding = match.groups()
+        return cls(name, int(catches) if catches else None, int(colluding or 0))
 
     def __str__(self) -> str:
-        return self.name if self.catches is None else f"{self.name}({self.catches})"
+        caught = "" if self.catches is None else f"({self.catches})"
+        return f"{self.name}{caught}{f'+{self.colluding}' if self.colluding else ''}"
+
+    @property
+    def alone(self) -> Observer:
+        """The same without those who collude with it."""
+        return Observer(self.name, self.catches)
 
     @property
     def kind(self) -> ObserverKind:
@@ -107,7 +122,10 @@ class Observer:
     @property
     def words(self) -> str:
         """As a sentence calls it: "the server"."""
-        return self.kind.words if self.catches is None else f"an eavesdropper on {self.catches} of a client's uploads"
+        words = self.kind.words if self.catches is None else f"an eavesdropper on {self.catches} of a client's uploads"
+        if not self.colluding:
+            return words
+        return f"{words} together with {self.colluding} client{'s' if self.colluding > 1 else ''}"
 
     @property
     def needs_server(self) -> bool:
@@ -124,11 +142,14 @@ class Observer:
         >>> Observer("model").sees_at_most(Observer("aggregate")), Observer("downlink").sees_at_most(Observer("uplink"))
         (True, False)
         """
+        if self.colluding > other.colluding:
+            return False
+        other = replace(other, colluding=self.colluding)
         if self.kind.party or other.kind.party:
             return self == other
         if self.name == other.name == "uplink":
             return other.catches is None or (self.catches or inf) <= other.catches
-        return self == other or other in _SEE_MORE.get(self.name, ())
+        return self == other or other.alone in _SEE_MORE.get(self.name, ())
 
     @property
     def sees_final_only(self) -> bool:

@@ -1,8 +1,7 @@
 """What leaves a party: parcels, messages and the releases of noise they reveal.
 
 There is one ledger. `Wire.send` is the only way out of a party, and it writes the message that attacks see together
-with the releases that the accountant prices. `steps.perturb.release` is the only code that draws DP noise and makes a
-`Release`.
+with the releases (`releases`) that the accountant prices.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from .releases import Release, Terms
 from .terms import Unit
 
 if TYPE_CHECKING:  # a ledger of bare numbers is priced without torch, which takes seconds to import
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # a ledger of bare numbers is priced without torch, which tak
 SERVER = -1  # the party number of the server; clients are 0, 1, 2 …
 
 Kind = Literal["gradient", "update", "weights"]
-Terms = tuple[tuple[float, int], ...]  # independent noises: standard deviation, how many; the least first
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,100 +50,6 @@ class Bound:
 
     def scaled(self, factor: float) -> Bound:
         return replace(self, norm=self.norm * factor)
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """A cohort (or batch): each release was about a subset of the population, a secret random one unless it is a
-    "partition": then the population is dealt into cohorts anew for every epoch, openly, one cohort a step.
-    """
-
-    kind: Literal["poisson", "without_replacement", "partition"]
-    population: int
-    cohort: float  # expected (poisson) or exact size
-    unit: Unit = "client"  # what is sampled
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """How the noise of a round hangs together with that of the others, where it is η = D Z with D C = I (`strategies`).
-
-    Together the rounds of a chain are one Gaussian release of C x + Z and not one release each; whoever sees some of
-    them sees no more.
-
-    chain: the name of Z. column: of C, where it is not 0: into which rows the round's value goes, and how much of it.
-    separation, most: of the rounds whose releases are about a client it is really in some that are at least so far
-    apart, and in at most so many; 1 and None where it is in all of them, as in whatever was really trained.
-    """
-
-    chain: str
-    column: tuple[tuple[int, float], ...]
-    separation: int = 1
-    most: int | None = None
-
-
-@dataclass(frozen=True)
-class Lattice:
-    """Where a value and its discrete noise are whole numbers of steps (`steps.discrete`).
-
-    step: in parameter units. numbers: how many the value has.
-    """
-
-    step: float
-    numbers: int
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """One draw of noise over private data (or, with mechanism "none", no noise at all).
-
-    Facts only: `audit.proven.accounting` prices it.
-
-    mechanism: "correlated" is Gaussian noise that other rounds have a part of too (`correlation`); whoever takes it for
-      a draw of its own is wrong. "discrete" is discrete Gaussian noise on the whole steps of a `lattice`.
-    noise_std: the standard deviation really drawn, in parameter units (for Laplace √2·scale); the root mean square if
-      it differs by component; 0 for a sum, whose noise is that of its `terms`; of the white noise Z if correlated.
-    bound_norm, bound_order, bound_of, records: the guaranteed bound (see `Bound`), None where there is none.
-    ratio: ‖bound / noise_std‖ in the bound's order for one subject's own and later noise: bound_norm / noise_std when
-      both are numbers (Laplace: L1 bound / scale), infinite without noise or bound. Correlated: of who is in no other
-      round of the chain, ‖column‖·bound_norm / noise_std. Of a "response" the pure ε of one number, whatever two values
-      it may have.
-    problem: why nothing can be proven ("" if something can): no bound, or a bound or noise scale computed from private
-      data.
-    subjects: the parties whose data it is about.
-    parents: ids of the releases it was computed from; an observer of all of these learns nothing more from it.
-    steps: how many times the mechanism ran with fresh noise (local DP-SGD: its steps; a response: for each number).
-    centred: the value carries the party's earlier ones: the bound is on the distance from the model the round began
-      with (see `Bound`), or the party sends a running mean. anywhere: see `Bound`.
-    slot: releases of one slot are about disjoint records of a subject, "" for none: the batches of one epoch.
-    terms: (noise_std, how many): the independent noises of different senders in a sum, the least first, that count
-      besides `noise_std`; one of them, at least the first, is the subject's own. `ratio` is that of all together where
-      they are Gaussian, of the largest alone where they are Laplace, of one answer where they are responses.
-    rounding: how much of `bound_norm` the rounding to the grid added, which grows with the noise (`grid`).
-    correlation: of the mechanism "correlated", else None. lattice: of the mechanism "discrete", else None.
-    """
-
-    id: str
-    round: int
-    mechanism: Literal["none", "gaussian", "laplace", "response", "correlated", "discrete"]
-    noise_std: float
-    bound_norm: float | None
-    bound_order: int
-    bound_of: Unit
-    records: int
-    ratio: float
-    subjects: frozenset[int]
-    sampling: Sampling | None = None
-    parents: frozenset[str] = frozenset()
-    steps: int = 1
-    problem: str = ""
-    centred: bool = False
-    anywhere: bool = False
-    slot: str = ""
-    terms: Terms = ()
-    rounding: float = 0.0
-    correlation: Correlation | None = None
-    lattice: Lattice | None = None
 
 
 @dataclass(frozen=True, eq=False)

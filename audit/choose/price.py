@@ -7,12 +7,11 @@ mechanism on the same people, and whoever sees what they sent has seen all of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
-from ...defenses.wire import Release
 from ..errors import BadInput
 from ..proven.accountants import ORDERS
 from ..proven.accounting import Exposure
@@ -159,11 +158,14 @@ def composed_epsilon(experiments: Sequence[Experiment]) -> float:
     unit, adjacency, delta = asked.unit, asked.adjacency, asked.delta
     ledgers = [planned_ledger(experiment) for experiment in experiments]
     if asked.observer.catches is None and all(type(ledger) is Ledger for ledger in ledgers):
-        seen = [[_apart(r, f"{i} ") for r in ledger.seen_by(asked.observer)] for i, ledger in enumerate(ledgers)]
+        seen = [
+            [r.of_training(i) for r in ledger.count(ledger.seen_by(asked.observer))] for i, ledger in enumerate(ledgers)
+        ]
         subjects = sorted({s for ledger in ledgers for s in ledger.subjects(asked.observer)})
-        alone = [Exposure.of(releases, subjects, asked.honest) for releases in seen]
+        coalition = Views(ledgers[0], asked.honest).coalition(asked.observer)
+        alone = [Exposure.of(releases, subjects, coalition) for releases in seen]
         if unit == "client" or all(len(exposure.histories) == 1 for exposure in alone):
-            together = Exposure.of([r for releases in seen for r in releases], subjects, asked.honest)
+            together = Exposure.of([r for releases in seen for r in releases], subjects, coalition)
             return together.worst(unit=unit, adjacency=adjacency, delta=delta).epsilon
     total = 0.0
     for ledger in ledgers:
@@ -171,11 +173,3 @@ def composed_epsilon(experiments: Sequence[Experiment]) -> float:
         prices = (s.price(unit=unit, adjacency=adjacency, delta=delta / len(ledgers)).epsilon for s in sights)
         total += max(prices, default=inf)
     return total
-
-
-def _apart(release: Release, mark: str) -> Release:
-    """The same with names that no other training has: by the published key ids come again, and an epoch's batches are
-    disjoint in one training alone.
-    """
-    slot = mark + release.slot if release.slot else ""
-    return replace(release, id=mark + release.id, parents=frozenset(mark + p for p in release.parents), slot=slot)

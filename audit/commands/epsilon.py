@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.command("epsilon")
-@click.argument("source", type=click.Path(path_type=Path), required=False)
+@click.argument("sources", metavar="[SOURCE]...", nargs=-1, type=click.Path(path_type=Path))
 @takes_options("numbers", NumberOptions)
 @takes_options("of_source", SourceOptions)
 @takes_options("rows", RowOptions)
 @click.option("--statement", "in_words", is_flag=True, help="Also say in sentences what is guaranteed.")
 @printing
 def command(
-    source: Path | None,
+    sources: tuple[Path, ...],
     numbers: NumberOptions,
     of_source: SourceOptions,
     rows: RowOptions,
@@ -33,6 +33,7 @@ def command(
     printing: PrintOptions,
 ) -> None:
     """Claimed, proven and demonstrated ε of SOURCE, a config (nothing is trained) or a setup folder; or ε of numbers.
+    Of several, the ε of whoever sees the trainings of all, as of the same people.
 
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
@@ -42,14 +43,23 @@ def command(
     progress = shown_progress(printing.quiet)
     from ..proven.numbers_table import text
 
-    if source is not None:
+    if sources:
         if numbers.typed:
             raise click.UsageError("bare numbers (--clip, --rounds, …) go without SOURCE, which has its own; use --set")
         from ..proven.table import table as table_of
         from ..setup.key import given_key
 
         asked = vars(of_source) | vars(rows)
-        table = table_of(source, key=given_key(asked.pop("noise_key")), progress=progress, **asked)
+        asked["key"] = given_key(asked.pop("noise_key"))
+        if len(sources) > 1:
+            from ..proven.together import together
+
+            of_one = asked.pop("results"), asked.pop("target_epsilon")
+            if of_one != (None, None):
+                raise click.UsageError("--results and --target-epsilon are about one SOURCE")
+            table = together(sources, progress=progress, **asked)
+        else:
+            table = table_of(sources[0], progress=progress, **asked)
     else:
         table = _of_numbers(numbers.typed, vars(rows), of_source.typed)
     progress.close()

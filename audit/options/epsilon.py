@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import click
+
 from .option import Option
 
 
@@ -40,6 +42,7 @@ class SourceOptions:
     observers: Annotated[
         Sequence[str], Option("Default: server, downlink, model, and the config's.", flags="--observer")
     ] = ()
+    colluding: Annotated[int, Option("How many clients tell the observers all they know.", check=click.IntRange(0))] = 0
     overrides: Annotated[
         Sequence[str],
         Option("Override a config value (SOURCE a config file).", flags="--set", metavar="TABLE.KEY=VALUE"),
@@ -55,7 +58,7 @@ class SourceOptions:
     @property
     def typed(self) -> list[str]:
         """Flags that were typed."""
-        flags = {"--results": self.results, "--observer": self.observers}
+        flags = {"--results": self.results, "--observer": self.observers, "--colluding": self.colluding}
         flags |= {"--noise-key": self.noise_key, "--set": self.overrides}
         return [flag for flag, value in flags.items() if value]
 

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from math import exp, inf, log1p, sqrt
+from math import exp, inf, log, log1p, sqrt
 
 import numpy as np
 from dp_accounting import (
@@ -35,6 +35,7 @@ from dp_accounting import (
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
+from scipy.special import logsumexp
 
 from .composition import Draw, Draws, joint_ratio
 from .discrete import discrete_renyi
@@ -96,7 +97,7 @@ def _rdp(draw: Draw) -> np.ndarray:
     if draw.mechanism == "response":
         if draw.senders > 1:
             return shuffled_renyi(draw.ratio, draw.senders, ORDERS)
-        return response_renyi(draw.ratio, ORDERS)
+        return response_renyi(draw.ratio, ORDERS, draw.fair)
     if draw.mechanism == "discrete":
         return discrete_renyi(draw.ratio, draw.steps, draw.senders, draw.numbers, ORDERS)
     kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
@@ -105,8 +106,7 @@ def _rdp(draw: Draw) -> np.ndarray:
         return plain
     inner = GaussianDpEvent(1 / draw.inner)
     if draw.amplification == "fixed":
-        event = SampledWithoutReplacementDpEvent(draw.population, int(draw.cohort), inner)
-        return np.minimum(plain, _rdp_of(event, REPLACE_ONE, ORDERS))
+        return np.minimum(plain, _rdp_of_cohort(draw, inner))
     event = PoissonSampledDpEvent(draw.rate, inner)
     one_way = _rdp_of(event, ADD_REMOVE, ORDERS)
     if draw.amplification == "poisson":
@@ -115,6 +115,23 @@ def _rdp(draw: Draw) -> np.ndarray:
     # R ≤ Q/(1 − rate), so that the loss log(P/Q) is at most log(P/R) − log(1 − rate).
     there, back = (_rdp_of(event, ADD_REMOVE, orders) for orders in (2 * ORDERS, 2 * ORDERS - 1))
     return np.minimum.reduce([plain, (ORDERS - 0.5) / (ORDERS - 1) * there + back, one_way - log1p(-draw.rate)])
+
+
+def _rdp_of_cohort(draw: Draw, inner: GaussianDpEvent) -> np.ndarray:
+    """Of what the observer knows of the cohort, which looks at no data, and of what it then sees: the divergences are
+    means of exponentials.
+    """
+    parts, weights = [], []
+    for weight, cohort, population in draw.rates:
+        sampled: DpEvent = SampledWithoutReplacementDpEvent(population, cohort, inner)
+        if cohort == population:  # 1/(2·noise) is what two contributions are apart
+            parts.append(_rdp_of(GaussianDpEvent(inner.noise_multiplier), ADD_REMOVE, ORDERS))
+        else:
+            parts.append(_rdp_of(sampled, REPLACE_ONE, ORDERS) if cohort else np.zeros_like(ORDERS))
+        weights.append(weight)
+    if len(parts) == 1:
+        return parts[0]
+    return logsumexp((ORDERS - 1) * np.array(parts), b=np.array(weights)[:, None], axis=0) / (ORDERS - 1)
 
 
 def _rdp_of(event: DpEvent, neighbours: NeighboringRelation, orders: np.ndarray) -> np.ndarray:
@@ -176,18 +193,26 @@ def _reach(draw: Draw) -> float:
     """About the largest loss of one draw that a grid must hold."""
     if draw.mechanism != "gaussian":
         return draw.ratio
-    return (2 if draw.amplification == "poisson_pair" else 1) * largest_loss(draw.rate, draw.inner)
+    rate = draw.rate
+    if draw.amplification == "fixed":
+        rate = max(cohort / population for _, cohort, population in draw.rates)
+    return (2 if draw.amplification == "poisson_pair" else 1) * largest_loss(rate, draw.inner)
 
 
 @lru_cache(maxsize=32)
 def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
     if draw.mechanism == "response" and draw.senders > 1:
         return shuffled_pld(draw.ratio, draw.senders, interval)
+    if draw.fair:
+        truth = -log1p(exp(-draw.ratio))
+        answers, coin = {1: truth, 0: truth - draw.ratio}, {1: log(0.5), 0: log(0.5)}
+        return pld.from_two_probability_mass_functions(answers, coin, True, interval, symmetric=False)
     if draw.mechanism == "response":
         lies = 2 / (exp(draw.ratio) + 1)  # of two answers, one at random in so many cases
         return pld.from_randomized_response(lies, 2, value_discretization_interval=interval)
     if draw.amplification == "fixed":
-        return fixed_cohort_pld(draw.rate, draw.inner, interval)
+        rates = tuple((weight, cohort / population) for weight, cohort, population in draw.rates if cohort)
+        return fixed_cohort_pld(rates, draw.inner, interval)
     if draw.scales and LEAST_RATIO <= draw.ratio <= LARGEST_RATIO:
         return laplace_sum_pld(draw.scales, interval)
     common = {"value_discretization_interval": interval, "sampling_prob": draw.rate}

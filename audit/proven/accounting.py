@@ -20,13 +20,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, floor, fsum, inf, isfinite, isnan, log, sqrt
+from math import ceil, exp, inf, isfinite, isnan, log, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
 
+from ...defenses.releases import Correlated, Discrete, Facts, Gaussian, Response, Sampling
 from ...defenses.terms import Adjacency, Unit
-from ...defenses.wire import Release, Sampling
+from ..proof.facts import Counted, Plan
 from .composition import Amplification, Draw, Draws, epsilon, gaussian_mu, is_exact, joint_ratio
 from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
@@ -57,27 +58,19 @@ class Price:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """A release that tells something of its own. secret: the observer saw nothing of who was in its sample."""
-
-    release: Release
-    secret: bool
-
-
-def _seen(releases: Iterable[Release]) -> tuple[list[_Seen], int]:
+def _seen(releases: Iterable[Facts]) -> tuple[list[Counted], int]:
     """The releases that count, and how many do not: whoever has all parents of a release could have made it himself."""
-    by_id = {release.id: release for release in releases}
+    by_id = {facts.id: facts if isinstance(facts, Counted) else Plan().count(facts) for facts in releases}
     kept = []
-    for release in sorted(by_id.values(), key=lambda r: (r.round, r.id)):
-        parents = release.parents - {release.id}
+    for one in sorted(by_id.values(), key=lambda r: (r.round, r.id)):
+        parents = one.parents - {one.id}
         if not parents or not parents <= by_id.keys():
-            kept.append(_Seen(release, secret=not parents & by_id.keys()))
+            kept.append(replace(one, secret=not parents & by_id.keys()))
     return kept, len(by_id) - len(kept)
 
 
 def proven(
-    releases: Iterable[Release], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
+    releases: Iterable[Facts], *, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
 ) -> Price:
     """The ε proven of `subject` towards an observer whose messages reveal `releases`.
 
@@ -94,7 +87,7 @@ def proven(
     """
     _check(unit, adjacency, delta)
     kept, free = _seen(releases)
-    return _price([s for s in kept if subject in s.release.subjects], free, subject, unit, adjacency, delta, times)
+    return _price([s for s in kept if subject in s.subjects], free, subject, unit, adjacency, delta, times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,23 +101,21 @@ class Exposure:
         free: how many releases were computed from others that are seen too.
     """
 
-    histories: tuple[tuple[int, Sequence[_Seen]], ...]
+    histories: tuple[tuple[int, Sequence[Counted]], ...]
     subjects: int
     free: int
 
     @classmethod
-    def of(cls, releases: Iterable[Release], subjects: Iterable[int], honest: float = 1.0) -> Exposure:
-        """What `releases` say of each subject.
-
-        honest: the share of the other senders of a sum, in [0, 1], that draw their noise and tell nobody.
-        """
-        kept, free = _seen(_trusting(release, honest) for release in releases)
-        about: dict[int, list[_Seen]] = {subject: [] for subject in subjects}
+    def of(cls, releases: Iterable[Facts], subjects: Iterable[int], coalition: int = 0) -> Exposure:
+        """What `releases` say of each subject. coalition: how many other clients tell the observer all they know."""
+        kept, free = _seen(releases)
+        kept = [r.told_by(coalition) for r in kept]
+        about: dict[int, list[Counted]] = {subject: [] for subject in subjects}
         kinds: dict[tuple[object, ...], int] = {}  # facts, by order of appearance
         of_subject: dict[int, list[int]] = {subject: [] for subject in about}
         for seen in kept:
-            kind = kinds.setdefault(_facts(seen), len(kinds))
-            for subject in about.keys() & seen.release.subjects:
+            kind = kinds.setdefault(_kind(seen), len(kinds))
+            for subject in about.keys() & seen.subjects:
                 about[subject].append(seen)
                 of_subject[subject].append(kind)
         first: dict[tuple[int, ...], int] = {}
@@ -132,10 +123,17 @@ class Exposure:
             first.setdefault(tuple(sorted(history)), subject)
         return cls(tuple((subject, about[subject]) for subject in first.values()), len(about), free)
 
+    @classmethod
+    def joined(cls, exposures: Sequence[Exposure]) -> Exposure:
+        """What is seen of the same subject in several trainings, of each of which there is one history."""
+        all_of = [r.of_training(i) for i, one in enumerate(exposures) for _, about in one.histories for r in about]
+        first = exposures[0]
+        return cls(((first.histories[0][0], all_of),), first.subjects, sum(one.free for one in exposures))
+
     @property
     def drawn_in_secret(self) -> bool:
         """Whether something was drawn by a lot that the observer did not see."""
-        return any(s.secret and _is_secret(s.release.sampling) for _, about in self.histories for s in about)
+        return any(s.secret and _is_secret(s.sampling) for _, about in self.histories for s in about)
 
     @property
     def drawn_openly(self) -> Exposure:
@@ -192,7 +190,7 @@ class Exposure:
             draws = _scalable(about, unit, adjacency, target_epsilon)
             if draws not in scales:
                 scales[draws] = _noise_scale(draws, delta, target_epsilon)
-            shares = [s.release.rounding / s.release.bound_norm for s in about if s.release.bound_norm]
+            shares = [s.rounding / s.bound_norm for s in about if s.bound_norm]
             most = max(most, _with_rounding(scales[draws], max(shares, default=0.0)))
         return most
 
@@ -207,37 +205,14 @@ def _is_secret(sampling: Sampling | None) -> bool:
     return sampling is not None and sampling.kind != "partition"
 
 
-def _trusting(release: Release, honest: float) -> Release:
-    """The release with the noise that counts where only a share of the other senders is honest: the least ones'."""
-    if not release.terms or honest >= 1:
-        return release
-    left = 1 + floor(honest * (sum(count for _, count in release.terms) - 1))
-    kept = []
-    for std, count in release.terms:
-        kept.append((std, min(count, left)))
-        left -= kept[-1][1]
-    terms = tuple((std, count) for std, count in kept if count)
-    if release.mechanism == "response":  # its ratio is of one answer
-        return replace(release, terms=terms)
-    if release.mechanism == "laplace":
-        full, counted = release.terms[-1][0], terms[-1][0]
-    else:
-        full, counted = (
-            sqrt(release.noise_std**2 + fsum(std * std * n for std, n in some)) for some in (release.terms, terms)
-        )
-    return replace(release, ratio=release.ratio * full / counted, terms=terms)
-
-
-def _facts(seen: _Seen) -> tuple[object, ...]:
+def _kind(r: Counted) -> tuple[object, ...]:
     """All of a release that its price depends on: everything but its name, its round and whom it is about."""
-    r = seen.release
     bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere, r.rounding)
-    noise = (r.mechanism, r.noise_std, r.terms, r.correlation, r.lattice)
-    return (*noise, *bound, r.ratio, r.sampling, r.steps, r.problem, r.slot, seen.secret)
+    return (r.law, *bound, r.sampling, r.steps, r.problem, r.slot, r.secret, r.coalition)
 
 
 def worst(
-    releases: Iterable[Release], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float
+    releases: Iterable[Facts], subjects: Iterable[int], *, unit: Unit, adjacency: Adjacency, delta: float
 ) -> Price:
     """The price of the worst-off of `subjects`, the first of equals.
 
@@ -248,14 +223,14 @@ def worst(
     return Exposure.of(releases, subjects).worst(unit=unit, adjacency=adjacency, delta=delta)
 
 
-def _scalable(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, target: float) -> Draws:
+def _scalable(about: Sequence[Counted], unit: Unit, adjacency: Adjacency, target: float) -> Draws:
     """The draws whose noise is to grow. Raises ValueError for a target out of range, or where one cannot be priced."""
     if not 0 < target < inf:
         raise ValueError(f"the target epsilon is {target}; it must be above 0 and finite")
     for seen in about:
-        if why := _problem(seen.release):
-            raise ValueError(f"no noise gives epsilon {target:g}, because in round {seen.release.round} {why}")
-        if seen.release.mechanism == "response":
+        if why := _problem(seen):
+            raise ValueError(f"no noise gives epsilon {target:g}, because in round {seen.round} {why}")
+        if seen.mechanism == "response":
             raise ValueError(f"a response has no amount of noise; lower the ε of its numbers to reach {target:g}")
     return _draws(_one_of_each_slot(about, unit)[0], unit, adjacency)
 
@@ -292,48 +267,48 @@ def _noise_scale(draws: Draws, delta: float, target: float) -> float:
 
 
 def _price(
-    about: Sequence[_Seen], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
+    about: Sequence[Counted], free: int, subject: int, unit: Unit, adjacency: Adjacency, delta: float, times: int = 1
 ) -> Price:
     also = (f"{free} releases were computed from others that are seen too, and cost nothing.",) if free else ()
     if not about:
         return Price(0.0, "none", None, 0, 0.0, (f"Nothing that is seen is about client {subject}.", *also))
-    count = times * sum(seen.release.steps for seen in about)
+    count = times * sum(seen.steps for seen in about)
     about, apart = _one_of_each_slot(about, unit)
-    if problems := Counter(why for seen in about if (why := _problem(seen.release))):
+    if problems := Counter(why for seen in about if (why := _problem(seen))):
         reasons = (f"Nothing can be proven: {why} ({n} of {len(about)} releases)." for why, n in problems.items())
         return Price(inf, "none", None, count, None, (*reasons, *also))
     draws = tuple((draw, times * number) for draw, number in _draws(about, unit, adjacency))
     value, accountant = epsilon(draws, delta)
-    words = dict.fromkeys(_sensitivity_words([seen.release for seen in about], unit, adjacency))
+    words = dict.fromkeys(_sensitivity_words(about, unit, adjacency))
     words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
-    words |= dict.fromkeys((_sum_words([seen.release for seen in about]), apart))
-    words[_chain_words([seen.release for seen in about])] = None
+    words |= dict.fromkeys((_sum_words(about), apart))
+    words[_chain_words(about)] = None
     words[_discrete_words(draws)] = None
-    words[_composition_words(draws, times * sum(seen.release.steps for seen in about), accountant)] = None
+    words[_composition_words(draws, times * sum(seen.steps for seen in about), accountant)] = None
     said = [1 / draw.ratio for draw, _ in draws if draw.mechanism != "response"]
     multiplier = min(said, default=None if draws else inf)
     return Price(value, accountant, multiplier, count, gaussian_mu(draws), (*filter(None, words), *also))
 
 
-def _cost(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float | None]:
+def _cost(about: Sequence[Counted], unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float | None]:
     """ε and μ, as of a `Price`."""
-    if any([_problem(seen.release) for seen in about]):  # a list: every release's facts are checked
+    if any([_problem(seen) for seen in about]):  # a list: every release's facts are checked
         return inf, None
     draws = _draws(_one_of_each_slot(about, unit)[0], unit, adjacency)
     return epsilon(draws, delta)[0], gaussian_mu(draws)
 
 
-def _renyi(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> np.ndarray:
+def _renyi(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> np.ndarray:
     from .accountants import ORDERS, renyi  # half a second, which a closed form need not wait for
 
-    if any([_problem(seen.release) for seen in about]):
+    if any([_problem(seen) for seen in about]):
         return np.full_like(ORDERS, inf)
     return renyi(_draws(_one_of_each_slot(about, unit)[0], unit, adjacency))
 
 
-def _ceiling(about: Sequence[_Seen], kappa: float, unit: Unit, adjacency: Adjacency) -> float:
+def _ceiling(about: Sequence[Counted], kappa: float, unit: Unit, adjacency: Adjacency) -> float:
     about = _one_of_each_slot(about, unit)[0]
-    if any([_problem(seen.release) for seen in about]):
+    if any([_problem(seen) for seen in about]):
         return 1.0
     draws = _draws(about, unit, adjacency)
     if (mu := gaussian_mu(draws)) is not None:
@@ -341,7 +316,7 @@ def _ceiling(about: Sequence[_Seen], kappa: float, unit: Unit, adjacency: Adjace
     return success_ceiling(lambda delta: epsilon(draws, delta)[0], kappa)
 
 
-def _problem(release: Release) -> str:
+def _problem(release: Counted) -> str:
     """Why nothing can be proven of a release, or "". Raises ValueError for facts that cannot be."""
     facts = f"release {release.id} of round {release.round}"
     if isnan(release.ratio) or release.ratio < 0 or release.steps < 1 or release.records < 1:
@@ -355,20 +330,13 @@ def _problem(release: Release) -> str:
         return release.problem
     if release.mechanism == "none":
         return "a value is sent without noise"
-    if (release.mechanism == "correlated") != (release.correlation is not None):
-        raise ValueError(f"{facts} is {release.mechanism}; that, and only that, which is correlated says with what")
-    if (release.mechanism == "discrete") != (release.lattice is not None):
-        raise ValueError(f"{facts} is {release.mechanism}; that, and only that, which is discrete says on what lattice")
-    if release.lattice is not None:
-        lattice, stds = release.lattice, [std for std, _ in release.terms] or [release.noise_std]
-        if not lattice.step > 0 or lattice.numbers < 1 or len(stds) > 1:
+    if isinstance(release.law, Discrete):
+        if not release.law.step > 0 or release.law.numbers < 1 or len(release.terms) > 1:
             raise ValueError(f"{facts} is discrete; it must have a step above 0, numbers, and one size of noise")
         if release.sampling is not None and release.sampling.kind != "partition":
             return "nothing is proven of discrete noise on a sample"
     if release.mechanism == "response":
         return "" if isfinite(release.ratio) and release.ratio > 0 else "there is no noise where the value may vary"
-    if release.mechanism not in ("gaussian", "laplace", "correlated", "discrete"):
-        return f"the mechanism {release.mechanism!r} is not known"
     if release.bound_norm is None or release.bound_order not in (1, 2):
         return "nothing bounds the value the noise was added to"
     if release.mechanism == "laplace" and release.bound_order != 1:
@@ -376,25 +344,26 @@ def _problem(release: Release) -> str:
     return "" if isfinite(release.ratio) else "there is no noise where the bound lets the value vary"
 
 
-def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
+def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
     counts: Counter[Draw] = Counter()
-    chains: dict[str, list[Release]] = {}
+    chains: dict[str, list[Counted]] = {}
     for seen in about:
-        release, sampling, times = seen.release, seen.release.sampling, _times(seen.release, unit)
-        if release.correlation is not None:
-            chains.setdefault(release.correlation.chain, []).append(release)
+        release, sampling, law, times = seen, seen.sampling, seen.law, _times(seen, unit)
+        if isinstance(law, Correlated):
+            chains.setdefault(law.chain, []).append(release)
             continue
         mechanism = release.mechanism
         assert mechanism != "none" and mechanism != "correlated"
         draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
         if release.mechanism == "laplace" and release.terms and release.bound_norm:
             draw = _laplace_sum(release, _factor(release, unit, adjacency))
-        if release.mechanism == "response" and release.ratio <= MOST_SHUFFLED:
-            draw = replace(draw, senders=sum(count for _, count in release.terms) or 1)
-        if release.lattice is not None:
-            ((std, senders),) = release.terms or ((release.noise_std, 1),)
-            numbers = release.lattice.numbers
-            draw = replace(draw, steps=std / release.lattice.step, senders=senders, numbers=numbers)
+        if isinstance(law, Response):
+            senders = sum(count for _, count in law.terms) or 1
+            fair = law.about_zero and senders == 1 and _goes_to_zero(release, unit, adjacency)
+            draw = replace(draw, senders=senders if release.ratio <= MOST_SHUFFLED else 1, fair=fair)
+        if isinstance(law, Discrete):
+            ((std, senders),) = law.terms or ((law.std, 1),)
+            draw = replace(draw, steps=std / law.step, senders=senders, numbers=law.numbers)
         amplified = _amplified(seen, unit, adjacency)
         if sampling is not None and amplified.kind:
             draw = replace(
@@ -403,6 +372,7 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
                 cohort=sampling.cohort,
                 population=sampling.population,
                 inner=amplified.inner,
+                known=amplified.known,
             )
             if sampling.unit == "client":  # one cohort for all steps: they are one Gaussian, sampled once
                 draw, times = draw.with_noise_times(1 / sqrt(times)), 1
@@ -415,7 +385,7 @@ def _draws(about: Sequence[_Seen], unit: Unit, adjacency: Adjacency) -> Draws:
     return tuple(sorted(counts.items()))
 
 
-def _times(release: Release, unit: Unit) -> int:
+def _times(release: Counted, unit: Unit) -> int:
     """How many of a release's steps are about one subject: of a partition's a record is in one an epoch, and in the
     part of an epoch at either end.
     """
@@ -426,53 +396,56 @@ def _times(release: Release, unit: Unit) -> int:
     return min(release.steps, ceil(release.steps / batches) + (release.steps % batches > 0))
 
 
-def _laplace_sum(release: Release, factor: int) -> Draw:
+def _laplace_sum(release: Counted, factor: int) -> Draw:
     """The draw of a sum of Laplace noises; beyond the first ones, the largest, more of them change next to nothing."""
     stds = [std for std, count in reversed(release.terms) for _ in range(min(count, MOST_TERMS))][:MOST_TERMS]
     assert release.bound_norm is not None
     return Draw.laplace_sum(std / sqrt(2) / (factor * release.bound_norm) for std in stds)
 
 
-def _one_of_each_slot(about: Sequence[_Seen], unit: Unit) -> tuple[list[_Seen], str]:
+def _one_of_each_slot(about: Sequence[Counted], unit: Unit) -> tuple[list[Counted], str]:
     """What is to be composed for a record: of the releases of a slot only the one that tells most, as a record is in no
     more than one of them (parallel composition, McSherry 2009); and that in words. Everything for a client.
 
     Who sees all the releases, or all the models between them, knows where each began; whoever does not must not use
     this.
     """
-    slots: dict[str, list[_Seen]] = {}
+    slots: dict[str, list[Counted]] = {}
     for seen in about:
-        slots.setdefault(seen.release.slot if unit == "record" else "", []).append(seen)
+        slots.setdefault(seen.slot if unit == "record" else "", []).append(seen)
     kept = slots.pop("", [])
     apart = 0
     for alike in slots.values():
         # `ratio` orders Gaussians; of a sum of Laplace noises it only knows the largest.
-        comparable = (
-            len({(r.mechanism, r.terms if r.mechanism == "laplace" else ()) for r in (s.release for s in alike)}) == 1
-        )
-        if not comparable or any(seen.release.sampling or seen.release.steps > 1 for seen in alike):
+        comparable = len({(r.mechanism, r.terms if r.mechanism == "laplace" else ()) for r in alike}) == 1
+        if not comparable or any(seen.sampling or seen.steps > 1 for seen in alike):
             kept += alike
             continue
-        kept.append(max(alike, key=lambda seen: inf if seen.release.problem else seen.release.ratio))
+        kept.append(max(alike, key=lambda seen: inf if seen.problem else seen.ratio))
         apart += len(alike) - 1
     if not apart:
         return kept, ""
     words = (
         f"The batches of an epoch have no record in common: of each epoch's releases one counts, {len(kept)} in all."
     )
-    return sorted(kept, key=lambda seen: (seen.release.round, seen.release.id)), words
+    return sorted(kept, key=lambda seen: (seen.round, seen.id)), words
 
 
-def _factor(release: Release, unit: Unit, adjacency: Adjacency) -> int:
+def _factor(release: Counted, unit: Unit, adjacency: Adjacency) -> int:
     """Sensitivity over the bound: the table above; the ε of a response is for any two values."""
     if release.mechanism == "response":
         return 1
     if release.bound_of == "client":
-        return 1 if unit == "client" and adjacency == "zero_out" and not release.anywhere else 2
+        return 1 if _goes_to_zero(release, unit, adjacency) else 2
     return (_group(release) if unit == "client" else 1) * (1 if adjacency == "zero_out" else 2)
 
 
-def _group(release: Release) -> int:
+def _goes_to_zero(release: Counted, unit: Unit, adjacency: Adjacency) -> bool:
+    """Whether without the subject the whole vector is 0."""
+    return unit == "client" and adjacency == "zero_out" and not release.anywhere
+
+
+def _group(release: Counted) -> int:
     """How many records a client can have in the vector: with sampled records, as many as a batch can hold."""
     sampling = release.sampling
     if sampling is None or sampling.unit != "record":
@@ -482,22 +455,25 @@ def _group(release: Release) -> int:
 
 @dataclass(frozen=True)
 class _Amplified:
-    """How sampling amplifies a release, what over noise its event wants (`Draw.inner`), and that in words."""
+    """How sampling amplifies a release, what over noise its event wants (`Draw.inner`), of how many it is known whether
+    they were drawn, and that in words.
+    """
 
     words: str = ""
     kind: Amplification = ""
     inner: float = 0.0
+    known: int = 0
 
 
-def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
-    release, sampling = seen.release, seen.release.sampling
+def _amplified(seen: Counted, unit: Unit, adjacency: Adjacency) -> _Amplified:
+    release, sampling = seen, seen.sampling
     if sampling is None or sampling.cohort == sampling.population:
         return _Amplified()
     if sampling.kind == "partition":
         words = f"every {sampling.unit} is in one batch of an epoch" if unit == sampling.unit else "batches are public"
         return _Amplified(f"Nothing is sampled: {words}.")
     fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
-    if release.correlation is not None:
+    if isinstance(release.law, Correlated):
         return _Amplified("Sampling amplifies nothing here: a round's noise is in other rounds too.")
     if not seen.secret:
         return _Amplified("Sampling amplifies nothing here: the observer saw some of the sample's members.")
@@ -513,7 +489,10 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
     if fixed:
         also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
         words = f"Exactly {drawn} are drawn: not Poisson, but without replacement, for replace_one{also}."
-        return _Amplified(words, "fixed", 2 * one)
+        known = min(seen.coalition, sampling.population - 1) if by_client else 0
+        if by_client:
+            words += f" This observer knows of {known or 'none'} of them whether they were drawn (--colluding)."
+        return _Amplified(words, "fixed", 2 * one, known)
     words = (
         f"Poisson sampling of {drawn} on average amplifies, if this observer knows neither who is drawn nor how many."
     )
@@ -524,16 +503,16 @@ def _amplified(seen: _Seen, unit: Unit, adjacency: Adjacency) -> _Amplified:
     return _Amplified(words, "poisson_pair", one)
 
 
-def _counts_own_noise(release: Release) -> bool:
+def _counts_own_noise(release: Counted) -> bool:
     """Whether `ratio` counts more noise than this release drew itself: noise the members' values already had."""
-    drawn = release.noise_std / (sqrt(2) if release.mechanism == "laplace" else 1.0)
-    return release.ratio * drawn < (release.bound_norm or 0.0) * (1 - 1e-9)
+    law = release.law
+    return bool(law.terms) or isinstance(law, Response) or (isinstance(law, Gaussian) and law.earlier > 1e-5 * law.std)
 
 
 # --- words
 
 
-def _sensitivity_words(releases: Sequence[Release], unit: Unit, adjacency: Adjacency) -> list[str]:
+def _sensitivity_words(releases: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> list[str]:
     """One sentence a reason, with the least and the largest bound it is about."""
     bounds: dict[tuple[str, str], list[float]] = {}
     for release in (r for r in releases if r.mechanism != "response"):
@@ -548,7 +527,7 @@ def _sensitivity_words(releases: Sequence[Release], unit: Unit, adjacency: Adjac
     return sentences
 
 
-def _sensitivity_reason(release: Release, unit: Unit, adjacency: Adjacency) -> tuple[str, str]:
+def _sensitivity_reason(release: Counted, unit: Unit, adjacency: Adjacency) -> tuple[str, str]:
     factor = _factor(release, unit, adjacency)
     size = "the bound" if factor == 1 else f"{factor} times the bound"
     if release.bound_of == "client":
@@ -567,18 +546,18 @@ def _sensitivity_reason(release: Release, unit: Unit, adjacency: Adjacency) -> t
     return size, why
 
 
-def _sum_words(releases: Sequence[Release]) -> str:
+def _sum_words(releases: Sequence[Counted]) -> str:
     counts = [sum(count for _, count in release.terms) for release in releases if release.terms]
     if not counts or max(counts) == 1:
         return ""
     return (
         f"Only sums are seen, and the noise of {min(counts)} senders in each adds up, if they draw it honestly and tell"
-        " nobody ([audit] honest is the share of the others who do)."
+        " nobody ([audit] honest is the share of all other clients who do)."
     )
 
 
-def _chain_words(releases: Sequence[Release]) -> str:
-    chained = [release.correlation for release in releases if release.correlation is not None]
+def _chain_words(releases: Sequence[Counted]) -> str:
+    chained = [release.law for release in releases if isinstance(release.law, Correlated)]
     if not chained:
         return ""
     apart, most = chained[0].separation, chained[0].most
@@ -606,7 +585,9 @@ def _composition_words(draws: Draws, count: int, accountant: str) -> str:
     if not draws:
         return "The bound is 0: nothing the subject holds changes what is seen."
     if accountant == "closed form" and draws[0][0].mechanism == "response":
-        return f"{count} {noun} of one of two values compose exactly, each of pure ε = {draws[0][0].ratio:.4g}."
+        coins = ", against fair coins where the client is left out" if draws[0][0].fair else ""
+        pure = f"{draws[0][0].pure:.4g}"
+        return f"{count} {noun} of one of two values compose exactly, each of pure ε = {pure}{coins}."
     if is_exact(draws):
         joint = 1 / joint_ratio(draws)
         verb = "composes" if count == 1 else "compose"

@@ -14,9 +14,10 @@ from functools import lru_cache
 from math import exp, fsum, hypot, inf, isfinite, sqrt
 from typing import Literal
 
+from .cohort import Shares, shares
 from .discrete import as_continuous
 from .gaussian import gaussian_epsilon
-from .response import response_epsilon
+from .response import pure, response_epsilon
 
 Amplification = Literal["", "poisson", "poisson_pair", "fixed"]
 
@@ -33,7 +34,9 @@ class Draw:
     ("poisson_pair"), or the distance between any two contributions ("fixed").
     scales: of a sum of Laplace noises, each over the L1 sensitivity (`laplace_sum`); () for a single one.
     steps, senders, numbers: of discrete Gaussian noise: σ of one sender in steps, how many such noises are summed, and
-    of how many numbers. senders, of a response: how many clients' answers are seen as a sum alone (`shuffled`).
+    of how many numbers. known: of how many others the observer knows whether they are in a "fixed" sample.
+    senders, of a response: how many clients' answers are seen as a sum alone (`shuffled`). fair: without the subject it
+    is a fair coin.
     """
 
     mechanism: Literal["gaussian", "laplace", "response", "discrete"]
@@ -46,6 +49,8 @@ class Draw:
     steps: float = 0.0
     senders: int = 1
     numbers: int = 1
+    known: int = 0
+    fair: bool = False
 
     @classmethod
     def laplace_sum(cls, scales: Iterable[float]) -> Draw:
@@ -61,9 +66,20 @@ class Draw:
         return self.cohort / self.population
 
     @property
+    def rates(self) -> Shares:
+        """Of a "fixed" sample: the chances of what the observer knows, and how likely the subject then is in it."""
+        return shares(self.population, int(self.cohort), self.known)
+
+    @property
     def plain(self) -> Draw:
         """The same draw without its amplification, and of a sum of Laplace noises the largest alone."""
-        return Draw(self.mechanism, self.ratio, steps=self.steps, senders=self.senders, numbers=self.numbers)
+        unamplified = {"amplification": "", "cohort": 1, "population": 1, "inner": 0.0, "known": 0, "scales": ()}
+        return replace(self, **unamplified)  # type: ignore[arg-type]
+
+    @property
+    def pure(self) -> float:
+        """Its ε at δ = 0; of Gaussians there is none."""
+        return pure(self.ratio, self.fair)
 
     def with_noise_times(self, factor: float) -> Draw:
         scales = tuple(scale * factor for scale in self.scales)
@@ -84,7 +100,7 @@ def epsilon(draws: Draws, delta: float, use_pld: bool = True) -> tuple[float, st
         return 0.0, "none"
     best = _closed_form(draws, delta)
     if len(draws) == 1 and draws[0][0].mechanism == "response":
-        alone = response_epsilon(draws[0][0].ratio, draws[0][1], delta), "closed form"
+        alone = response_epsilon(draws[0][0].ratio, draws[0][1], delta, draws[0][0].fair), "closed form"
         if draws[0][0].senders == 1:
             return alone
         best = min(best, alone)
@@ -131,9 +147,9 @@ def _closed_form(draws: Draws, delta: float) -> tuple[float, str]:
     if any(draw.mechanism == "discrete" for draw, _ in draws):
         return inf, "none"
     gaussian = joint_ratio(draws)
-    pure = fsum(draw.ratio * count for draw, count in draws if draw.mechanism != "gaussian")
-    names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (pure > 0)
-    return (gaussian_epsilon(1 / gaussian, delta) if gaussian else 0.0) + pure, " + ".join(names)
+    summed = fsum(draw.pure * count for draw, count in draws if draw.mechanism != "gaussian")
+    names = ["closed form"] * (gaussian > 0) + ["linear composition"] * (summed > 0)
+    return (gaussian_epsilon(1 / gaussian, delta) if gaussian else 0.0) + summed, " + ".join(names)
 
 
 def gaussian_mu(draws: Draws) -> float | None:

@@ -31,6 +31,7 @@ pairs compose, with themselves and with those of other mechanisms, adaptively to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log, log1p
 
 import numpy as np
@@ -39,6 +40,7 @@ from scipy.special import erfcx, ndtr
 
 from .symmetric import symmetric_pld
 
+Rates = Sequence[tuple[float, float]]
 TAIL = 9.5  # standard deviations beyond which a loss counts as infinite: a mass of 1e-21
 
 
@@ -68,12 +70,16 @@ def largest_loss(rate: float, mu: float) -> float:
     return loss + log(rate) + log1p((1 - rate) / rate * np.exp(-loss))
 
 
-def fixed_cohort_pld(rate: float, mu: float, interval: float) -> pld.PrivacyLossDistribution:
+def fixed_cohort_pld(rates: Rates, mu: float, interval: float) -> pld.PrivacyLossDistribution:
     """The privacy loss distribution of the pair above, rounded up.
 
     Args:
-        rate: q in (0, 1). mu: distance of two contributions over the noise's standard deviation, > 0.
+        rates: q in (0, 1], with how likely each is. Which it is, the observer knows and looks at no data: the pair is
+          one of disjoint pairs, and its profile their mean.
+        mu: distance of two contributions over the noise's standard deviation, > 0.
         interval: h, the grid of privacy losses, > 0.
     """
-    steps = max(1, int(np.ceil(largest_loss(rate, mu) / interval)))
-    return symmetric_pld(fixed_cohort_profile(interval * np.arange(steps + 1), rate, mu), interval)
+    steps = max(1, int(np.ceil(largest_loss(max(rate for _, rate in rates), mu) / interval)))
+    grid = interval * np.arange(steps + 1)
+    parts = [weight * fixed_cohort_profile(grid, rate, mu) for weight, rate in rates]
+    return symmetric_pld(np.sum(parts, axis=0), interval)

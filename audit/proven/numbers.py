@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import exp, fsum, inf, isfinite, log, sqrt
+from math import exp, inf, log, sqrt
 from typing import Literal
 
 from scipy.optimize import brentq
 
 from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
-from ...defenses.terms import Adjacency, Unit
-from ...defenses.wire import Release, Sampling
+from ...defenses.releases import Gaussian, Release, Sampling, declare
+from ...defenses.terms import Adjacency, Observer, Unit
 from ..errors import BadInput
+from ..proof.certificate import Question, prove_settings, row_of
 from ..results.format import Epsilon
 from ..results.words import at_most, number
 from ..setup.promise import promise
-from .accounting import proven
-from .gaussian import gaussian_delta, gaussian_epsilon
+from .gaussian import gaussian_epsilon
 
 MOST_ROUNDS = 100_000  # more than anybody trains
 MOST_CLIENTS = 10**12  # more than there are devices
 LEAST_NOISE = 60.0  # e-folds below the clip, where noise is none
 HUGE = 1e6  # the logarithm of an ε that is as good as infinite
-TAIL = 1e-9  # of δ: counts of rounds that are rarer, all together, are taken to reveal everything
 
 
 @dataclass(frozen=True)
@@ -76,19 +74,8 @@ class Numbers:
         kind: Literal["poisson", "without_replacement"] = (
             "poisson" if self.sampling == "poisson" else "without_replacement"
         )
-        return Release(
-            id=f"{0:016x}",
-            round=0,
-            mechanism="gaussian",
-            noise_std=self.noise_std,
-            bound_norm=self.clip,
-            bound_order=2,
-            bound_of="client",
-            records=1,
-            ratio=self.clip / self.noise_std,
-            subjects=frozenset({0}),
-            sampling=Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None,
-        )
+        drawn = Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None
+        return declare(f"{0:016x}", 0, Gaussian(self.noise_std), self.clip, frozenset({0}), sampling=drawn)
 
 
 def number_rows(
@@ -109,35 +96,29 @@ def number_rows(
     table = []
     for unit in units:
         for adjacency in adjacencies:
-            price = proven(
-                [numbers.release], subject=0, unit=unit, adjacency=adjacency, delta=delta, times=numbers.rounds
-            )
-            value, reasons = price.epsilon, list(price.reasons)
+            observer = Observer("server" if numbers.noise_on == "update" else "downlink")
+            seen = numbers.rate if numbers.noise_on == "update" else 1.0
+            question = Question(observer, unit, adjacency, delta)
+            proof = prove_settings(numbers.release, numbers.rounds, seen, question)
+            price = proof.price
             assert price.multiplier is not None
             whole = gaussian_epsilon(price.multiplier / sqrt(numbers.rounds), delta)  # of somebody in every round
-            if numbers.noise_on == "update" and numbers.rate < 1:
-                value = epsilon_of_drawn(price.multiplier, numbers.rounds, numbers.rate, delta)
-                reasons = [
+            reasons = price.reasons
+            if seen < 1:
+                reasons = (
                     reasons[0],
                     f"Who sees updates sees who is drawn; a client is in {numbers.rate * numbers.rounds:g} of"
                     f" {numbers.rounds} rounds on average, and in all of them at worst, which would cost"
-                    f" {at_most(price.epsilon)}.",
-                ]
+                    f" {at_most(whole)}.",
+                )
             told = promise(delta, numbers.clients if unit == "client" else 0)
             table.append(
-                Epsilon(
-                    observer="server" if numbers.noise_on == "update" else "downlink",
-                    unit=unit,
-                    adjacency=adjacency,
-                    delta=delta,
+                row_of(
+                    proof,
                     claimed=claimed,
                     claimed_by="" if claimed is None else "owner",
-                    proven=value,
                     proven_without_sampling=whole if numbers.sampled else None,
-                    accountant=price.accountant,
-                    multiplier=price.multiplier,
-                    releases=numbers.rounds,
-                    notes=(_sentence(value, claimed, exact=not numbers.sampled), *told, *reasons),
+                    notes=(_sentence(price.epsilon, claimed, exact=not numbers.sampled), *told, *reasons),
                 )
             )
     return table
@@ -201,35 +182,3 @@ def _sentence(value: float, claimed: float | None, exact: bool) -> str:
     if value <= claimed:
         return f"{said}; {number(claimed)} holds."
     return f"{said}; {number(claimed)} {'cannot hold' if exact else 'is not proven'}."
-
-
-@lru_cache(maxsize=64)  # rows of other units and adjacencies ask for the same
-def epsilon_of_drawn(multiplier: float, rounds: int, rate: float, delta: float) -> float:
-    """The ε of Gaussian releases in those of `rounds` that a client is drawn in, seen by somebody who sees who is.
-
-    multiplier: noise over sensitivity of one. rate: the chance of being drawn, in (0, 1]. Never below the exact value.
-
-    >>> round(epsilon_of_drawn(1.0, 1, 1.0, 1e-5), 4), epsilon_of_drawn(1.0, 1, 1e-5, 1e-5)
-    (4.3772, 0.0)
-    """
-    from scipy.stats import binom  # of whoever is drawn by lot alone: it takes half a second
-
-    low, high = (int(end(TAIL * delta, rounds, rate)) for end in (binom.ppf, binom.isf))
-    left = float(binom.cdf(low - 1, rounds, rate) + binom.sf(high, rounds, rate))
-    counts = range(max(1, low), max(1, high) + 1)
-    chances = binom.pmf(counts, rounds, rate)
-
-    def excess(epsilon: float) -> float:
-        deltas = (gaussian_delta(multiplier=multiplier / sqrt(k), epsilon=epsilon) for k in counts)
-        return left + fsum(p * d for p, d in zip(chances, deltas)) - delta
-
-    if excess(0.0) <= 0:
-        return 0.0
-    most = gaussian_epsilon(multiplier / sqrt(counts[-1]), delta / 2)
-    if not isfinite(most) or excess(most) >= 0:  # so large that float64 does not tell the δ at it
-        return most
-    root = float(brentq(excess, 0.0, most, xtol=1e-12, rtol=1e-12))
-    step = 1e-12 * root or 1e-15
-    while excess(root) > 0:
-        root, step = root + step, 2 * step
-    return root

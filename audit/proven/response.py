@@ -1,5 +1,10 @@
 """Randomised responses: the exact ε of many that are alike.
 
+Of a client that is zeroed out nothing is left but the answers that 0 has: fair coins, where responses are about 0. The
+answers of any value lie between those of the two extremes, which are the same up to naming, so either world is no
+further from the other than a coin that lies with probability l is from a fair one, number by number: at most
+ln(1/2l) = ln((e^ε + 1)/2) apart, and less than ε.
+
 A mechanism of pure ε-DP tells no more than a coin that says which of two worlds it is in and lies with probability
 1/(e^ε + 1) (Kairouz, Oh and Viswanath 2015, arXiv:1311.0776, Theorem 3.3). Of m such coins only the number k of those
 that tell the truth counts, and the loss is (2k − m)ε.
@@ -7,14 +12,16 @@ that tell the truth counts, and the loss is (2k − m)ε.
 
 from __future__ import annotations
 
-from math import exp, log1p
+from math import exp, log, log1p
 
 import numpy as np
 from scipy.special import gammaln
 
 
-def response_epsilon(epsilon: float, count: int, delta: float) -> float:
+def response_epsilon(epsilon: float, count: int, delta: float, fair: bool = False) -> float:
     """The least ε' at δ of `count` mechanisms of pure ε-DP, whichever they are: reached by randomised responses.
+
+    fair: of responses against fair coins instead, the larger one of both orders.
 
     δ(ε') = Σ_k P(k) (1 − e^(ε' − loss))₊ with P binomial; ε' is rounded up by one part in 10⁹.
 
@@ -24,11 +31,20 @@ def response_epsilon(epsilon: float, count: int, delta: float) -> float:
     >>> response_epsilon(1.0, 5, 0.0), round(response_epsilon(1.0, 100, 1e-5), 2)
     (5.0, 79.84)
     """
-    whole = epsilon * count
+    whole = pure(epsilon, fair) * count
     if delta == 0:
         return whole
-    losses, log_mass = _losses(epsilon, count)
+    if fair:
+        return max(_least(*pair, whole, delta) for pair in _fair_losses(epsilon, count))
+    return _least(*_losses(epsilon, count), whole, delta)
 
+
+def pure(epsilon: float, fair: bool) -> float:
+    """The largest loss of one answer."""
+    return epsilon - log(2) + log1p(exp(-epsilon)) if fair else epsilon
+
+
+def _least(losses: np.ndarray, log_mass: np.ndarray, whole: float, delta: float) -> float:
     def delta_at(target: float) -> float:
         beyond = losses > target
         return float(np.sum(np.exp(log_mass[beyond]) * -np.expm1(target - losses[beyond])))
@@ -42,16 +58,31 @@ def response_epsilon(epsilon: float, count: int, delta: float) -> float:
     return high
 
 
-def response_renyi(epsilon: float, orders: np.ndarray) -> np.ndarray:
+def response_renyi(epsilon: float, orders: np.ndarray, fair: bool = False) -> np.ndarray:
     """The Rényi divergences of one mechanism of pure ε-DP at `orders` > 1: those of a randomised response,
-    ln(p^α q^(1−α) + q^α p^(1−α))/(α − 1), p = e^ε/(e^ε + 1), q = 1 − p.
+    ln(p^α q^(1−α) + q^α p^(1−α))/(α − 1), p = e^ε/(e^ε + 1), q = 1 − p; or of one and a fair coin, the larger way.
 
     >>> bool(np.isclose(response_renyi(1.0, np.array([1.0001]))[0], np.tanh(0.5), rtol=1e-3))
     True
     """
     truth, lie = -log1p(exp(-epsilon)), -epsilon - log1p(exp(-epsilon))
+    if fair:
+        half = log(0.5)
+        there = np.logaddexp(orders * truth, orders * lie) + (1 - orders) * half
+        back = np.logaddexp((1 - orders) * truth, (1 - orders) * lie) + orders * half
+        return np.minimum(np.maximum(there, back) / (orders - 1), pure(epsilon, fair))
     one, other = orders * truth + (1 - orders) * lie, orders * lie + (1 - orders) * truth
     return np.minimum(np.logaddexp(one, other) / (orders - 1), epsilon)
+
+
+def _fair_losses(epsilon: float, count: int) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """The same of responses against fair coins, and of these against responses."""
+    k = np.arange(count + 1)
+    truth = -log1p(exp(-epsilon))
+    told = k * truth + (count - k) * (truth - epsilon)
+    tossed = np.full(count + 1, count * log(0.5))
+    choose = gammaln(count + 1) - gammaln(k + 1) - gammaln(count - k + 1)
+    return (told - tossed, choose + told), (tossed - told, choose + tossed)
 
 
 def _losses(epsilon: float, count: int) -> tuple[np.ndarray, np.ndarray]:

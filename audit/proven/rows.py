@@ -11,6 +11,7 @@ from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
+from ..proof.certificate import Question, prove, row_of, without_secret_draws
 from ..results.format import Epsilon
 from ..results.words import claimant
 from ..setup.auditor import Auditor
@@ -18,7 +19,6 @@ from ..setup.format import Declaration
 from ..setup.ledger import Ledger
 from ..setup.planned import priced_ledger
 from ..setup.promise import promise
-from .accounting import worst_mu
 from .views import Views
 
 
@@ -82,6 +82,9 @@ def check_observers(ledger: Ledger, observers: Sequence[Observer]) -> None:
 
 def _absent(ledger: Ledger, observer: Observer) -> str:
     """Why an observer is not one of the federation, "" if it is."""
+    if observer.colluding and observer.colluding >= ledger.count_of_clients:
+        others = ledger.count_of_clients - 1
+        return f"observer {str(observer)!r}: {others} clients can collude against another one, all of them at most"
     if observer.kind.party and observer.name not in ledger.observers:
         what = "no server, and no such party" if ledger.observers else "a server and no such party"
         return f"observer {str(observer)!r}: this federation has {what}"
@@ -123,32 +126,20 @@ def rows(
     for observer in asked:
         for unit in units:
             for adjacency in adjacencies:
-                sights = views.of(observer, unit, adjacency)
-                prices = [sight.price(unit=unit, adjacency=adjacency, delta=delta) for sight in sights]
-                price = max(prices, key=lambda p: p.epsilon)
-                known = None
-                if any(sight.drawn_in_secret for sight in sights):
-                    told = (s.drawn_openly.price(unit=unit, adjacency=adjacency, delta=delta) for s in sights)
-                    known = max(p.epsilon for p in told)
+                question = Question(observer, unit, adjacency, delta)
+                proof = prove(views, question)
+                price = proof.price
                 clients = len(ledger.participations()) if unit == "client" else 0
                 claimed, notes = None, [*promise(delta, clients), *price.reasons]
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     claimed, note = _claimed(claim, ledger, delta, price.epsilon)
                     notes.insert(0, note)
                 table.append(
-                    Epsilon(
-                        observer=str(observer),
-                        unit=unit,
-                        adjacency=adjacency,
-                        delta=delta,
+                    row_of(
+                        proof,
                         claimed=claimed,
                         claimed_by="" if claimed is None or claim is None else claim.whose,
-                        proven=price.epsilon,
-                        proven_without_sampling=known,
-                        accountant=price.accountant,
-                        multiplier=price.multiplier,
-                        releases=price.releases,
-                        mu=worst_mu(p.mu for p in prices),
+                        proven_without_sampling=without_secret_draws(views, question),
                         notes=tuple(notes),
                     )
                 )

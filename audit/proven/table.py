@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from ..results.format import Epsilon, Results
 from ..results.words import claimant
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
-from ..setup.config import parse_config, read_config
+from ..setup.config import Config, parse_config, read_config
 from ..setup.description import with_key
 from ..setup.folder import open_setup
 from ..setup.key import PUBLISHED
+from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger, priced_ledger
 from .numbers_table import EpsilonTable, NoiseTarget, check_delta, check_target, row_places
 from .rows import observers_of, rows, setup_rows
@@ -33,6 +35,7 @@ def table(
     unit: str = "both",
     adjacency: str = "both",
     observers: Sequence[str] = (),
+    colluding: int = 0,
     target_epsilon: float | None = None,
     results: Path | None = None,
     overrides: Sequence[str] = (),
@@ -46,6 +49,7 @@ def table(
         delta: None for the config's.
         unit: record, client or both. adjacency: zero_out, replace_one or both.
         observers: names, () for those that the federation has by default, the claim's and the config's.
+        colluding: how many clients tell every one of them all they know.
         target_epsilon: also by how much the noise must grow for this proven ε.
         results: a results folder whose demonstrated ε to put beside.
         overrides: "table.key=value", for a config.
@@ -83,6 +87,9 @@ def table(
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
     delta = config.audit.delta if delta is None else delta
+    if colluding:
+        asked = asked or observers_of(ledger, claim, config.audit.observer)
+        asked = tuple(replace(observer, colluding=colluding) for observer in asked)
     filled = fill(delta, asked or None, *row_places(unit, adjacency), progress=progress)
     place = (str(config.audit.observer), config.audit.unit, config.audit.adjacency)
     filled = [row.having(asked=(row.observer, row.unit, row.adjacency) == place) for row in filled]
@@ -96,6 +103,18 @@ def table(
         why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
         targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
     return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), secret)
+
+
+def ledger_of(source: Path, overrides: Sequence[str] = (), key: str | None = None) -> tuple[Ledger, Config]:
+    """What a config or a setup is priced by; arguments and errors are those of `table`."""
+    if source.is_dir():
+        auditor = Auditor(open_setup(source))
+        if (ledger := priced_ledger(auditor)) is None:
+            raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
+        return ledger, auditor.setup.config
+    experiment = build(read_config(source, overrides), source.parent)
+    experiment = experiment if key is None else with_key(experiment, key)
+    return planned_ledger(experiment, any_key=key is None), experiment.config
 
 
 def _unseen(claim: Claim | None, filled: Sequence[Epsilon]) -> str:
@@ -132,7 +151,7 @@ def _target(views: Views, row: Epsilon, target: float, why: str = "") -> NoiseTa
             ]
     except BadInput as error:
         return NoiseTarget(*place, None, None, str(error))
-    seen = views.ledger.seen_by(observer)
+    seen = views.ledger.count(views.ledger.seen_by(observer))
     own = sorted({r.noise_std for r in seen if r.mechanism != "none" and not r.terms})
     factor = max(scales, default=1.0)
     return NoiseTarget(*place, factor, own[0] * factor if len(own) == 1 else None, "")

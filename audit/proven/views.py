@@ -18,14 +18,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import floor, inf
+from typing import Any
 
 import numpy as np
 
 from ...defenses.terms import KINDS, Adjacency, Observer, Unit
-from ...defenses.wire import Release
+from ..proof.facts import Counted
 from ..setup.ledger import Ledger, LedgerMessage
-from .accounting import Exposure, Price
+from .accounting import Exposure, Price, worst_mu
+
+APART = "ε of each at an equal share of δ added"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +42,21 @@ class Sight:
         return any(exposure.drawn_in_secret for exposure, _ in self.alternatives)
 
     @property
+    def sums_noise(self) -> bool:
+        """Whether noise of several senders counts together."""
+        about = (r for exposure, _ in self.alternatives for _, history in exposure.histories for r in history)
+        return any(sum(count for _, count in r.terms) > 1 for r in about)
+
+    @property
     def drawn_openly(self) -> Sight:
         """The same, of somebody who knows who, and what, was drawn."""
         return Sight(tuple((exposure.drawn_openly, words) for exposure, words in self.alternatives))
+
+    def least(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Exposure:
+        """The alternative whose price is the least."""
+        asked = {"unit": unit, "adjacency": adjacency, "delta": delta}
+        exposures = [exposure for exposure, _ in self.alternatives]
+        return min(exposures, key=lambda one: one.worst(**asked).epsilon)  # type: ignore[arg-type]
 
     def price(self, *, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
         """The least of the alternatives' prices."""
@@ -83,7 +98,8 @@ class Views:
 
     Args:
         ledger: what was released.
-        honest: the share of the other senders, in [0, 1], whose noise counts where only sums are seen.
+        honest: the share of all other clients, in [0, 1], that draw their own noise and tell nobody what they know. The
+          others collude with every observer (`Observer.colluding`), if it has no more on its side anyway.
     """
 
     def __init__(self, ledger: Ledger, honest: float = 1.0) -> None:
@@ -101,15 +117,24 @@ class Views:
         return self._sights[key]
 
     def _prepared(self, observer: Observer, turn: float) -> Iterable[Sight]:
-        ledger = self.ledger
+        ledger, coalition = self.ledger, self.coalition(observer)
+        if coalition:
+            observer = _with_models(observer)
         if (bounds := ledger.instead_of(observer)) is not None:
             subjects = ledger.subjects(observer)
-            return [Sight(tuple((Exposure.of(releases, subjects, self.honest), "") for releases in bounds))]
+            return [Sight(tuple((Exposure.of(releases, subjects, coalition), "") for releases in bounds))]
+        if (
+            coalition and observer.kind.party
+        ):  # whoever colludes hands on its mail: all that others than the subject get
+            return [
+                Sight(((Exposure.of(behind(ledger, Observer("peer"), subject), [subject], coalition), ""),))
+                for subject in ledger.subjects(observer)
+            ]
         if observer.catches is not None:
             return _caught(ledger.caught, observer.catches, turn)
         if observer.kind.anybody and observer.name in ledger.observers:
             return [
-                Sight(((Exposure.of(ledger.revealed(mail), others), ""),))
+                Sight(((Exposure.of(ledger.count(ledger.revealed(mail)), others), ""),))
                 for party, mail in sorted(ledger.mail.items())
                 if (others := sorted(ledger.everyone - {party}))
             ]
@@ -121,23 +146,36 @@ class Views:
                 for other in more
                 if observer.sees_at_most(other)
             ]
-        return [Sight(tuple((self._exposure(who), words) for who, words in views))]
+        return [Sight(tuple((self._exposure(who, coalition), words) for who, words in views))]
 
-    def _exposure(self, observer: Observer) -> Exposure:
-        if observer not in self._exposures:
-            seen, subjects = self.ledger.seen_by(observer), self.ledger.subjects(observer)
-            self._exposures[observer] = Exposure.of(seen, subjects, self.honest)
-        return self._exposures[observer]
+    def coalition(self, observer: Observer) -> int:
+        """How many clients, all but the subject at most, tell the observer what they know."""
+        others = max(0, self.ledger.count_of_clients - 1)
+        dishonest = others - floor(self.honest * others)
+        return min(others, max(dishonest, observer.colluding))
+
+    def _exposure(self, observer: Observer, coalition: int) -> Exposure:
+        key = replace(observer.alone, colluding=coalition)
+        if key not in self._exposures:
+            seen, subjects = self.ledger.count(self.ledger.seen_by(observer)), self.ledger.subjects(observer)
+            self._exposures[key] = Exposure.of(seen, subjects, coalition)
+        return self._exposures[key]
 
 
-def behind(ledger: Ledger, observer: Observer, client: int) -> list[Release]:
+def _with_models(observer: Observer) -> Observer:
+    """Who sees at least what the observer does and what clients are sent: every model."""
+    more = {"model": "downlink", "uplink": "uplink"}
+    return Observer(more.get(observer.name, observer.name))
+
+
+def behind(ledger: Ledger, observer: Observer, client: int) -> list[Counted]:
     """All releases about a client that an observer may have something of, however many it catches or whoever it is."""
     if observer.catches is not None:
         seen = _history(ledger, ledger.uploads.values())
     elif observer.kind.anybody and observer.name in ledger.observers:
-        seen = ledger.revealed(m for party, mail in ledger.mail.items() if party != client for m in mail)
+        seen = ledger.count(ledger.revealed(m for party, mail in ledger.mail.items() if party != client for m in mail))
     else:
-        seen = ledger.seen_by(observer)
+        seen = ledger.count(ledger.seen_by(observer))
     return [release for release in seen if client in release.subjects]
 
 
@@ -164,36 +202,50 @@ def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
     others = [(Exposure.of(before, clients), f"{words}: priced as all of the subject's uploads before the last round.")]
     if all(_stands_alone(r) for r in history):
         later = ([m for m in messages if m.round > first] for messages in uploads.values())
-        turned = [
-            _times(r, 1.0 if r.anywhere or r.mechanism == "response" else turn)
-            for r in _least_noise(ledger, later, limit)
-        ]
+        turned = [r.turned(1.0 if r.anywhere else turn) for r in _least_noise(ledger, later, limit)]
         others.insert(0, (Exposure.of(turned, clients), f"{words}: it can turn around, at twice its bound."))
     yield Sight(tuple(others))
 
 
-def _history(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]]) -> list[Release]:
-    return ledger.revealed(m for messages in uploads for m in messages)
+def _history(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]]) -> list[Counted]:
+    return ledger.count(ledger.revealed(m for messages in uploads for m in messages))
 
 
-def _stands_alone(release: Release) -> bool:
+def _stands_alone(release: Counted) -> bool:
     """Whether its bound holds from whatever model the value was trained."""
     return release.bound_of == "client" and not release.centred and release.sampling is None
 
 
-def _times(release: Release, factor: float) -> Release:
-    bound = None if release.bound_norm is None else release.bound_norm * factor
-    return replace(release, bound_norm=bound, ratio=release.ratio * factor, rounding=release.rounding * factor)
-
-
-def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Release]:
+def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Counted]:
     """The releases of the `limit` uploads of each client with the most bound over noise, each counted by itself: the
     other batches of an epoch began from models that the subject's batch changed.
     """
 
-    def ratio(message: LedgerMessage) -> float:
-        own = (ledger.releases[i] for i in message.releases)
+    def of(message: LedgerMessage) -> list[Counted]:
+        return ledger.count((ledger.releases[i] for i in message.releases), alone=True)
+
+    def ratio(own: Sequence[Counted]) -> float:
         return max((inf if r.problem else r.ratio for r in own), default=0.0)
 
-    caught = [m for messages in uploads for m in sorted(messages, key=ratio, reverse=True)[:limit]]
-    return [replace(ledger.releases[i], slot="") for m in caught for i in m.releases]
+    return [
+        r for messages in uploads for own in sorted(map(of, messages), key=ratio, reverse=True)[:limit] for r in own
+    ]
+
+
+def joint_price(views: Sequence[Views], observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+    """The price of what an observer sees of all trainings, whoever in one is whoever in another.
+
+    Where in each training everybody is as well off, they are composed as one's releases are. Elsewhere, nobody says who
+    is who, so the ε of each at an equal share of δ are added.
+    """
+    asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
+    sights = [one.of(observer, unit, adjacency) for one in views]
+    exposures = [sight[0].least(**asked, delta=delta) for sight in sights if len(sight) == 1]
+    if len(exposures) == len(views) and all(len(one.histories) == 1 for one in exposures):
+        return Exposure.joined(exposures).worst(**asked, delta=delta)
+    share = delta / len(views)
+    worst = [max((s.price(**asked, delta=share) for s in sight), key=lambda p: p.epsilon) for sight in sights]
+    total = sum(price.epsilon for price in worst)
+    known = worst_mu(price.mu for price in worst)
+    mu = None if known is None else sum((price.mu or 0.0) ** 2 for price in worst) ** 0.5
+    return Price(total, "none" if total == inf else APART, None, sum(p.releases for p in worst), mu, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,9 +130,11 @@ def close_recording(folder: Path) -> Path:
     found = declarations(begun.recording, done, len(clients), beside, held=held)
     granted, wrong = _owners_by_records(granted, given, done)
     found += wrong
-    ledger, rows = LedgerWriter(begun.recording, clients, found), []
+    ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
+    begin = ledger.begun()
     for closed in done:
-        part = _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
+        part = begin + _attempts(ledger, beside, closed.number, kept=True) + ledger.round(closed)
+        begin = NO_ROWS
         rows.append({"round": closed.number, **vars(part), "figures": _figures(closed), "participants": closed.clients})
     part = _attempts(ledger, beside, end, kept=after is not None)
     if after is not None:
@@ -175,15 +178,24 @@ def _sizes(
     most: dict[int, int] = {}
     if granted.owners is not None and len(granted.owners) and int(granted.owners.max()) >= 0:
         most[int(granted.owners.max())] = 1  # who has a candidate is a client
-    for attempt in beside:
-        for m in attempt.sent:
-            most[m.client] = max(most.get(m.client, 1), m.num_examples)
+    for client, counts in _told(rounds, beside).items():
+        most[client] = max(counts)
     for closed in rounds:
-        for upload in closed.uploads:
-            most[upload["client"]] = max(most.get(upload["client"], 1), upload["num_examples"])
         for client, _ in closed.lost:
             most.setdefault(client, 1)
     return tuple(most.get(c, 1) for c in range(max(recording.clients or 0, max(most) + 1)))
+
+
+def _told(rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> dict[int, list[int]]:
+    """The numbers of records that each client ever said."""
+    counts: dict[int, list[int]] = defaultdict(list)
+    for attempt in beside:
+        for m in attempt.sent:
+            counts[m.client].append(m.num_examples)
+    for closed in rounds:
+        for upload in closed.uploads:
+            counts[upload["client"]].append(upload["num_examples"])
+    return counts
 
 
 def _figures(closed: ClosedRound) -> dict[str, float]:

@@ -85,6 +85,10 @@ def declarations(
         # A proof is of real numbers. This tool's own noise lies on a grid (defenses/grid.py); a loop's seldom does.
         said = "the low bits of what is sent tell nothing, as those of floating-point noise may (Mironov 2012)"
         made.append(_stated("low bits", said, Tested("declared", NOBODY_CAN_TELL)))
+        said = "the first model was made without the clients' records, by no training, choice or pruning on them"
+        if recording.data.first_model == "private":
+            said = "the first model was made with the clients' records"
+        made.append(_stated("first model", said, Tested("declared", NOBODY_CAN_TELL)))
         said = "nothing else was sent than what is recorded"
         made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
     if held:

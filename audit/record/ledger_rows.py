@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Any
 
 from ...defenses.federation import UNEQUAL
 from ...defenses.randomness import secret_seed
-from ...defenses.wire import SERVER, Release, Sampling, opaque_id
+from ...defenses.releases import Gaussian, Laplace, Release, Sampling, Silent, declare
+from ...defenses.wire import SERVER, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.ledger import release_row
@@ -44,17 +44,34 @@ class LedgerWriter:
 
     Args:
         recording: its facts. clients: records of each client. found: what is declared, of which anything contradicted
-            makes that nothing can be proven.
+            makes that nothing can be proven. counts: the num_examples of all that a client sent, by client.
     """
 
-    def __init__(self, recording: Recording, clients: Sequence[int], found: Sequence[Declaration]) -> None:
-        self.recording, self.clients = recording, clients
+    def __init__(
+        self,
+        recording: Recording,
+        clients: Sequence[int],
+        found: Sequence[Declaration],
+        counts: Mapping[int, Sequence[int]],
+    ) -> None:
+        self.recording, self.clients, self.counts = recording, clients, counts
         self.secret = secret_seed(recording.seed, PUBLISHED)
         self.version: str | None = None
         self.before: tuple[ClosedRound, dict[int, list[Release]], str | None] | None = None  # the round it was made in
         self.times = 0  # attempts that are written, which ids are told apart by
         wrong = [d for d in found if d.status == "contradicted"]
         self.problem = "; ".join(f"what is declared of the {d.what} is contradicted: {d.why}" for d in wrong)
+
+    def begun(self) -> LedgerRows:
+        """Of the model that everybody starts from, where it was made with the clients' data: it tells all of it."""
+        if self.recording.data.first_model == "public":
+            return NO_ROWS
+        everybody = frozenset(range(len(self.clients)))
+        name = opaque_id(self.secret, "first model")
+        made = declare(name, 0, Silent(), None, everybody, problem="the first model was made with the clients' records")
+        self.version = opaque_id(self.secret, "first version")
+        model = {"id": self.version, "releases": [name], "parents": [], "summed": [name], "merged": [name]}
+        return LedgerRows([], [], [model], [release_row(made)])
 
     def last_model(self, number: int, broadcast: str) -> LedgerRows:
         """Of a model that was broadcast and trained no further."""
@@ -216,24 +233,13 @@ class LedgerWriter:
                 frozenset({client}),
                 one.clip,
                 records=records if one.of == "record" else 1,
+                lot=_lot_told(one, records, self.counts.get(client, (records,))),
             )
             for i, one in enumerate(by_clients)
         ]
 
     def _raw(self, name: str, number: int, client: int, why: str) -> Release:
-        return Release(
-            id=name,
-            round=number,
-            mechanism="none",
-            noise_std=0.0,
-            bound_norm=None,
-            bound_order=2,
-            bound_of="client",
-            records=1,
-            ratio=float("inf"),
-            subjects=frozenset({client}),
-            problem=why,
-        )
+        return declare(name, number, Silent(), None, frozenset({client}), problem=why)
 
     def _release(
         self,
@@ -246,21 +252,18 @@ class LedgerWriter:
         records: int = 1,
         parents: frozenset[str] = frozenset(),
         problem: str = "",
-        took_part: int | None = None,
+        lot: Sampling | None = None,
     ) -> Release:
-        """took_part: how many clients a mean divides by, None where it divides by a number that no draw changes."""
-        return Release(
-            id=name,
-            round=number,
-            mechanism=one.law,
-            noise_std=float(one.noise_std),
-            bound_norm=float(bound),
+        return declare(
+            name,
+            number,
+            Laplace(float(one.noise_std)) if one.law == "laplace" else Gaussian(float(one.noise_std)),
+            float(bound),
+            subjects,
             bound_order=one.order,
             bound_of=one.of,
             records=records,
-            ratio=bound / one.spread,
-            subjects=subjects,
-            sampling=_lot_behind(one.sampling, took_part),
+            sampling=lot,
             parents=parents,
             steps=one.steps,
             problem=self.problem or problem,
@@ -301,7 +304,7 @@ class LedgerWriter:
                         one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
                         parents=known,
                         problem=problem,
-                        took_part=None if self.recording.average == "expected" else len(own),
+                        lot=_lot_behind(one.sampling, None if self.recording.average == "expected" else len(own)),
                     )
                     for i, one in enumerate(by_server)
                 ]
@@ -325,34 +328,41 @@ class LedgerWriter:
         for weight in weights.values():
             noises[weight * one.noise_std] = noises.get(weight * one.noise_std, 0) + 1
         terms = tuple(sorted(noises.items()))
-        total = sqrt(sum(std * std * count for std, count in terms))
-        if one.law == "laplace":  # the largest alone (`Release.ratio`)
-            total = terms[-1][0] / sqrt(2)
         alike: dict[float, set[int]] = {}
         for client, weight in weights.items():
             alike.setdefault(weight, set()).add(client)
         return [
-            Release(
-                id=opaque_id(self.secret, "sum", closed.number, weight, *more),
-                round=closed.number,
-                mechanism=one.law,
-                noise_std=0.0,
-                bound_norm=weight * one.clip,
+            declare(
+                opaque_id(self.secret, "sum", closed.number, weight, *more),
+                closed.number,
+                Laplace(0.0, terms) if one.law == "laplace" else Gaussian(0.0, terms=terms),
+                weight * one.clip,
+                frozenset(clients),
                 bound_order=one.order,
-                bound_of="client",
-                records=1,
-                ratio=weight * one.clip / total,
-                subjects=frozenset(clients),
                 problem=self.problem,
                 centred=self.recording.share == "weights",
-                terms=terms,
             )
             for weight, clients in sorted(alike.items())
         ]
 
 
+def _lot_told(one: Declared, count: int, counts: Sequence[int]) -> Sampling | None:
+    """The draw that hides a record behind an upload of `count` records. Only a number that no coin moves tells nothing
+    of the draw: the population itself, or a larger one, every time. Where it may be what the coins drew, everybody sees
+    it: one step is then an exact draw of so many, and of several steps nobody knows which record was in which.
+    """
+    lot = one.sampling
+    if lot is None or lot.kind != "poisson" or lot.unit != "record":
+        return lot
+    if len({*counts}) == 1 and (count == lot.population or (count > lot.population and len(counts) > 1)):
+        return lot
+    exact = replace(lot, kind="without_replacement", cohort=float(min(count, lot.population)))
+    return exact if one.steps == 1 else None
+
+
 def _lot_behind(lot: Sampling | None, took_part: int | None) -> Sampling | None:
-    """The draw that hides a client behind a mean. One over as many as took part moves with every coin, so whoever was
+    """The draw that hides a client behind a mean of `took_part` clients, None where it divides by a number that no draw
+    changes. One over as many as took part moves with every coin, so whoever was
     not drawn is not as if it had sent nothing, and that is what amplifies Poisson sampling. Once their number is known,
     which tells nothing of what they hold, it is an exact draw of so many.
     """

@@ -8,8 +8,8 @@ from math import isfinite, sqrt
 from typing import Any, Literal, cast
 
 from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
+from ...defenses.releases import Sampling
 from ...defenses.terms import Unit
-from ...defenses.wire import Sampling
 from ..errors import BadInput
 from ..setup.reading import short
 

@@ -41,6 +41,7 @@ class DataFacts(ConfigTable):
     std: tuple[float, ...] | None = None
     normalised: bool = False
     by_lot: bool = False
+    first_model: Literal["public", "private"] = "public"
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,7 @@ class Epsilon(_Part):
       nothing of a training that starts from its own.
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
+    premises: what the proof rests on (`proof.certificate.Premise`). ledger: the digest of the facts it is of.
     aside: whether the run is about observers who see less, and only the scheme or a claim brought this row in: what a
       test shows there is no leak towards those, unless it refutes a claim or a proof.
     """
@@ -213,7 +214,30 @@ class Epsilon(_Part):
     untested: str = ""
     asked: bool = False
     aside: bool = False
+    premises: tuple[str, ...] = ()
+    ledger: str = ""
     notes: tuple[str, ...] = ()
+
+    def having(self, **changes: Any) -> Self:
+        """A copy with other values; of what is proven there is none.
+
+        Raises:
+            TypeError: a number of a proof is changed, which `proof.certificate.prove` alone makes.
+        """
+        proof = (
+            "observer",
+            "unit",
+            "adjacency",
+            "delta",
+            "proven",
+            "proven_without_sampling",
+            "mu",
+            "premises",
+            "ledger",
+        )
+        if changed := [name for name in proof if changes.get(name, getattr(self, name)) != getattr(self, name)]:
+            raise TypeError(f"{changed[0]} belongs to a proof, and a proof is made by `prove`")
+        return super().having(**changes)
 
 
 class TprPoint(_Part):

@@ -57,16 +57,11 @@ class Limits:
         key = (last_round, all_drawn)
         if key not in self._views:
             messages = {i: m for i, m in self.ledger.messages.items() if m.round <= last_round}
-            seen = replace(self.ledger, messages=messages)
-            self._views[key] = Views(_all_drawn(seen) if all_drawn else seen, self.honest)
+            plan = replace(self.ledger.plan, drawn_openly=all_drawn)
+            self._views[key] = Views(replace(self.ledger, messages=messages, plan=plan), self.honest)
         return self._views[key]
 
 
 def _ceiling(views: Views, observer: Observer, adjacency: Adjacency, kappa: float) -> float:
     sights = views.of(observer, "record", adjacency)
     return max(sight.success_ceiling(kappa, unit="record", adjacency=adjacency) for sight in sights)
-
-
-def _all_drawn(ledger: Ledger) -> Ledger:
-    releases = {i: replace(r, sampling=None, slot="") for i, r in ledger.releases.items()}
-    return replace(ledger, releases=releases)

@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...defenses.wire import SERVER, Release
-from ..errors import BadInput
+from ...defenses.releases import Release
+from ...defenses.wire import SERVER
+from ..errors import BadInput, bad_input
 from ..files import digest_of_file
 from .description import mean_of, values_of
 from .folder import Setup, check_seal, open_setup
@@ -209,7 +210,8 @@ class Auditor:
         if present(folder / "noise-key"):  # which its owner may keep back
             names.append("noise-key")
         check_seal(self.setup.folder, self._sealed, (f"auditor/{name}" for name in names))
-        return Ledger(releases, messages, models, observers)
+        declared = self.setup.manifest.recorded is not None
+        return Ledger(releases, messages, models, observers, len(self._clients), declared=declared)
 
     @cached_property
     def rounds(self) -> list[dict[str, float]]:
@@ -285,7 +287,8 @@ class Auditor:
                     f"{path}: release {row.id} samples {row.sampling.cohort:g} of {row.sampling.population}; a sample"
                     " fits in its population"
                 )
-        return {row.id: release_of(row.model_dump()) for row in rows}
+        with bad_input(str(path)):
+            return {row.id: release_of(row.model_dump()) for row in rows}
 
     def _models(self, path: Path, releases: Mapping[str, Release]) -> dict[str, ModelVersion]:
         models: dict[str, ModelVersion] = {}

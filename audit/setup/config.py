@@ -49,7 +49,12 @@ def current_name(name: str) -> str:
 
 
 def _observer(value: object) -> Observer:
-    return value if isinstance(value, Observer) else Observer.parse(str(value))
+    made = value if isinstance(value, Observer) else Observer.parse(str(value))
+    if made.colluding:
+        raise ValueError(
+            f"observer {value!r}: who colludes is asked of `audit epsilon --colluding`, or is a share: honest"
+        )
+    return made
 
 
 ObserverName = Annotated[Observer, BeforeValidator(_observer), PlainSerializer(str)]
@@ -180,8 +185,8 @@ class ClaimTable(ConfigTable):
 
 
 class AuditTable(ConfigTable):
-    """What is asked. honest: the share of the other clients that draw their own noise and tell nobody; it counts where
-    an observer sees nothing but sums.
+    """What is asked. honest: the share of all other clients that draw their own noise and tell nobody what they know;
+    the others collude with every observer.
     """
 
     delta: float = Field(default=1e-5, gt=0, lt=1)

@@ -180,6 +180,13 @@ class EntryPart(_Part):
     value: Annotated[float, Field(ge=-1e100, le=1e100)]
 
 
+class AlsoPart(_Part):
+    """What else is told, under Gaussian noise of its own: how far a subject moves it, and the noise's std."""
+
+    moved: NotNegative
+    noise_std: NotNegative
+
+
 class CorrelationPart(_Part):
     """How correlated noise hangs together with that of other rounds: `Correlation`."""
 
@@ -197,7 +204,7 @@ class LatticePart(_Part):
 
 
 class ReleaseRow(_Part):
-    """One line of auditor/releases.jsonl: `Release`, ∞ as "inf"."""
+    """One line of auditor/releases.jsonl: `Release`, its law's parts among its own."""
 
     id: Id
     round: int = Field(ge=0)
@@ -207,7 +214,6 @@ class ReleaseRow(_Part):
     bound_order: Literal[1, 2]
     bound_of: Unit
     records: Count
-    ratio: Annotated[float, Field(ge=0, le=1e100)] | Literal["inf"]
     subjects: list[int]
     sampling: SamplingPart | None
     parents: list[Id]
@@ -220,6 +226,10 @@ class ReleaseRow(_Part):
     rounding: NotNegative
     correlation: CorrelationPart | None = None
     lattice: LatticePart | None = None
+    epsilon: Annotated[float, Field(gt=0, le=1e100)] | None = None
+    about_zero: bool = False
+    earlier: NotNegative = 0.0
+    also: AlsoPart | None = None
 
 
 class ModelRow(_Part):

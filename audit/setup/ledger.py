@@ -8,14 +8,29 @@ visited once: linear in rounds, where lists of all inherited releases would grow
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ...defenses.releases import (
+    Correlated,
+    Discrete,
+    Gaussian,
+    Laplace,
+    Law,
+    Release,
+    Response,
+    Sampling,
+    Silent,
+    declare,
+)
 from ...defenses.terms import Observer
-from ...defenses.wire import SERVER, Correlation, Kind, Lattice, Lineage, Message, Release, Sampling
+from ...defenses.wire import SERVER, Kind, Lineage, Message
+from ..proof.facts import Counted, Plan
 
 
 @dataclass(frozen=True)
@@ -90,13 +105,32 @@ class Ledger:
     """All releases and versions by id, and every message sent, captured or not, by id.
 
     models: a version stands after its parents. observers: where there is no server, which party each kind of observer
-    is.
+    is. clients: how many there are; 0 for those that a release is about. plan: how its facts count. declared: by its
+    owner, of a recording.
     """
 
     releases: Mapping[str, Release]
     messages: Mapping[str, LedgerMessage]
     models: Mapping[str, ModelVersion] = field(default_factory=dict)
     observers: Mapping[str, int] = field(default_factory=dict)
+    clients: int = 0
+    plan: Plan = Plan()
+    declared: bool = field(default=False, kw_only=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all that is priced of it: facts, who gets what, and how they count."""
+        parts = [
+            [release_row(self.releases[i]) for i in sorted(self.releases)],
+            [asdict(self.messages[i]) for i in sorted(self.messages)],
+            {i: asdict(version) for i, version in sorted(self.models.items())},
+            [dict(self.observers), self.clients, self.declared, type(self).__name__, asdict(self.plan)],
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def count(self, releases: Iterable[Release], alone: bool = False) -> list[Counted]:
+        """As the plan has them (`Plan.count`)."""
+        return [self.plan.count(release, alone) for release in releases]
 
     @property
     def default_observers(self) -> tuple[Observer, ...]:
@@ -127,7 +161,7 @@ class Ledger:
         seen = (m for m in self.messages.values() if party_sees(observer, m, self.last_round))
         return self.revealed(seen, observer)
 
-    def instead_of(self, observer: Observer) -> list[list[Release]] | None:
+    def instead_of(self, observer: Observer) -> list[list[Counted]] | None:
         """The releases to price in the place of what an observer sees, where less than everything tells of more: each
         of these lists bounds it by itself. None where what it sees is enough.
         """
@@ -143,6 +177,10 @@ class Ledger:
     def everyone(self) -> frozenset[int]:
         """Whom some release is about."""
         return frozenset().union(*(r.subjects for r in self.releases.values()))
+
+    @property
+    def count_of_clients(self) -> int:
+        return self.clients or len(self.everyone)
 
     def subjects(self, observer: Observer) -> list[int]:
         """Whom an observer may learn about: everybody but itself."""
@@ -201,38 +239,60 @@ def party_sees(observer: Observer, message: LedgerMessage, last_round: int) -> b
 
 
 def release_row(release: Release) -> dict[str, Any]:
-    """A release as a JSON line."""
-    row = {k: v for k, v in asdict(release).items() if k != "sampling"}
+    """A release as a JSON line: its law's parts stand among its own, but for what two laws alone have."""
+    law = asdict(release.law)
+    row = {k: v for k, v in asdict(release).items() if k not in ("law", "sampling")}
+    row |= {"mechanism": release.mechanism, "noise_std": release.noise_std}
     if math.isnan(release.noise_std):  # of a round that diverged, in which a median of norms is no number
         row |= {"noise_std": 0.0, "bound_norm": None, "rounding": 0.0}
     row["subjects"] = sorted(release.subjects)
     row["parents"] = sorted(release.parents)
     row["terms"] = [{"noise_std": std, "count": count} for std, count in release.terms]
     row["sampling"] = None if release.sampling is None else asdict(release.sampling)
-    if release.lattice is None:
-        del row["lattice"]
-    if release.correlation is None:
-        del row["correlation"]
-    else:
-        row["correlation"]["column"] = [{"row": i, "value": value} for i, value in release.correlation.column]
+    if isinstance(release.law, Correlated):
+        column = [{"row": i, "value": value} for i, value in release.law.column]
+        row["correlation"] = {**{k: law[k] for k in ("chain", "separation", "most")}, "column": column}
+    elif isinstance(release.law, Discrete):
+        row["lattice"] = {k: law[k] for k in ("step", "numbers")}
+    elif isinstance(release.law, Response):
+        row |= {k: law[k] for k in ("epsilon", "about_zero")}
+    elif isinstance(release.law, Gaussian):
+        row["earlier"] = 0.0 if math.isnan(law["earlier"]) else law["earlier"]
+        if release.law.also[0]:
+            row["also"] = {"moved": release.law.also[0], "noise_std": release.law.also[1]}
     return row
 
 
 def release_of(row: Mapping[str, Any]) -> Release:
-    """The inverse of `release_row`."""
-    sampling = None if row["sampling"] is None else Sampling(**row["sampling"])
-    correlation = None
-    if (said := row.get("correlation")) is not None:
-        column = tuple((entry["row"], float(entry["value"])) for entry in said["column"])
-        correlation = Correlation(**{**said, "column": column})
-    values = {
-        **row,
-        "subjects": frozenset(row["subjects"]),
-        "parents": frozenset(row["parents"]),
-        "ratio": float(row["ratio"]),
-        "terms": tuple((term["noise_std"], term["count"]) for term in row["terms"]),
-        "sampling": sampling,
-        "correlation": correlation,
-        "lattice": None if row.get("lattice") is None else Lattice(**row["lattice"]),
-    }
-    return Release(**values)
+    """The inverse of `release_row`: what the release costs is computed anew, and no number of a file.
+
+    Raises:
+        ValueError: the line lacks a part of its law.
+    """
+    known = dict(row)
+    law = _law_of(known)
+    parts = ("mechanism", "noise_std", "terms", "correlation", "lattice", "epsilon", "about_zero", "earlier", "also")
+    known = {k: v for k, v in known.items() if k not in parts}
+    known["sampling"] = None if row["sampling"] is None else Sampling(**row["sampling"])
+    for name in ("subjects", "parents"):
+        known[name] = frozenset(row[name])
+    return declare(law=law, **known)
+
+
+def _law_of(row: Mapping[str, Any]) -> Law:
+    std, mechanism = row["noise_std"], row["mechanism"]
+    terms = tuple((term["noise_std"], term["count"]) for term in row["terms"])
+    part = {"correlated": "correlation", "discrete": "lattice", "response": "epsilon"}.get(mechanism, "mechanism")
+    if row.get(part) is None:
+        raise ValueError(f"release {row['id']} is {mechanism}, and has no {part!r}")
+    if mechanism == "correlated":
+        column = tuple((entry["row"], float(entry["value"])) for entry in row["correlation"]["column"])
+        return Correlated(std, **{**row["correlation"], "column": column})
+    if mechanism == "discrete":
+        return Discrete(std, **row["lattice"], terms=terms)
+    if mechanism == "response":
+        return Response(std, row["epsilon"], terms, row.get("about_zero") or False)
+    if mechanism == "gaussian":
+        also = row.get("also") or {"moved": 0.0, "noise_std": 1.0}
+        return Gaussian(std, row.get("earlier") or 0.0, terms, (also["moved"], also["noise_std"]))
+    return Laplace(std, terms) if mechanism == "laplace" else Silent()

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, inf, isclose, log2
+from math import inf, isclose
 from typing import Any
 
 import torch
@@ -20,11 +20,13 @@ from ...defenses.federation import Federation, Figures, RoundRecord, State, job_
 from ...defenses.layout import Layout
 from ...defenses.local import LocalJob, LocalResult
 from ...defenses.participation import Participation
+from ...defenses.releases import Release, of_another
 from ...defenses.schedule import Adaptive, History, RoundPlan, reads_history
 from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
-from ...defenses.wire import SERVER, Message, Parcel, Release, Wire, ancestry, opaque_id
+from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ..errors import BadInput
+from ..proof.facts import Counted
 from .any_key import attended_by_all, for_any_key, no_worst_draw, separation_of
 from .auditor import Auditor
 from .experiment import Experiment
@@ -49,38 +51,36 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
 
 
 def _planned_for_any_key(plan: _Plan) -> Ledger:
+    ledger = _of_worst_draw(plan)
+    return replace(ledger, plan=replace(ledger.plan, any_key=True))
+
+
+def _of_worst_draw(plan: _Plan) -> Ledger:
     if why := no_worst_draw(plan.scheme, plan.clients):
         every, *limited = [_planned(replace(plan, scheme=scheme)) for scheme in attended_by_all(plan.scheme)]
         if isinstance(every, WorstPath):
             return _proving_nothing(every, f"{why}, and {UNPLANNED}")
         # Which epochs a budget is spent in hangs on the draws, so there every release counts.
-        wholes = [_singles(every), *([replace(r, slot="") for r in _singles(ledger)] for ledger in limited)]
+        wholes = [_singles(every), *(_singles(ledger, alone=True) for ledger in limited)]
         shown = limited[0] if limited else every  # what a claim counts ends with the budget
-        return AnyKey(shown.releases, shown.messages, shown.models, plan.observers, wholes=tuple(wholes))
+        return AnyKey(shown.releases, shown.messages, shown.models, plan.observers, shown.clients, wholes=tuple(wholes))
     if (often := for_any_key(plan.scheme, plan.clients)) is None:
         return _planned(plan)
 
     def attended(rule: Participation) -> Ledger:
         ledger = _planned(replace(plan, scheme=replace(plan.scheme, participation=rule)))
-        apart = separation_of(plan.scheme.participation)
-        return replace(ledger, releases={i: _of_turns(r, apart) for i, r in ledger.releases.items()})
+        # It has correlated noise in all rounds, of which a client is in some that are so far apart.
+        return replace(ledger, plan=replace(ledger.plan, separation=separation_of(plan.scheme.participation)))
 
     ledger = attended(often)
     if isinstance(ledger, WorstPath):  # which prices all releases for whoever catches uploads
         return ledger
     pair = attended(replace(often, size=2, times=len(often.ranks)))  # as clients are alike, two stand for all
-    return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers, pair)
-
-
-def _of_turns(release: Release, apart: int) -> Release:
-    """A release with correlated noise, planned for all rounds, of which a client is in some that are so far apart."""
-    if release.correlation is None:
-        return release
-    return replace(release, correlation=replace(release.correlation, separation=apart))
+    return AnyKey(ledger.releases, ledger.messages, ledger.models, ledger.observers, ledger.clients, ledger.plan, pair)
 
 
 def _proving_nothing(ledger: Ledger, problem: str) -> Ledger:
-    return replace(ledger, releases={i: replace(r, problem=r.problem or problem) for i, r in ledger.releases.items()})
+    return replace(ledger, plan=replace(ledger.plan, problem=problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ class AnyKey(Ledger):
     """
 
     pair: Ledger | None = None
-    wholes: tuple[list[Release], ...] = ()
+    wholes: tuple[list[Counted], ...] = ()
 
     @property
     def caught(self) -> Ledger:
@@ -103,7 +103,7 @@ class AnyKey(Ledger):
         """Whoever it is that leads, it may be another one."""
         return sorted(self.everyone) if self.wholes else super().subjects(observer)
 
-    def instead_of(self, observer: Observer) -> list[list[Release]] | None:
+    def instead_of(self, observer: Observer) -> list[list[Counted]] | None:
         del observer
         return list(self.wholes) or None
 
@@ -145,14 +145,14 @@ class WorstPath(Ledger):
 
     apart: bool = False
 
-    def instead_of(self, observer: Observer) -> list[list[Release]] | None:
+    def instead_of(self, observer: Observer) -> list[list[Counted]] | None:
         if not self.apart and observer.catches is None and not observer.kind.party:
             return None
         return [_singles(self)]
 
 
-def _singles(ledger: Ledger) -> list[Release]:
-    return [release for release in ledger.releases.values() if not is_sum(release)]
+def _singles(ledger: Ledger, alone: bool = False) -> list[Counted]:
+    return ledger.count((release for release in ledger.releases.values() if not is_sum(release)), alone)
 
 
 UNPLANNED = (
@@ -196,16 +196,18 @@ def _planned(plan: _Plan) -> Ledger:
     least = schedule.least()
     ledger = _rehearsed(plan.along(least))
     doubled = _rehearsed(plan.along([replace(each, noise=2 * each.noise) for each in least]))
-    releases = _on_worst_paths(ledger, doubled, schedule, least)
-    apart = releases is not ledger.releases
-    return WorstPath(releases, ledger.messages, ledger.models, ledger.observers, apart)
+    noise = _on_worst_paths(ledger, doubled, schedule, least)
+    path = replace(ledger.plan, noise=noise or {})
+    return WorstPath(
+        ledger.releases, ledger.messages, ledger.models, ledger.observers, ledger.clients, path, noise is not None
+    )
 
 
 def _on_worst_paths(
     ledger: Ledger, doubled: Ledger, schedule: Adaptive, least: Sequence[RoundPlan]
-) -> Mapping[str, Release]:
-    """The releases of a ledger planned at the least noise, each with the noise of its subjects' worst path; as they
-    are, where that does not order the paths.
+) -> Mapping[str, float] | None:
+    """How many times the noise of each release is, on its subjects' worst path, that of a ledger planned at the least
+    noise; None where that does not order the paths.
 
     doubled: the same with twice the plan's noise: a release whose ratio is not half of it has noise of another source.
     """
@@ -213,11 +215,11 @@ def _on_worst_paths(
     own = [r for r in ledger.releases.values() if not is_sum(r)]
     for r in own:
         if r.mechanism != "gaussian" or r.sampling or r.bound_norm is None:
-            return ledger.releases
+            return None
         twice = doubled.releases[r.id]
         assert twice.bound_norm is not None
         if not isclose(r.ratio / r.bound_norm, 2 * twice.ratio / twice.bound_norm):
-            return ledger.releases
+            return None
         for subject in r.subjects:
             exact = r.bound_norm - r.rounding
             ratio = f"{r.ratio / r.bound_norm * exact * least[r.round].noise:.6e}"
@@ -225,21 +227,14 @@ def _on_worst_paths(
     inside = {subject: frozenset(rounds) for subject, rounds in facts.items()}
     together = all(len({inside[subject] for subject in r.subjects}) == 1 for r in own)
     if not together or any(len({frozenset(f.items()) for f in rounds.values()}) > 1 for rounds in facts.values()):
-        return ledger.releases
+        return None
     paths = {rounds: schedule.worst(rounds) for rounds in set(inside.values())}
 
-    def moved(release: Release) -> Release:
+    def factor(release: Release) -> float:
         path = paths[inside[min(release.subjects)]]
-        if release.round >= len(path):
-            return replace(release, noise_std=inf, ratio=0.0)
-        factor = path[release.round].noise / least[release.round].noise
-        bound = release.bound_norm or 0.0
-        rounding = release.rounding * 2 ** ceil(log2(max(factor, 1.0)))  # the grid grows with the noise
-        norm = bound - release.rounding + rounding
-        ratio = release.ratio / factor * (norm / bound if bound else 1.0)
-        return replace(release, noise_std=release.noise_std * factor, bound_norm=norm, ratio=ratio, rounding=rounding)
+        return path[release.round].noise / least[release.round].noise if release.round < len(path) else inf
 
-    return {i: release if is_sum(release) else moved(release) for i, release in ledger.releases.items()}
+    return {release.id: factor(release) for release in own}
 
 
 def _rehearsed(plan: _Plan) -> Ledger:
@@ -258,7 +253,7 @@ def _rehearsed(plan: _Plan) -> Ledger:
     models = {v.id: ModelVersion.of(v) for v in versions}
     sent = {m.id: LedgerMessage.of(m, plan.scheme.share) for m in messages}
     # in the order a setup's JSON has them
-    return Ledger(releases, sent, models, dict(sorted(plan.observers.items())))
+    return Ledger(releases, sent, models, dict(sorted(plan.observers.items())), len(plan.clients))
 
 
 def _expect_finite(record: RoundRecord) -> None:
@@ -344,7 +339,7 @@ class _Rehearsal(Federation):
 
         own = name(release.id)
         parents = frozenset(own if parent == release.id else name(parent) for parent in release.parents)
-        return replace(release, id=own, subjects=frozenset({client}), parents=parents)
+        return of_another(release, own, frozenset({client}), parents)
 
 
 def _no_training(jobs: Sequence[LocalJob]) -> list[LocalResult]:

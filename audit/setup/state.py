@@ -12,7 +12,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from ...defenses.federation import State, start_state
-from ...defenses.wire import Lineage, Parcel, Release
+from ...defenses.releases import Release
+from ...defenses.wire import Lineage, Parcel
 from ..files import write_tensors
 from .experiment import Experiment
 from .ledger import release_of

@@ -15,8 +15,8 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from ...defenses.releases import Facts
 from ...defenses.terms import Observer
-from ...defenses.wire import Release
 from ..proven.gaussian import gaussian_epsilon
 from ..setup.ledger import Ledger, LedgerMessage, party_sees
 from .estimators import LowerBound
@@ -40,7 +40,7 @@ class Round:
     rate: float = 1.0
 
 
-def recorded(releases: Iterable[Release], client: int, round: int) -> Round | None:
+def recorded(releases: Iterable[Facts], client: int, round: int) -> Round | None:
     """What the releases of one round say about a client; None where that is nothing.
 
     A release all of whose parents are among them was computed from these and says nothing more.
@@ -66,14 +66,14 @@ def planned_rounds(ledger: Ledger, client: int, observer: Observer) -> tuple[Rou
     For uplink(L) the L rounds that say most.
     """
     if observer.sees_merged_only:
-        seen = ledger.seen_by(observer)
-        by_round: dict[int, list[Release]] = {}
+        seen = ledger.count(ledger.seen_by(observer))
+        by_round: dict[int, list[Facts]] = {}
         for release in seen:
             by_round.setdefault(release.round, []).append(release)
         records = [recorded(by_round[round], client, round) for round in sorted(by_round)]
     else:
         own = (m for m in ledger.uploads.get(client, ()) if _hears(ledger, observer, m))
-        records = [recorded((ledger.releases[i] for i in m.releases), client, m.round) for m in own]
+        records = [recorded(ledger.count(ledger.releases[i] for i in m.releases), client, m.round) for m in own]
     rounds = [r for r in records if r is not None]
     if observer.catches is not None:
         rounds = sorted(rounds, key=lambda r: -r.ratio)[: observer.catches]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Literal
 
 import torch
@@ -12,6 +11,7 @@ from ..grid import TAIL, noisy, step_of
 from ..local import LocalTraining
 from ..randomness import Keystream
 from ..ranges import LEAST_SIZE, MOST_SIZE
+from ..releases import and_also
 from ..scheme import Context
 from ..wire import Parcel
 from .perturb import draw
@@ -51,6 +51,6 @@ class AdaptClip:
         if self.of == "gradient":
             return parcel
         both = frozenset(
-            replace(r, ratio=r.ratio * sqrt(2)) if r.mechanism == "gaussian" else r for r in parcel.releases
+            and_also(r, r.bound_norm or 0.0, r.noise_std) if r.mechanism == "gaussian" else r for r in parcel.releases
         )
         return replace(parcel, releases=both)

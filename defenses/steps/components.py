@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..local import LocalTraining
 from ..scheme import Context
-from ..wire import Bound, Parcel, opaque_id
+from ..wire import Bound, Parcel
 from .perturb import raw_release, release
 
 BETAS = (0.9, 0.999)  # Adam's decay rates, the paper's and torch's
@@ -80,11 +80,7 @@ class ClipComponents:
         # unclamped.
         offset = (parcel.vector - centre).nan_to_num(nan=0.0)
         vector = centre + torch.minimum(torch.maximum(offset, -half), half)
-        thresholds = replace(
-            raw_release(context),
-            id=opaque_id(context.seed, "thresholds", context.round, context.party),
-            problem=private,
-        )
+        thresholds = raw_release(context, "thresholds", private)
         releases = parcel.releases | {thresholds} if private else parcel.releases
         anywhere = parcel.noisy or context.of_several
         bound = Bound(half, private=private or parcel.carries, centred=self.around_start, anywhere=anywhere)

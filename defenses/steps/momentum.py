@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..releases import carrying
 from ..scheme import Context
 from ..wire import Parcel
 
@@ -30,6 +31,6 @@ class Momentum:
         vector = self.beta * old + (1 - self.beta) * parcel.vector
         context.kept["momentum"] = vector
         bound = parcel.bound if parcel.bound is not None and parcel.bound.private else None
-        carrying = frozenset(replace(release, centred=True) for release in parcel.releases)
+        releases = frozenset(map(carrying, parcel.releases))
         carries = CARRIES if context.hub else parcel.carries
-        return replace(parcel, vector=vector, bound=bound, releases=carrying, noise_std=0.0, carries=carries)
+        return replace(parcel, vector=vector, bound=bound, releases=releases, noise_std=0.0, carries=carries)

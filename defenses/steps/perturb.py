@@ -1,4 +1,4 @@
-"""Noise. Only `draw` draws it, and only `release` adds it to a value and writes it into the ledger.
+"""Noise. Only `draw` draws it, and whoever adds it to a value writes it into the ledger in the same call (`emit`).
 
 Value and noise are added on a grid, where float64 is exact (`grid`).
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from math import exp, fsum, hypot, inf, isfinite, pi, sqrt, tanh
-from typing import Literal
+from math import hypot, isfinite, pi, sqrt, tanh
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,10 +18,12 @@ from ..discrete import discrete_gaussian
 from ..grid import TAIL, adds_up, in_steps, noisy, reach, rounded, step_of, wrapped
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
+from ..releases import Correlated as CorrelatedLaw
+from ..releases import Discrete, Gaussian, Laplace, Law, Release, Response, Sampling, Silent, declare
 from ..scheme import Context
 from ..strategies import NoiseStrategy
 from ..terms import Unit
-from ..wire import Correlation, Lattice, Parcel, Release, Sampling, Terms, as_scalar, opaque_id
+from ..wire import Bound, Parcel, as_scalar, opaque_id
 
 Mechanism = Literal["gaussian", "laplace"]
 NoiseLaw = Literal["gaussian", "laplace", "discrete"]
@@ -60,7 +62,7 @@ def release(
     mechanism: Mechanism,
     context: Context,
     private_scale: str = "",
-    beside: float = 0.0,
+    also: tuple[float, float] = (0.0, 1.0),
     correlated: Correlated | None = None,
 ) -> Parcel:
     """Add noise of standard deviation `noise_std` and write it into the ledger.
@@ -73,7 +75,7 @@ def release(
         parcel: the value. noise_std: in parameter units, a number or (d,), before the round's factor `plan.noise`.
         mechanism: gaussian | laplace. context: gives the seed, the round, the party and the subjects.
         private_scale: why the noise's scale is private, "" if it is public.
-        beside: of what else this release tells, under Gaussian noise of its own: ‖bound / noise_std‖, 0 for nothing.
+        also: what else this release tells, under Gaussian noise of its own (`releases.Gaussian`).
         correlated: how this noise hangs together with that of other rounds; `noise_std` is then a number, of the white
             noise.
     """
@@ -97,32 +99,25 @@ def release(
     problem = private_scale or _problem(parcel, mechanism)
     if correlation is not None and context.plan.noise != 1:
         problem = problem or "the size of correlated noise changes from round to round"
-    own: float | Tensor = noise_std / sqrt(2)  # a Laplace's scale
-    terms = parcel.terms if mechanism == "gaussian" and _is_above_0(parcel.noise_std) else ()
+    law: Law
     if correlation is not None:  # what noise was there before may be of rounds that this one is not independent of
-        own, beside = noise_std / _norm_of(correlation), 0.0
-    elif mechanism == "gaussian":
-        own = _root_sum(noise_std, _total(terms) if terms else parcel.noise_std)
+        law = correlation
+    elif mechanism == "laplace":
+        law = Laplace(_hiding(bound, noise_std))
+    elif parcel.terms and _is_above_0(parcel.noise_std):
+        law = Gaussian(_hiding(bound, noise_std), terms=parcel.terms, also=also)
+    else:
+        law = Gaussian(_hiding(bound, noise_std), _earlier(bound, noise_std, parcel.noise_std), also=also)
     context.log["noise_std"] = as_scalar(noise_std)
-    drawn = Release(
-        id=opaque_id(context.seed, *name),
-        round=context.round,
-        mechanism=mechanism if correlation is None else "correlated",
-        noise_std=as_scalar(noise_std),
-        bound_norm=None if bound is None else _total_norm(bound.norm, bound.order),
-        bound_order=2 if bound is None else bound.order,
-        bound_of="client" if bound is None else bound.of,
-        records=1 if bound is None else bound.records,
-        ratio=inf if bound is None else hypot(_ratio(bound.norm, own, bound.order), beside),
-        subjects=context.subjects,
-        sampling=context.sampling,
+    drawn = emit(
+        opaque_id(context.seed, *name),
+        context,
+        law,
+        None if bound is None else replace(bound, norm=_total_norm(bound.norm, bound.order)),
         parents=parents,
+        sampling=context.sampling,
         problem=problem,
-        centred=bound is not None and bound.centred,
-        anywhere=bound is not None and bound.anywhere,
-        terms=() if correlation is not None else terms,
         rounding=0.0 if bound is None else max(0.0, _total_norm(bound.norm, bound.order) - exact),
-        correlation=correlation,
     )
     fresh = mechanism == "gaussian" and correlation is None  # correlated noise adds up with no other
     return replace(
@@ -135,6 +130,36 @@ def release(
         terms=(),
         step=step if _is_above_0(noise_std) else 0.0,
     )
+
+
+def emit(name: str, context: Context, law: Law, bound: Bound | None, **facts: Any) -> Release:
+    """The release of noise that was just drawn, about the context's subjects. bound: its norm is a number."""
+    known = Bound(0.0) if bound is None else bound
+    about = {"centred": known.centred, "anywhere": known.anywhere, "subjects": context.subjects, **facts}
+    norm = None if bound is None else float(bound.norm)
+    return Release(name, context.round, law, norm, known.order, known.of, known.records, maker="emit", **about)
+
+
+def _hiding(bound: Bound | None, noise: float | Tensor) -> float:
+    """The standard deviation of noise alike in all components that hides the bound as well as this does.
+
+    A bound that is one number for the whole vector and noise that differs by component leaves only the least of it.
+    """
+    if bound is None:
+        return as_scalar(noise)
+    if isinstance(bound.norm, Tensor):
+        parts = bound.norm.double() / torch.as_tensor(noise, dtype=torch.float64)
+        ratio = torch.linalg.vector_norm(parts, bound.order).item()
+        return _total_norm(bound.norm, bound.order) / ratio if isfinite(ratio) and ratio else 0.0
+    return noise.min().item() if isinstance(noise, Tensor) else noise
+
+
+def _earlier(bound: Bound | None, noise: float | Tensor, earlier: float | Tensor) -> float:
+    """Of two noises together, what the earlier one adds to the other as `_hiding` counts it."""
+    if not any(isinstance(value, Tensor) for value in (noise, earlier, bound and bound.norm)):
+        return float(earlier)
+    alone, both = _hiding(bound, noise), _hiding(bound, _root_sum(noise, earlier))
+    return sqrt(max(0.0, both * both - alone * alone))
 
 
 def release_discrete(parcel: Parcel, noise_std: float, modulus: int, context: Context) -> Parcel:
@@ -160,23 +185,14 @@ def release_discrete(parcel: Parcel, noise_std: float, modulus: int, context: Co
     noise = draw("discrete", noise_std / step, parcel.vector.numel(), Keystream(context.seed, "noise", *name))
     vector = wrapped((parcel.vector.double() * (1 / step)).add_(noise), modulus).mul_(step)
     context.log["noise_std"] = noise_std
-    drawn = Release(
-        id=opaque_id(context.seed, *name),
-        round=context.round,
-        mechanism="discrete",
-        noise_std=noise_std,
-        bound_norm=float(bound.norm),
-        bound_order=bound.order,
-        bound_of=bound.of,
-        records=bound.records,
-        ratio=_ratio(bound.norm, noise_std, bound.order),
-        subjects=context.subjects,
-        sampling=context.sampling,
+    drawn = emit(
+        opaque_id(context.seed, *name),
+        context,
+        Discrete(noise_std, step, context.layout.numbers),
+        bound,
         parents=parents,
+        sampling=context.sampling,
         problem=_problem(parcel, "gaussian"),
-        centred=bound.centred,
-        anywhere=bound.anywhere,
-        lattice=Lattice(step, context.layout.numbers),
     )
     return replace(
         parcel,
@@ -195,9 +211,9 @@ class Correlated:
 
     strategy: NoiseStrategy
 
-    def draw(self, noise_std: float, parcel: Parcel, context: Context) -> tuple[Tensor, Correlation]:
+    def draw(self, noise_std: float, parcel: Parcel, context: Context) -> tuple[Tensor, CorrelatedLaw]:
         """The round's noise (d,), and how it hangs together with that of the other rounds."""
-        if not context.hub or any(release.correlation for release in parcel.releases):
+        if not context.hub or any(isinstance(release.law, CorrelatedLaw) for release in parcel.releases):
             raise ValueError("correlated noise is one chain of a hub's, over the rounds that it merges")
         if context.round >= self.strategy.rounds:
             rounds = self.strategy.rounds
@@ -210,7 +226,7 @@ class Correlated:
         def white(row: int) -> Tensor:
             return draw("gaussian", noise_std, dim, Keystream(context.seed, "noise", "chain", chain, row))
 
-        correlation = Correlation(chain, self.strategy.column(context.round))
+        correlation = CorrelatedLaw(noise_std, chain, self.strategy.column(context.round))
         if noise_std == 0:
             return torch.zeros(dim, dtype=torch.float64), correlation
         return self.strategy.noise(context.round, white, context.kept), correlation
@@ -226,11 +242,6 @@ class PerturbCorrelated:
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         private = parcel.bound.private if parcel.bound else ""
         return release(parcel, self.noise_std, "gaussian", context, private, correlated=self.correlated)
-
-
-def _norm_of(correlation: Correlation) -> float:
-    """Of the round's column."""
-    return hypot(*(value for _, value in correlation.column))
 
 
 def summed_releases(
@@ -268,33 +279,25 @@ def summed_releases(
         kind = (bound.of, bound.records, bound.centred, bound.anywhere)
         share = _SummedShare(bound.norm * weight, bound.order, *kind, first.slot, first.rounding * weight)
         alike[share] |= first.subjects
-    steps, lattice = [parcel.step for parcel in parcels], None
+    steps, noises = [parcel.step for parcel in parcels], tuple(sorted(terms.items()))
+    law: Law
     if mechanism == "discrete":
         if len({*counts}) > 1 or len({*steps}) > 1 or len(terms) > 1 or not all(p.modulus for p in parcels):
             return None
-        lattice = Lattice(steps[0] * scale * counts[0], context.layout.numbers)
+        law = Discrete(0.0, steps[0] * scale * counts[0], context.layout.numbers, noises)
     elif not adds_up(counts, steps, stds, mechanism):
         return None
-    noises = tuple(sorted(terms.items()))
-    counted = noises[-1][0] / sqrt(2) if mechanism == "laplace" else _total(noises)
+    else:
+        law = Laplace(0.0, noises) if mechanism == "laplace" else Gaussian(0.0, terms=noises)
     return frozenset(
-        Release(
-            id=opaque_id(context.seed, "sum", context.round, context.party, *astuple(share)),
-            round=context.round,
-            mechanism=mechanism,
-            noise_std=0.0,
-            bound_norm=share.norm,
-            bound_order=share.order,
-            bound_of=share.of,
-            records=share.records,
-            ratio=share.norm / counted,
+        emit(
+            opaque_id(context.seed, "sum", context.round, context.party, *astuple(share)),
+            context,
+            law,
+            Bound(share.norm, share.order, share.of, share.records, centred=share.centred, anywhere=share.anywhere),
             subjects=frozenset(subjects),
-            centred=share.centred,
-            anywhere=share.anywhere,
             slot=share.slot,
-            terms=noises,
             rounding=share.rounding,
-            lattice=lattice,
         )
         for share, subjects in alike.items()
     )
@@ -312,10 +315,6 @@ class _SummedShare:
     anywhere: bool
     slot: str
     rounding: float
-
-
-def _total(terms: Terms) -> float:
-    return sqrt(fsum(std * std * count for std, count in terms))
 
 
 def _is_above_0(std: float | Tensor) -> bool:
@@ -345,21 +344,16 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     up = Keystream(context.seed, "noise", *name).uniform(len(offset)) < 0.5 + offset / (2 * largest)
     spread = as_scalar(r) * largest
     context.log["noise_std"] = spread
-    drawn = Release(
-        id=opaque_id(context.seed, *name),
-        round=context.round,
-        mechanism="response",
-        noise_std=spread,
-        bound_norm=None if parcel.bound is None else as_scalar(parcel.bound.norm) * sqrt(context.layout.numbers),
-        bound_order=2,
-        bound_of="client",
-        records=1,
-        ratio=epsilon + 2.0**-52 * (exp(epsilon) + 1),
-        subjects=context.subjects,
+    drawn = emit(
+        opaque_id(context.seed, *name),
+        context,
+        Response(spread, epsilon, about_zero=not bool(torch.as_tensor(centre).any())),
+        None if parcel.bound is None else Bound(as_scalar(parcel.bound.norm) * sqrt(context.layout.numbers)),
         parents=parents,
         steps=context.layout.numbers,
         problem=_problem(parcel, "gaussian"),
         centred=parcel.bound is not None and parcel.bound.centred,
+        anywhere=parcel.bound is not None and parcel.bound.anywhere,
     )
     if step:
         sign = up.double().mul_(2).sub_(1)
@@ -384,7 +378,7 @@ def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: 
     first = next(iter(parcels[0].releases))
     for parcel in parcels:
         (own, *others) = parcel.releases
-        alike = own.mechanism == "response" and (own.ratio, own.steps) == (first.ratio, first.steps)
+        alike = isinstance(own.law, Response) and own.steps == first.steps and own.ratio == first.ratio
         told = bool(others or own.problem or own.sampling or parcel.inherits or parcel.side)
         if not alike or told or not parcel.step > 0 or parcel.step != parcels[0].step:
             return None
@@ -392,35 +386,23 @@ def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: 
         return None
     name = opaque_id(context.seed, "sum", context.round, context.party, "responses")
     subjects = frozenset().union(*(release.subjects for parcel in parcels for release in parcel.releases))
-    terms = ((first.noise_std, len(parcels)),)
-    return frozenset({replace(first, id=name, noise_std=0.0, subjects=subjects, parents=frozenset(), terms=terms)})
+    assert isinstance(first.law, Response)
+    law = replace(first.law, std=0.0, terms=((first.noise_std, len(parcels)),))
+    facts = {"steps": first.steps, "centred": first.centred, "anywhere": first.anywhere, "subjects": subjects}
+    return frozenset({emit(name, context, law, Bound(first.bound_norm or 0.0), **facts)})
 
 
-def raw_release(context: Context) -> Release:
-    """The release of a value without any noise: what local training hands on. An observer who sees it sees all."""
-    name = opaque_id(context.seed, "raw", context.round, context.party)
-    return _without_noise(name, context.round, context.subjects, "the value is sent without noise")
+def raw_release(context: Context, what: str = "raw", problem: str = "the value is sent without noise") -> Release:
+    """The release of a value without any noise: what local training hands on. An observer who sees it sees all.
+
+    what: tells apart what a party tells in a round.
+    """
+    return emit(opaque_id(context.seed, what, context.round, context.party), context, Silent(), None, problem=problem)
 
 
 def told_release(seed: int, subjects: frozenset[int], problem: str) -> Release:
     """The release of what everybody is told of the subjects' data before the first round."""
-    return _without_noise(opaque_id(seed, "told"), 0, subjects, problem)
-
-
-def _without_noise(name: str, round: int, subjects: frozenset[int], problem: str) -> Release:
-    return Release(
-        id=name,
-        round=round,
-        mechanism="none",
-        noise_std=0.0,
-        bound_norm=None,
-        bound_order=2,
-        bound_of="client",
-        records=1,
-        ratio=inf,
-        subjects=subjects,
-        problem=problem,
-    )
+    return declare(opaque_id(seed, "told"), 0, Silent(), None, subjects, problem=problem)
 
 
 def local_release(job: LocalJob, context: Context) -> Release:
@@ -440,17 +422,11 @@ def local_release(job: LocalJob, context: Context) -> Release:
     context.log["noise_std"] = noise_std
     dealt = rule.batches == "disjoint"
     problem = {"clip": "", "largest": LARGEST_NORM, "mean": MEAN_NORM}[rule.scale]
-    return Release(
-        id=opaque_id(context.seed, "local", context.round, context.party),
-        round=context.round,
-        mechanism="gaussian",
-        noise_std=noise_std,
-        bound_norm=norm / training.batch_size,
-        bound_order=2,
-        bound_of="record",
-        records=size if dealt else n,
-        ratio=norm / noise if noise else inf,
-        subjects=context.subjects,
+    return emit(
+        opaque_id(context.seed, "local", context.round, context.party),
+        context,
+        Gaussian(noise_std if problem else noise / training.batch_size),
+        Bound(norm / training.batch_size, of="record", records=size if dealt else n),
         sampling=Sampling("partition" if dealt else "poisson", n, size, unit="record"),
         steps=len(job.batches),
         problem=problem or ("" if job.share != "gradient" else "the batch was not sampled"),
@@ -522,16 +498,3 @@ def _root_sum(a: float | Tensor, b: float | Tensor) -> float | Tensor:
 
 def _total_norm(norm: float | Tensor, order: int) -> float:
     return float(torch.linalg.vector_norm(norm.double(), order)) if isinstance(norm, Tensor) else float(norm)
-
-
-def _ratio(norm: float | Tensor, noise: float | Tensor, order: int) -> float:
-    """‖bound/noise‖: a number over a number, or componentwise where both differ by component.
-
-    A bound that is one number for the whole vector and noise that differs by component leaves only norm / min noise.
-    """
-    if isinstance(norm, Tensor):
-        value = torch.linalg.vector_norm(norm.double() / torch.as_tensor(noise, dtype=torch.float64), order).item()
-    else:
-        least = noise.min().item() if isinstance(noise, Tensor) else noise
-        value = norm / least if least > 0 else inf
-    return value if isfinite(value) else inf

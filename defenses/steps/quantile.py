@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, sqrt
+from math import exp, sqrt
 
 import torch
 
@@ -103,8 +103,8 @@ class PerturbQuantile:
         norm, within = parcel.clip_norm, context.memory.pop(WITHIN)
         std = self.count_std * context.plan.noise
         private = parcel.bound.private if parcel.bound else ""
-        beside = 0.5 / std if std > 0 else inf
-        made = release(parcel, self.noise_multiplier * norm / self.cohort, "gaussian", context, private, beside=beside)
+        also = (0.5, std)
+        made = release(parcel, self.noise_multiplier * norm / self.cohort, "gaussian", context, private, also=also)
         noise = draw("gaussian", std, 1, Keystream(context.seed, "noise", "quantile", context.round, context.party))
         count = torch.tensor([within], dtype=torch.float64)
         told = noisy(count, noise, step_of(std, context.senders + TAIL * std), bounded=True).item()

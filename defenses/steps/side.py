@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..scheme import Context, Step
-from ..wire import Parcel, opaque_id
+from ..wire import Parcel
 from .perturb import raw_release
 
 
@@ -20,10 +20,6 @@ class WithNorm:
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         after = self.step(parcel, context)
-        norm = replace(
-            raw_release(context),
-            id=opaque_id(context.seed, "norm", context.round, context.party),
-            problem="the value's norm is sent without noise",
-        )
+        norm = raw_release(context, "norm", "the value's norm is sent without noise")
         side = {**after.side, "norm": parcel.vector.norm().item()}
         return replace(after, side=side, releases=after.releases | {norm}, told=after.told | {norm})

@@ -156,7 +156,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "another fact": (text("setup.json", '"lr": 0.01,\n  "noise', '"lr": 0.02,\n  "noise'), "changed after training"),
     "no seal": (key("setup.json", lambda r: r.pop("files")), "changed after training"),
-    "another ratio": (text(KEY, '"ratio": ', '"ratio": 1'), "changed after training"),
+    "another noise": (text(KEY, '"noise_std": ', '"noise_std": 1'), "changed after training"),
     "a release gone": (
         lambda s: (s / KEY).write_text((s / KEY).read_text().split("\n", 1)[1]),
         "which releases.jsonl lacks",
@@ -211,7 +211,7 @@ def test_damage_is_one_sentence_and_nothing_is_written(
         "another δ",
         "another fact",
         "no seal",
-        "another ratio",
+        "another noise",
         "a release gone",
         "half the key",
         "true for 1",

@@ -26,9 +26,10 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.base import KINDS
+from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.scheme import Context, Scheme, Step
 from dpfl_audit.defenses.steps import components, perturb
-from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Wire
+from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Wire
 from scipy.stats import kstest, laplace, norm
 from sklearn.datasets import load_digits
 from torch import Tensor, nn

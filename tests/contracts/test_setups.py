@@ -34,8 +34,9 @@ from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses import engine as engines
 from dpfl_audit.defenses.federation import RoundRecord, run_many, start_state
 from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.terms import Observer
-from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Release, Wire, ancestry
+from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Wire, ancestry
 from safetensors.torch import load_file
 
 ROUNDS, CLIENTS, CAPTURED = 2, 5, [0, 1]

@@ -25,6 +25,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.adap_dpfl import ORDERS
+from dpfl_audit.defenses.releases import Release, Response, Sampling
 from dpfl_audit.defenses.schedule import DecayWhileFalling, RoundPlan
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.adapt import AdaptClip
@@ -32,7 +33,8 @@ from dpfl_audit.defenses.steps.clip import SampledSpread
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
 from dpfl_audit.defenses.steps.perturb import local_release
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
-from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire
+from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Wire
+from stated import changed, stated
 from torch import Tensor, nn
 
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4)
@@ -166,7 +168,7 @@ def test_a_partition_that_ends_within_an_epoch_counts_its_ends():
     assert one.sampling == Sampling("partition", 8, 4, "record") and one.steps == 2
 
     def cost(steps: int) -> float:
-        return proven([replace(one, steps=steps)], subject=0, unit="record", adjacency="zero_out", delta=1e-5).epsilon
+        return proven([changed(one, steps=steps)], subject=0, unit="record", adjacency="zero_out", delta=1e-5).epsilon
 
     assert [cost(s) for s in (1, 2, 3, 4, 5)] == pytest.approx(
         [gaussian_epsilon(3 / sqrt(times), 1e-5) for times in (1, 1, 3, 2, 4)], rel=1e-6
@@ -339,11 +341,15 @@ def test_a_weight_that_is_no_number_is_answered_too():
 @pytest.mark.parametrize("unit", ["record", "client"])
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 def test_an_upload_of_ldp_fl_costs_epsilon_for_each_of_its_weights(unit, adjacency):
-    """53 weights, two rounds, ε = .5: pure DP of 2·53·.5 whatever the unit, and at δ = 1e-5 the exact ε of 106."""
+    """53 weights, two rounds, ε = .5: pure DP of 2·53·.5, and at δ = 1e-5 the exact ε of 106; against 106 fair coins
+    where a client is left out, as weights are about 0.
+    """
     sent = uploads(build("ldp-fl", rounds=2, epsilon=0.5))
     assert len(sent[0].vector) == 53
-    assert price(sent, unit, 0.0, adjacency) == pytest.approx(53.0)
-    assert price(sent, unit, 1e-5, adjacency) == pytest.approx(response_epsilon(0.5, 106, 1e-5), rel=1e-6)
+    coins = (unit, adjacency) == ("client", "zero_out")
+    pure = 106 * log((exp(0.5) + 1) / 2) if coins else 53.0
+    assert price(sent, unit, 0.0, adjacency) == pytest.approx(pure)
+    assert price(sent, unit, 1e-5, adjacency) == pytest.approx(response_epsilon(0.5, 106, 1e-5, coins), rel=1e-6)
     assert build("ldp-fl", rounds=2, epsilon=0.5).claim.epsilon(2, 1e-5) == 0.5
 
 
@@ -365,6 +371,40 @@ def test_responses_compose_as_kairouz_has_it(eps, count):
         if (2 * k - count) * eps > reached
     )
     assert 0.999e-5 < delta <= 1e-5
+
+
+@pytest.mark.parametrize(("eps", "count"), [(2.0, 2), (1.0, 9), (6.0, 6), (0.1, 12)])
+def test_responses_about_zero_against_fair_coins(eps, count):
+    """All outcomes are counted, in both orders. With many numbers it is about half of what any two values cost."""
+    p = exp(eps) / (1 + exp(eps))
+    ups = np.arange(count + 1)
+    answers = np.array([comb(count, k) * p**k * (1 - p) ** (count - k) for k in ups])
+    coins = np.array([comb(count, k) * 0.5**count for k in ups])
+
+    def excess(at):
+        return max(np.maximum(a - exp(at) * b, 0).sum() for a, b in ((answers, coins), (coins, answers)))
+
+    release = stated(Response(1.0, eps, about_zero=True), steps=count)
+    found = proven([release], subject=0, unit="client", adjacency="zero_out", delta=1e-3).epsilon
+    assert excess(found) <= 1e-3 * (1 + 1e-6) and (found == 0 or excess(found * (1 - 1e-6)) > 1e-3)
+    orders = np.array([1.5, 4.0])
+    renyi = [np.log((a**o * b ** (1 - o)).sum()) / (o - 1) for o in orders for a, b in ((answers, coins),)]
+    other = [np.log((b**o * a ** (1 - o)).sum()) / (o - 1) for o in orders for a, b in ((answers, coins),)]
+    assert count * response_renyi(eps, orders, fair=True) == pytest.approx(np.maximum(renyi, other))
+
+
+def test_whoever_is_not_at_zero_without_the_subject_costs_any_two_values():
+    many = {"steps": 400}
+    about = stated(Response(1.0, 0.05, about_zero=True), **many)
+    asked = {"subject": 0, "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
+    half, whole = proven([about], **asked).epsilon, proven([about], **{**asked, "adjacency": "replace_one"}).epsilon
+    assert half == pytest.approx(gaussian_epsilon(1 / (0.025 * sqrt(400)), 1e-5), rel=0.03)
+    assert whole == pytest.approx(response_epsilon(0.05, 400, 1e-5), rel=1e-6) and whole > 2 * half
+    assert proven([about], **{**asked, "unit": "record"}).epsilon == whole
+    assert proven([changed(about, anywhere=True)], **asked).epsilon == whole
+    assert proven([stated(Response(1.0, 0.05), **many)], **asked).epsilon == whole
+    beside = [about, stated(10.0)]  # with Gaussian noise, by PLD in both orders
+    assert half < proven(beside, **asked).epsilon < whole + gaussian_epsilon(10.0, 1e-5)
 
 
 def test_responses_at_the_ends():

@@ -19,6 +19,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import DistancePerLayer, LocalJob, LocalResult, LocalTraining, ScaleByRoot
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.fednore import Fednore1Parameters, Fednore2Parameters
+from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.schedule import Geometric, HarmonicSteps, RoundPlan, Schedule
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps import perturb
@@ -29,7 +30,7 @@ from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.update import OPTIMISERS, make_optimiser
-from dpfl_audit.defenses.wire import SERVER, Parcel, Release, Wire
+from dpfl_audit.defenses.wire import SERVER, Parcel, Wire
 from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -22,12 +22,13 @@ from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.federation import RoundRecord, State, run_many
 from dpfl_audit.defenses.participation import Everyone, Separated
 from dpfl_audit.defenses.randomness import Keystream
+from dpfl_audit.defenses.releases import Correlated
 from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
 from dpfl_audit.defenses.steps import perturb
 from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of, strategy_of
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.update import Add, AddWithMomentum
-from dpfl_audit.defenses.wire import SERVER, Correlation, Message, Wire
+from dpfl_audit.defenses.wire import SERVER, Message, Wire
 from scipy.stats import kstest
 
 STRATEGIES = [
@@ -154,7 +155,7 @@ def increments(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> torch.Tenso
 
 
 def _silent(self, noise_std, parcel, context):
-    return torch.zeros(parcel.vector.numel(), dtype=torch.float64), Correlation("z", self.strategy.column(0))
+    return torch.zeros(parcel.vector.numel(), dtype=torch.float64), Correlated(noise_std, "z", self.strategy.column(0))
 
 
 @pytest.mark.parametrize(

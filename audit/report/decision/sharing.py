@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import expm1, inf
+from dataclasses import dataclass, replace
+from math import expm1, hypot, inf
 from typing import Literal
 
 from scipy.special import ndtr
 
-from ...proven.gaussian import gaussian_multiplier
+from ...proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from ...results import words
 from ...results.checks import USEFUL_EPSILON, leaking, refutations, strength
 from ...results.format import LEVELS, PROOFS, Epsilon, Results
@@ -79,14 +79,15 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
     )
     most = min(proven, key=lambda setting: _bound(setting.results).wrong, default=None)
     if most is not None and len(proven) == len(settings):
-        return share_one(most.results, what)
+        one = share_one(most.results, what)
+        return replace(one, because=f"{one.because}{_together(proven)}")
     if most is not None:
         named, bound = words.quoted([setting.label for setting in proven]), _bound(most.results)
         said = [f"With {named} no attack can be right more than {bound.right} of the time. {bound.question}"]
         said += [f"Attacks got more with {_some(leaking, settings)}."] if leaking else []
         said += [f"Nothing useful is proven with {_some(quiet, settings)}."] if quiet else []
         only = f"{what.verb.capitalize()} {what.what} only as with {named}"
-        return Sharing("proven", only, " ".join(said), what.question, bound.limited)
+        return Sharing("proven", only, " ".join(said) + _together(proven), what.question, bound.limited)
     if not leaking:
         measured = any(setting.results.verdict.measured for setting in settings)
         sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
@@ -101,6 +102,29 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
     else:
         because += " Every setting leaks."
     return Sharing("no", what.stop, because, what.question)
+
+
+def _together(proven: Sequence[ReportedSetting]) -> str:
+    """What whoever sees all these trainings of the same people may learn; "" where they are of others, or only one.
+
+    Gaussian curves compose to one of √Σμ² (Dong, Roth and Su, arXiv:1905.02383); any others by the sums of ε and of δ.
+    """
+    people = [(setting.results.setup.data, setting.results.setup.clients) for setting in proven]
+    if len(proven) < 2 or any(one != people[0] for one in people):
+        return ""
+    rows = [_worst(setting.results) for setting in proven]
+    mus = [row.mu for row in rows]
+    delta = max(row.delta or 0.0 for row in rows)
+    if None not in mus and 0 < delta < 1:
+        mu = hypot(*(mu or 0.0 for mu in mus))
+        epsilon, wrong = gaussian_epsilon(1 / mu, delta) if mu else 0.0, float(ndtr(-mu / 2))
+    else:
+        epsilon, delta = sum(row.proven or 0.0 for row in rows), sum(row.delta or 0.0 for row in rows)
+        wrong = least_wrong(epsilon, min(delta, 1.0))
+    return (
+        f" That is of one training: whoever sees all {len(proven)}, of the same people, may be right up to"
+        f" {at_most_right(wrong)} of the time (ε ≤ {words.at_most(epsilon)}, δ = {words.number(delta)})."
+    )
 
 
 def gravity(setting: ReportedSetting) -> tuple[float, ...]:
@@ -203,7 +227,7 @@ def share_one(results: Results, what: _Shared = UPDATES) -> Sharing:
 
 def _too_little(results: Results) -> str:
     """Where a proof of use stands beside a row in which there is none, of which unit or towards whom."""
-    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    rows = _bounding(results)
     useful = [row for row in rows if row.proven is not None and row.proven <= USEFUL_EPSILON]
     if not useful and rows and all(row.proven is not None and row.proven < inf for row in rows):
         return "nothing useful proven"
@@ -217,7 +241,7 @@ def _too_little(results: Results) -> str:
 
 def _unproven(results: Results) -> str:
     """Of which unit and observer: a smaller ε of another one may stand beside it."""
-    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+    rows = _bounding(results)
     if not rows:
         return _UNPROVEN
     row = max(rows, key=lambda row: inf if row.proven is None else row.proven)
@@ -245,8 +269,7 @@ class _Bound:
 
 
 def _bound(results: Results) -> _Bound:
-    rows = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
-    worst = min(rows, key=_least_wrong)
+    rows, worst = _bounding(results), _worst(results)
     asked = asked_or_worst(results.attacks, results.epsilon)
     row = asked if asked.asked else worst
     who = words.listed(list(dict.fromkeys(words.observer(one.observer) for one in ([row] if row.asked else rows))))
@@ -263,6 +286,15 @@ def _bound(results: Results) -> _Bound:
     strong_mu = 1 / gaussian_multiplier(STRONG_EPSILON, delta) if row.mu is not None and 0 < delta < 1 else None
     limited = max(row.proven or 0.0 for row in rows) > STRONG_EPSILON
     return _Bound(question, _least_wrong(row), least_wrong(STRONG_EPSILON, delta, strong_mu), limited)
+
+
+def _bounding(results: Results) -> list[Epsilon]:
+    return [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
+
+
+def _worst(results: Results) -> Epsilon:
+    """The row of those that count on which an attack may be right most often."""
+    return min(_bounding(results), key=_least_wrong)
 
 
 def _least_wrong(row: Epsilon) -> float:

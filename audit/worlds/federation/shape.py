@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ....defenses.participation import Everyone, RoundRobin, Separated
-from ....defenses.wire import Release
+from ....defenses.releases import Facts
 from ...proven.views import behind
 from .case import Case
 from .plan import Protocol
@@ -49,16 +49,15 @@ def noise_last(case: Case) -> bool:
     return job.training.optimiser in ("sgd", "momentum") and len(job.batches) == 1
 
 
-def not_gaussian_by(releases: Iterable[Release], *, cohort_hidden: bool = True) -> str:
+def not_gaussian_by(releases: Iterable[Facts], *, cohort_hidden: bool = True) -> str:
     """Why these releases together are no Gaussian mechanism; "" where they may be.
 
     Args:
         releases: all that is behind what an observer sees.
         cohort_hidden: whether a secret draw of clients is part of every trial.
 
-    >>> facts = dict(noise_std=1.0, bound_norm=1.0, bound_order=1, bound_of="client", records=1, ratio=1.0)
-    >>> one = Release("a", 0, "laplace", subjects=frozenset({0}), **facts)
-    >>> not_gaussian_by([one])
+    >>> from dpfl_audit.defenses.releases import Laplace, declare
+    >>> not_gaussian_by([declare("a", 0, Laplace(1.0), 1.0, frozenset({0}), bound_order=1)])
     'there is Laplace noise'
     """
     for release in releases:

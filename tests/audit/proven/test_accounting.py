@@ -22,6 +22,7 @@ from dp_accounting.rdp import RdpAccountant
 from dpfl_audit.audit.proven import accounting, composition
 from dpfl_audit.audit.proven.accounting import Exposure, proven, worst
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.audit.setup.planned import _no_training
 from dpfl_audit.defenses import claims
 from dpfl_audit.defenses.data.dataset import Dataset, make
@@ -31,39 +32,29 @@ from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.participation import drawn
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.randomness import Keystream, secret_seed
+from dpfl_audit.defenses.releases import Gaussian, Laplace, Release, Sampling, Silent
 from dpfl_audit.defenses.schedule import RoundPlan, Schedule
 from dpfl_audit.defenses.scheme import Claim, Context
+from dpfl_audit.defenses.steps import perturb
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.perturb import Perturb
-from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Release, Sampling, Wire
+from dpfl_audit.defenses.wire import SERVER, Bound, Message, Parcel, Wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm as normal
+from stated import changed, stated
 
 DELTA = 1e-5
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 HALF_OF_SIX = Sampling("without_replacement", 6, 3)
 TENTH = Sampling("poisson", 10, 1.0)
-_ids = itertools.count()
 
 
 def release(noise=2.0, *, bound=1.0, mechanism="gaussian", subjects=(0,), **facts) -> Release:
     """A release whose noise multiplier over the bound is `noise` (Laplace: scale over L1 bound)."""
-    laplace = mechanism == "laplace"
-    made = Release(
-        id=f"r{next(_ids)}",
-        round=0,
-        mechanism=mechanism,
-        noise_std=noise * bound * (math.sqrt(2) if laplace else 1.0),
-        bound_norm=bound,
-        bound_order=1 if laplace else 2,
-        bound_of="client",
-        records=1,
-        ratio=1 / noise if noise else math.inf,
-        subjects=frozenset(subjects),
-    )
-    return replace(made, **facts)
+    laws = {"gaussian": Gaussian(noise * bound), "laplace": Laplace(noise * bound * math.sqrt(2)), "none": Silent()}
+    return stated(laws[mechanism], bound, subjects=frozenset(subjects), **facts)
 
 
 def price(releases, *, subject=0, unit="client", adjacency="zero_out", delta=DELTA):
@@ -115,10 +106,15 @@ def test_noise_beyond_what_a_square_can_hold_ends_in_no_error(noise):
     assert found.mu == pytest.approx(math.sqrt(2) / noise, rel=1e-12)
 
 
-def test_the_ratio_replaces_bound_over_noise():
-    """Noise by component: bounds (3, 4), noise (1, 2) have joint ratio √(9 + 4), whatever norm and std are."""
-    found = price([release(bound=5.0, noise_std=math.sqrt(2.5), ratio=math.sqrt(13))])
-    assert found.multiplier == pytest.approx(1 / math.sqrt(13))
+def test_bound_and_noise_by_component_and_noise_that_was_there():
+    """Bounds (3, 4) behind noise (1, 2): √(9 + 4). Behind √(1 + 3) and √(4 + 12): √((3/2)² + (4/4)²)."""
+    context = Context(0, 0, 0, RoundPlan(), Layout(("w",), ((2,),)), 1, frozenset({0}), torch.zeros(2))
+    noise = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    for earlier, ratio in ((0.0, math.sqrt(13)), (noise * math.sqrt(3), math.sqrt(3.25))):
+        value = Parcel(torch.zeros(2, dtype=torch.float64), Bound(torch.tensor([3.0, 4.0])), noise_std=earlier)
+        (made,) = perturb.release(value, noise, "gaussian", context).releases
+        assert made.ratio == pytest.approx(ratio, rel=1e-6)
+        assert changed(made, parents=frozenset()).ratio == made.ratio == release_of(release_row(made)).ratio
 
 
 def test_an_l1_bound_holds_for_gaussian_noise_too():
@@ -174,7 +170,7 @@ def test_golden_fixed_cohort_of_the_sketch():
 
 def test_golden_thesis_local_dp():
     """σ = 1, n = 100, C = 1: the thesis's 1 is a multiplier of 1/100 for a client and 1/200 for a record."""
-    rounds = [release(noise_std=0.01, ratio=100.0) for _ in range(15)]
+    rounds = [release(0.01) for _ in range(15)]
     client, record = price(rounds), price(rounds, unit="record")
     assert client.multiplier == pytest.approx(1 / 100) and record.multiplier == pytest.approx(1 / 200)
     assert client.epsilon == pytest.approx(7.665e4, rel=1e-4)
@@ -384,8 +380,8 @@ def test_extreme_multipliers_are_priced(sampling, adjacency):
 
 
 def test_noise_of_the_members_own_amplifies_nothing():
-    """ratio 1/4 with 1/2 drawn here: the other half comes and goes with the member, so the cohort's size would show."""
-    own = replace(release(2.0, sampling=TENTH), ratio=1 / 4)
+    """Multiplier 4, 2 of it drawn here: the rest comes and goes with the member, so the cohort's size would show."""
+    own = stated(Gaussian(2.0, earlier=math.sqrt(12)), sampling=TENTH)
     found = price([own])
     assert found.epsilon == pytest.approx(gaussian_epsilon(4.0, DELTA))
     assert "comes and goes with the members" in " ".join(found.reasons)
@@ -405,54 +401,52 @@ def test_what_is_computed_from_seen_releases_is_free():
 
 def test_free_even_without_noise_but_only_with_parents():
     uplink = release(2.0)
-    relayed = release(mechanism="none", ratio=math.inf, parents=frozenset({uplink.id}))
+    relayed = release(mechanism="none", parents=frozenset({uplink.id}))
     assert price([uplink, relayed]).epsilon == price([uplink]).epsilon
-    assert price([uplink, replace(relayed, parents=frozenset())]).epsilon == math.inf
-    assert price([replace(uplink, parents=frozenset({uplink.id}))]).epsilon == price([uplink]).epsilon
+    assert price([uplink, changed(relayed, parents=frozenset())]).epsilon == math.inf
+    assert price([changed(uplink, parents=frozenset({uplink.id}))]).epsilon == price([uplink]).epsilon
 
 
 def test_seeing_some_members_ends_the_amplification():
     member, hidden = release(50.0, subjects=(3,)), release(2.0, subjects=range(6), sampling=HALF_OF_SIX)
-    down = replace(hidden, parents=frozenset({member.id, "another"}))
+    down = changed(hidden, parents=frozenset({member.id, "another"}))
     assert price([member, down]).epsilon == pytest.approx(gaussian_epsilon(2.0, DELTA))
     assert "saw some of the sample" in " ".join(price([member, down]).reasons)
 
 
 def test_nothing_about_the_subject_costs_nothing():
-    found = price([release(subjects=(1,)), release(mechanism="none", ratio=math.inf, subjects=(2,))])
+    found = price([release(subjects=(1,)), release(mechanism="none", subjects=(2,))])
     assert (found.epsilon, found.releases, found.multiplier) == (0.0, 0, None)
     assert price([]).epsilon == 0
 
 
 def test_the_same_release_in_many_messages_is_one():
     one = release(2.0)
-    assert price([one, one, replace(one)]).releases == 1
+    assert price([one, one, changed(one)]).releases == 1
 
 
 @pytest.mark.parametrize(
     "facts, words",
     [
         ({"problem": "the clip norm is a median of private norms"}, "median of private norms"),
-        ({"mechanism": "none"}, "without noise"),
-        ({"mechanism": "staircase"}, "'staircase' is not known"),
+        ({"law": Silent()}, "without noise"),
         ({"bound_norm": None}, "nothing bounds"),
-        ({"ratio": math.inf, "noise_std": 0.0}, "no noise where the bound"),
-        ({"mechanism": "laplace", "bound_order": 2}, "L1 bound"),
+        ({"law": Gaussian(0.0)}, "no noise where the bound"),
+        ({"law": Laplace(1.0)}, "L1 bound"),
     ],
 )
 def test_what_cannot_be_priced_is_infinite_and_says_why(facts, words):
-    found = price([release(), replace(release(), **facts)])
+    found = price([release(), changed(release(), **facts)])
     assert found.epsilon == math.inf and found.accountant == "none" and found.multiplier is None
     assert any(words in reason for reason in found.reasons)
     with pytest.raises(ValueError, match="no noise gives epsilon 1"):
-        noise_factor([replace(release(), **facts)], 1.0)
+        noise_factor([changed(release(), **facts)], 1.0)
 
 
 @pytest.mark.parametrize(
     "facts, words",
     [
-        ({"ratio": math.nan}, "ratio nan"),
-        ({"ratio": -1.0}, "ratio -1.0"),
+        ({"bound_norm": -1.0}, "ratio -0.5"),
         ({"steps": 0}, "steps 0"),
         ({"records": 0}, "records 0"),
         ({"sampling": Sampling("poisson", 10, 11.0)}, "11.0 of 10"),
@@ -460,7 +454,7 @@ def test_what_cannot_be_priced_is_infinite_and_says_why(facts, words):
 )
 def test_facts_that_cannot_be_are_refused(facts, words):
     with pytest.raises(ValueError, match=words):
-        price([replace(release(), **facts)])
+        price([changed(release(), **facts)])
 
 
 @pytest.mark.parametrize(
@@ -542,14 +536,14 @@ def test_worst_of_a_secret_cohort_and_of_somebody_unpriceable():
     hidden = [release(4.0, subjects=range(10), sampling=TENTH) for _ in range(3)]
     same = worst(hidden, range(10), unit="client", adjacency="zero_out", delta=DELTA)
     assert same == price(hidden)
-    broken = [*hidden, release(mechanism="none", ratio=math.inf, subjects=(7,))]
+    broken = [*hidden, release(mechanism="none", subjects=(7,))]
     assert worst(broken, range(10), unit="client", adjacency="zero_out", delta=DELTA).epsilon == math.inf
     with pytest.raises(ValueError, match="no subject"):
         worst(hidden, [], unit="client", adjacency="zero_out", delta=DELTA)
 
 
 def scaled(releases, factor):
-    return [replace(r, ratio=r.ratio / factor, noise_std=r.noise_std * factor) for r in releases]
+    return [changed(r, law=replace(r.law, std=r.law.std * factor)) for r in releases]
 
 
 DECAYING = [release(6 * 0.97**t) for t in range(20)]
@@ -612,7 +606,7 @@ def anything() -> Dataset:
 
 def test_a_release_that_tells_nothing_costs_nothing():
     """Ratio 0: what a weight of 0, or a noise without end, makes of any noise."""
-    silent = replace(release(), ratio=0.0)
+    silent = release(math.inf)
     price = proven([silent], subject=0, unit="client", adjacency="zero_out", delta=1e-5)
     both = proven([silent, release()], subject=0, unit="client", adjacency="zero_out", delta=1e-5)
     alone = proven([release()], subject=0, unit="client", adjacency="zero_out", delta=1e-5)
@@ -647,10 +641,7 @@ def draws_of(releases: list[Release]) -> Counter[int]:
 def as_the_paper_has_it(releases: list[Release]) -> list[Release]:
     """The same noise over the paper's own sensitivity, Δ = 2C/n for a record."""
     n = GEO_RECORDS
-    return [
-        replace(r, bound_of="record", records=n, bound_norm=2 * r.bound_norm / n, ratio=2 * r.ratio / n)
-        for r in releases
-    ]
+    return [changed(r, bound_of="record", records=n, bound_norm=2 * r.bound_norm / n) for r in releases]
 
 
 def of_record(releases: list[Release], client: int) -> float:

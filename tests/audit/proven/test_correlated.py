@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from math import inf, isinf, sqrt
+from math import isinf, sqrt
 
 import numpy as np
 import pytest
@@ -14,8 +14,9 @@ from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.correlated import chain_ratio, largest_sum
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
+from dpfl_audit.defenses.releases import Correlated, Sampling
 from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree, strategy_of
-from dpfl_audit.defenses.wire import Correlation, Release, Sampling
+from stated import changed, stated
 
 DELTA = 1e-5
 
@@ -26,24 +27,8 @@ def releases(
     """A chain's, about client 0, with bound 1."""
     made = []
     for t in rounds or range(strategy.rounds):
-        column = strategy.column(t)
-        norm = sqrt(sum(value**2 for _, value in column))
-        told = Correlation("z", column, separation, most)
-        made.append(
-            Release(
-                id=f"{t}",
-                round=t,
-                mechanism="correlated",
-                noise_std=std,
-                bound_norm=1.0,
-                bound_order=2,
-                bound_of="client",
-                records=1,
-                ratio=norm / std,
-                subjects=frozenset({0}),
-                correlation=told,
-            )
-        )
+        law = Correlated(std, "z", strategy.column(t), separation, most)
+        made.append(stated(law, id=f"{t}", round=t))
     return made
 
 
@@ -132,7 +117,7 @@ def test_what_is_known_of_participation_counts():
 
 
 def test_sampling_amplifies_nothing():
-    sampled = [replace(r, sampling=Sampling("poisson", 100, 1)) for r in releases(BandMF(8, 2), 4.0, separation=2)]
+    sampled = [changed(r, sampling=Sampling("poisson", 100, 1)) for r in releases(BandMF(8, 2), 4.0, separation=2)]
     price = proven(sampled, subject=0, unit="client", adjacency="zero_out", delta=DELTA)
     assert price.epsilon == pytest.approx(gaussian_epsilon(2.0, DELTA))
     assert any(reason.startswith("Sampling amplifies nothing here") for reason in price.reasons)
@@ -146,8 +131,7 @@ def test_what_can_turn_around_costs_twice(unit, adjacency):
 
 def test_two_chains_compose():
     other = [
-        replace(r, id=f"b{r.id}", correlation=replace(r.correlation, chain="y"))
-        for r in releases(BandMF(16, 4), 4.0, separation=4)
+        changed(r, id=f"b{r.id}", law=replace(r.law, chain="y")) for r in releases(BandMF(16, 4), 4.0, separation=4)
     ]
     both = [*releases(BandMF(16, 4), 4.0, separation=4), *other]
     price = proven(both, subject=0, unit="client", adjacency="zero_out", delta=DELTA)
@@ -164,25 +148,24 @@ def test_the_noise_for_a_target():
 @pytest.mark.parametrize(
     "change",
     [
-        {"noise_std": 8.0},
-        {"correlation": Correlation("z", ((0, 1.0),), separation=2)},
+        {"std": 8.0},
+        {"separation": 2},
     ],
 )
 def test_a_chain_that_does_not_hang_together_is_refused(change):
     chain = releases(BandMF(4, 2), 4.0)
     with pytest.raises(ValueError, match="one chain"):
-        proven([*chain[:3], replace(chain[3], **change)], subject=0, unit="client", adjacency="zero_out", delta=DELTA)
-
-
-@pytest.mark.parametrize("change", [{"correlation": None}, {"mechanism": "gaussian"}])
-def test_correlated_noise_is_never_taken_for_a_draw_of_its_own(change):
-    chain = releases(BandMF(4, 2), 4.0)
-    with pytest.raises(ValueError, match="says with what"):
-        proven([replace(chain[0], **change)], subject=0, unit="client", adjacency="zero_out", delta=DELTA)
+        proven(
+            [*chain[:3], changed(chain[3], law=replace(chain[3].law, **change))],
+            subject=0,
+            unit="client",
+            adjacency="zero_out",
+            delta=DELTA,
+        )
 
 
 def test_without_noise_nothing_is_proven():
-    silent = [replace(r, noise_std=0.0, ratio=inf) for r in releases(BandMF(4, 2), 4.0)]
+    silent = releases(BandMF(4, 2), 0.0)
     assert isinf(proven(silent, subject=0, unit="client", adjacency="zero_out", delta=DELTA).epsilon)
 
 
@@ -190,4 +173,4 @@ def test_a_row_of_the_ledger_keeps_it():
     for release in releases(Tree(5, 5), 2.0, separation=2, most=3):
         row = release_row(release)
         assert vars(release_of(row)) == vars(release)
-    assert "correlation" not in release_row(replace(release, mechanism="gaussian", correlation=None))
+    assert "correlation" not in release_row(stated())

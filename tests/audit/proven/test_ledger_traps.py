@@ -24,6 +24,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalResult, LocalTraining, StepClip
 from dpfl_audit.defenses.models import build as network
 from dpfl_audit.defenses.participation import Everyone, RoundRobin, Uniform
+from dpfl_audit.defenses.releases import Laplace, Release
 from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
@@ -35,7 +36,8 @@ from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.topology import Gossip
 from dpfl_audit.defenses.update import Replace
-from dpfl_audit.defenses.wire import Parcel, Release, Wire
+from dpfl_audit.defenses.wire import Parcel, Wire
+from stated import stated
 
 DELTA = 1e-5
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=20)
@@ -187,20 +189,8 @@ def test_a_slot_of_laplace_sums_never_forgets_the_one_with_the_fewest_noises():
     """A record is in one of two batches; five answered in one round, its client alone in the other. Its ε is 1/b."""
 
     def of(senders: int) -> Release:
-        return Release(
-            str(senders),
-            9 - senders,  # whose turn is first of equals
-            "laplace",
-            noise_std=0.0,
-            bound_norm=1.0,
-            bound_order=1,
-            bound_of="record",
-            records=1,
-            ratio=1 / 2,
-            subjects=frozenset({0}),
-            slot="epoch",
-            terms=((2 * sqrt(2), senders),),
-        )
+        law = Laplace(0.0, ((2 * sqrt(2), senders),))
+        return stated(law, id=str(senders), round=9 - senders, bound_of="record", slot="epoch")  # first of equals
 
     many, alone = of(5), of(1)
     asked = {"subject": 0, "unit": "record", "adjacency": "zero_out", "delta": 0.01}

@@ -12,7 +12,7 @@ from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
-from dpfl_audit.defenses.wire import Sampling
+from dpfl_audit.defenses.releases import Sampling
 from scipy.optimize import brentq
 from scipy.stats import norm
 

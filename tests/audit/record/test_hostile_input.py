@@ -14,7 +14,7 @@ from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.strict import faults
-from dpfl_audit.defenses.wire import Sampling
+from dpfl_audit.defenses.releases import Sampling
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**30
 START = {"weight": torch.zeros(20, 10)}

@@ -13,7 +13,7 @@ from dpfl_audit.audit.record.mechanism import Declared, Gaussian
 from dpfl_audit.audit.record.outside import counts_batches
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
-from dpfl_audit.defenses.wire import Sampling
+from dpfl_audit.defenses.releases import Sampling
 from torch import Tensor, nn
 
 STD = 0.05

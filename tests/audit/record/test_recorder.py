@@ -24,7 +24,7 @@ from dpfl_audit.audit.record.recorder import Recorder, finish
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.strict import faults
-from dpfl_audit.defenses.wire import Sampling
+from dpfl_audit.defenses.releases import Sampling
 from safetensors.torch import load_file
 from torch import nn
 

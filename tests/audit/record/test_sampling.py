@@ -7,12 +7,13 @@ from math import inf
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.noise_tests import drawn_too_evenly, drawn_too_often, records_as_said
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
-from dpfl_audit.defenses.wire import Sampling
+from dpfl_audit.defenses.releases import Sampling
 
 START = {"weight": torch.zeros(30, 10)}
 
@@ -127,3 +128,29 @@ def test_clients_in_turn_prove_nothing_as_drawn_ones(tmp_path):
                 rec.upload(t, (5 * t + i) % 20, torch.zeros(300), num_examples=5)
     assert sampling(tmp_path / "s")[0] == "contradicted"
     assert all(r.proven == inf for r in table(tmp_path / "s").rows if r.unit == "client")
+
+
+def priced(folder, told, population=20, batch=2, steps=1) -> float:
+    """ε per record towards the server, of DP-SGD at one client, which says of each upload how many records it was."""
+    lot = Sampling("poisson", population, batch, unit="record")
+    with Recorder(folder, START, mechanism=Gaussian(1.0, 1.0, of="record", steps=steps, sampling=lot)) as rec:
+        for t, count in enumerate(told):
+            rec.broadcast(t, START)
+            rec.upload(t, 0, torch.zeros(300), num_examples=count)
+        rec.broadcast(len(told), START)
+    rows = table(folder, observers=["server"], unit="record", adjacency="zero_out").rows
+    return rows[0].proven or 0.0
+
+
+def test_a_count_that_the_coins_drew_shows_the_draw(tmp_path):
+    """20 records, coins of a tenth: 2.36 was printed, and who sees (K, value) has 2.99 at least. All K are likely."""
+    size, drawn, twice = (
+        priced(tmp_path / name, told)
+        for name, told in (("size", [20] * 5), ("drawn", [2, 4, 1, 3, 2]), ("twice", [2, 20, 2, 20, 2]))
+    )
+    assert size == pytest.approx(2.3531, rel=0.01)
+    assert drawn >= 2.994 and twice >= 2.994
+    constant = priced(tmp_path / "constant", [2] * 5)  # by chance the same, and told all the same
+    assert constant >= 2.994
+    assert priced(tmp_path / "steps", [5, 7, 6], steps=3) == pytest.approx(gaussian_epsilon(1 / 3, 1e-5))
+    assert priced(tmp_path / "larger", [25] * 5) == size

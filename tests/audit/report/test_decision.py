@@ -130,6 +130,18 @@ def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
     assert found.change.sentence == "Use the noise of “proven”"
 
 
+def test_trainings_of_the_same_people_add_up(decide: Any, row: Any) -> None:
+    """Multiplier 1 four times: Φ(½) = 69.2 % each, and Φ(1) = 84.14 % of all together, at ε = 9.97."""
+
+    def because(*data: str) -> str:
+        one = row(**CLOSED, proven=gaussian_epsilon(1.0, 1e-5), mu=1.0)
+        quiet = [{"quality": 0.0, "n": 8, "epsilon": [one], "setup": {"data": {"name": name}}} for name in data]
+        return decide(*quiet).share.because.replace("\N{NO-BREAK SPACE}", " ")
+
+    assert "84.2 %" in because(*["people"] * 4) and "(ε ≤ 10," in because(*["people"] * 4)
+    assert "whoever sees all" not in because("some", "others")
+
+
 def test_a_setting_without_a_leak_does_not_redeem_the_others(decide: Any, row: Any) -> None:
     found = decide(
         {"name": "loud", "quality": 0.97, "n": 8},

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from math import comb, exp, inf, sqrt
+from math import comb, exp, sqrt
 
 import numpy as np
 import pytest
 from dpfl_audit.audit.proven.accounting import Exposure, Price, proven, worst
 from dpfl_audit.audit.report.decision.sharing import at_most_right, least_wrong
+from dpfl_audit.defenses.releases import (
+    Correlated,
+    Discrete,
+    Gaussian,
+    Laplace,
+    Law,
+    Release,
+    Response,
+    Sampling,
+)
 from dpfl_audit.defenses.terms import Adjacency
-from dpfl_audit.defenses.wire import Correlation, Lattice, Release, Sampling
 from numpy.typing import NDArray
+from stated import stated
 
 DELTA = 1e-5
 LINE = np.linspace(-30, 30, 24_001)
 Density = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-def release(i: int, mechanism: str, noise_std: float, ratio: float, **facts: object) -> Release:
-    return Release(
-        **{
-            **{"id": str(i), "round": i, "mechanism": mechanism, "noise_std": noise_std, "bound_norm": 1.0},
-            **{"bound_order": 1 if mechanism == "laplace" else 2, "bound_of": "client", "records": 1},
-            **{"ratio": ratio, "subjects": frozenset({0}), **facts},
-        }
-    )
+def release(i: int, law: Law, bound: float = 1.0, **facts: object) -> Release:
+    return stated(law, bound, id=str(i), round=i, **facts)
 
 
 def normal(x: NDArray[np.float64], at: float = 0.0) -> NDArray[np.float64]:
@@ -46,14 +50,14 @@ def twice(p: NDArray[np.float64], q: NDArray[np.float64], cell: float = 1.0) -> 
 def gaussian() -> tuple[list[Release], Adjacency, float]:
     """Two messages of multiplier 2."""
     x, cell = np.linspace(-9, 9, 1801), 0.01
-    return [release(i, "gaussian", 2.0, 0.5) for i in range(2)], "zero_out", twice(normal(x), normal(x, 0.5), cell)
+    return [release(i, Gaussian(2.0)) for i in range(2)], "zero_out", twice(normal(x), normal(x, 0.5), cell)
 
 
 def correlated() -> tuple[list[Release], Adjacency, float]:
     """Two rounds with noises Z₀ and Z₁ + Z₀/2, whose client turns around: it moves Z by (1, −1.5)."""
     made = [
-        release(0, "correlated", 1.5, 1 / 1.5, correlation=Correlation("z", ((0, 1.0), (1, -0.5)), 1, None)),
-        release(1, "correlated", 1.5, 1 / 1.5, correlation=Correlation("z", ((1, 1.0),), 1, None)),
+        release(0, Correlated(1.5, "z", ((0, 1.0), (1, -0.5)))),
+        release(1, Correlated(1.5, "z", ((1, 1.0),))),
     ]
     x = np.linspace(-9, 9, 1801)
     p = np.outer(normal(x), normal(x))
@@ -64,14 +68,14 @@ def correlated() -> tuple[list[Release], Adjacency, float]:
 def laplace() -> tuple[list[Release], Adjacency, float]:
     """Two numbers of scale 1."""
     x, cell = np.linspace(-15, 16, 3101), 0.01
-    made = [release(i, "laplace", sqrt(2), 1.0) for i in range(2)]
+    made = [release(i, Laplace(sqrt(2))) for i in range(2)]
     return made, "zero_out", twice(np.exp(-np.abs(x)) / 2, np.exp(-np.abs(x - 1)) / 2, cell)
 
 
 def laplace_sum() -> tuple[list[Release], Adjacency, float]:
     """The sum of two senders' noises of scale 1 has the density (1 + |x|)·e^−|x|/4."""
     x = LINE
-    made = [release(0, "laplace", 0.0, 1.0, terms=((sqrt(2), 2),))]
+    made = [release(0, Laplace(0.0, ((sqrt(2), 2),)))]
     density = [(1 + np.abs(x - at)) * np.exp(-np.abs(x - at)) / 4 for at in (0, 1)]
     return made, "zero_out", best(*density, LINE[1] - LINE[0])
 
@@ -82,7 +86,7 @@ def responses(eps: float, count: int, rounds: int = 1) -> Callable[[], tuple[lis
         keep = exp(eps) / (1 + exp(eps))
         ups = np.array([sum(bits) for bits in product((0, 1), repeat=count * rounds)])
         p = keep**ups * (1 - keep) ** (count * rounds - ups)
-        made = [release(i, "response", 0.0, eps, steps=count) for i in range(rounds)]
+        made = [release(i, Response(0.0, eps), steps=count) for i in range(rounds)]
         return made, "replace_one", best(p, p[::-1])
 
     return of
@@ -92,7 +96,7 @@ def summed_responses() -> tuple[list[Release], Adjacency, float]:
     """How many of four answers of ε = 3 are up, where the three others answer for 'up'."""
     keep = exp(3.0) / (1 + exp(3.0))
     others = [comb(3, k) * keep**k * (1 - keep) ** (3 - k) for k in range(4)]
-    made = [release(0, "response", 0.0, 3.0, terms=((1.0, 4),))]
+    made = [release(0, Response(0.0, 3.0, ((1.0, 4),)))]
     return made, "replace_one", best(np.convolve(others, [1 - keep, keep]), np.convolve(others, [keep, 1 - keep]))
 
 
@@ -101,20 +105,19 @@ def discrete() -> tuple[list[Release], Adjacency, float]:
     k = np.arange(-200, 201)
     p, q = np.exp(-(k**2) / 800), np.exp(-((k - 16) ** 2) / 800)
     p, q = p / p.sum(), q / q.sum()
-    facts = {"bound_norm": 16.0, "lattice": Lattice(1.0, 1)}
-    return [release(i, "discrete", 20.0, 0.8, **facts) for i in range(2)], "zero_out", twice(p, q)
+    return [release(i, Discrete(20.0, 1.0, 1), 16.0) for i in range(2)], "zero_out", twice(p, q)
 
 
 def poisson() -> tuple[list[Release], Adjacency, float]:
     x, cell = np.linspace(-9, 11, 2001), 0.01
-    made = [release(i, "gaussian", 0.5, 2.0, sampling=Sampling("poisson", 4, 2)) for i in range(2)]
+    made = [release(i, Gaussian(0.5), sampling=Sampling("poisson", 4, 2)) for i in range(2)]
     return made, "zero_out", twice(normal(x), (normal(x) + normal(x, 2.0)) / 2, cell)
 
 
 def fixed() -> tuple[list[Release], Adjacency, float]:
     """Half of the clients are drawn: the client's value is at +C or, another one in its place, at −C, or not there."""
     x, cell = np.linspace(-9, 11, 2001), 0.01
-    made = [release(i, "gaussian", 1.0, 1.0, sampling=Sampling("without_replacement", 4, 2)) for i in range(2)]
+    made = [release(i, Gaussian(1.0), sampling=Sampling("without_replacement", 4, 2)) for i in range(2)]
     there, other = (normal(x, -1.0) + normal(x, 1.0)) / 2, normal(x, -1.0)
     return made, "replace_one", twice(there, other, cell)
 
@@ -150,18 +153,18 @@ def test_no_test_is_right_more_often_than_is_said(kind: str) -> None:
 
 def test_of_several_subjects_the_curve_bounds_each() -> None:
     """Client 0 has Gaussian noise and the larger ε; an attack on client 1's responses is right more often."""
-    loud = [release(0, "gaussian", 0.9, 1 / 0.9)]
-    coin = [release(1, "response", 0.0, 4.4, subjects=frozenset({1}))]
+    loud = [release(0, Gaussian(0.9))]
+    coin = [release(1, Response(0.0, 4.4), subjects=frozenset({1}))]
     price = worst([*loud, *coin], [0, 1], unit="client", adjacency="zero_out", delta=DELTA)
     assert price.epsilon > 4.4 and price.mu is None
     assert exp(4.4) / (1 + exp(4.4)) <= printed(price)
-    both = worst([*loud, release(2, "gaussian", 2.0, 0.5, subjects=frozenset({1}))], [0, 1], unit="client",
+    both = worst([*loud, release(2, Gaussian(2.0), subjects=frozenset({1}))], [0, 1], unit="client",
                  adjacency="zero_out", delta=DELTA)  # fmt: skip
     assert both.mu == pytest.approx(1 / 0.9)
 
 
 def test_nothing_proven_has_no_curve() -> None:
-    silent = Exposure.of([release(0, "gaussian", 0.0, inf)], [0])
+    silent = Exposure.of([release(0, Gaussian(0.0))], [0])
     assert silent.worst(unit="client", adjacency="zero_out", delta=DELTA).mu is None
     nothing = Exposure.of([], [0]).worst(unit="client", adjacency="zero_out", delta=DELTA)
     assert printed(nothing) == 0.5

@@ -132,7 +132,7 @@ def test_clients_that_are_alike_are_planned_with_the_releases_training_gives_eac
     def facts(whose: Ledger, i: str) -> list[dict[str, Any]]:
         revealed = whose.revealed([whose.messages[i]])
         rows = [{**release_row(r), "id": "", "parents": len(r.parents)} for r in revealed]
-        unknown = {"noise_std": None, "bound_norm": None, "ratio": None, "rounding": None}
+        unknown = {"noise_std": None, "bound_norm": None, "earlier": None, "rounding": None}
         rows = [{**row, **unknown} if row["problem"] else row for row in rows]
         return sorted(rows, key=lambda r: (r["round"], r["subjects"], r["mechanism"], r["problem"]))
 

@@ -37,10 +37,11 @@ from dpfl_audit.audit.worlds.federation.coins import (
 )
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
+from dpfl_audit.defenses.releases import Release, Sampling
 from dpfl_audit.defenses.schedule import FixedRounds, Geometric
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
-from dpfl_audit.defenses.wire import Release, Sampling
 from scipy.stats import beta, binom
+from stated import stated
 
 DELTA = 1e-5
 WORLDS = 250
@@ -244,9 +245,7 @@ def test_an_uplink_of_l_messages_holds_the_l_that_say_most():
 
 
 def release(name: str, ratio: float, parents: tuple[str, ...] = (), **facts) -> Release:
-    return Release(
-        name, 0, "gaussian", 1.0, ratio, 2, "client", 1, ratio, frozenset({0}), parents=frozenset(parents), **facts
-    )
+    return stated(1.0, ratio, id=name, parents=frozenset(parents), **facts)
 
 
 def test_what_is_recorded_of_a_round():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,9 @@ from dpfl_audit.audit.worlds.federation.case import Case
 from dpfl_audit.audit.worlds.federation.plan import PROTOCOLS, CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate, demonstrate_rows
 from dpfl_audit.audit.worlds.federation.shape import not_gaussian, not_gaussian_by
+from dpfl_audit.defenses.releases import Laplace, Sampling, Silent
 from dpfl_audit.defenses.terms import Observer
-from dpfl_audit.defenses.wire import Release, Sampling
+from stated import stated
 
 DELTA = 1e-5
 FULL = {"batch_size": 20}
@@ -88,26 +88,21 @@ def test_the_ledger_and_what_trials_draw_say_which_protocol_may_assume_a_shape(s
     assert all(WORDS[why] in reason and bool(why) == bool(reason) for why, reason in zip(expected, found)), found
 
 
-def release(**facts) -> Release:
-    known = {"bound_norm": 1.0, "bound_order": 2, "bound_of": "client", "records": 1, "ratio": 1.0}
-    return Release("a", 0, **{"mechanism": "gaussian", "noise_std": 1.0, "subjects": frozenset({0}), **known, **facts})
-
-
 def test_one_release_of_another_shape_is_enough():
     """All that is behind what the observer sees counts, not the first or the last."""
-    plain = release()
-    assert not_gaussian_by([plain, replace(plain, id="b")]) == ""
+    plain = stated()
+    assert not_gaussian_by([plain, stated()]) == ""
     for odd in (
-        release(mechanism="laplace"),
-        release(mechanism="none"),
-        release(problem="the noise's scale is private"),
-        release(sampling=Sampling("poisson", 100, 10.0)),
-        release(sampling=Sampling("poisson", 100, 10.0, unit="record")),
+        stated(Laplace(1.0)),
+        stated(Silent()),
+        stated(problem="the noise's scale is private"),
+        stated(sampling=Sampling("poisson", 100, 10.0)),
+        stated(sampling=Sampling("poisson", 100, 10.0, unit="record")),
     ):
-        assert not_gaussian_by([plain, replace(odd, id="b"), replace(plain, id="c")])
-    whole = release(sampling=Sampling("poisson", 100, 100.0))
+        assert not_gaussian_by([plain, odd, stated()])
+    whole = stated(sampling=Sampling("poisson", 100, 100.0))
     assert not_gaussian_by([whole]) == ""
-    drawn = release(sampling=Sampling("without_replacement", 10, 2))
+    drawn = stated(sampling=Sampling("without_replacement", 10, 2))
     assert not_gaussian_by([drawn], cohort_hidden=False) == ""
 
 

@@ -1,0 +1,158 @@
+"""A proof: what is proven, of whom, towards whom, by what, of which facts and on which premises. Made here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from enum import Enum
+from math import inf
+from typing import Any
+
+from ...defenses.releases import Release
+from ...defenses.terms import Adjacency, Observer, Unit
+from ..proven.accounting import Price, proven, worst_mu
+from ..proven.drawn import epsilon_of_drawn
+from ..proven.views import Sight, Views, joint_price
+from ..results.format import Epsilon
+
+
+class Premise(Enum):
+    """What a proof rests on and no accountant looks at."""
+
+    SECRET_KEY = "the key of the noise stays secret"
+    SECRET_DRAW = "nobody but those who collude knows who, or what, is drawn"
+    HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
+    DECLARED = "what the owner declares is so"
+    ANY_KEY = "the key is drawn, and not chosen"
+    NOTHING_ELSE_PUBLISHED = "nothing else is published that was computed of the records"
+
+
+@dataclass(frozen=True)
+class Question:
+    """Without these an ε says nothing. observer: with the clients who collude with it."""
+
+    observer: Observer
+    unit: Unit
+    adjacency: Adjacency
+    delta: float
+
+
+_MAKER = object()
+
+
+@dataclass(frozen=True)
+class Proven:
+    """An ε that holds where its premises do, for the facts of the ledger with this digest. `prove` makes it.
+
+    method: the accountant. price: what else is known of it.
+    """
+
+    question: Question
+    epsilon: float
+    method: str
+    premises: frozenset[Premise]
+    ledger: str
+    price: Price
+    maker: InitVar[object] = field(kw_only=True)
+
+    def __post_init__(self, maker: object) -> None:
+        if maker is not _MAKER:
+            raise TypeError("a proof is made by `prove`, of a ledger")
+
+
+@dataclass(frozen=True)
+class Unproven:
+    """No finite ε can be proven. price: with the reasons."""
+
+    question: Question
+    ledger: str
+    price: Price
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self.price.reasons
+
+
+def prove(views: Views, question: Question) -> Proven | Unproven:
+    """The ε of the worst that the observer may have in front of it, about the subject who is worst off."""
+    sights = views.of(question.observer, question.unit, question.adjacency)
+    prices = [_priced(sight, question) for sight in sights]
+    price = max(prices, key=lambda one: one.epsilon)
+    return _made(question, price, worst_mu(one.mu for one in prices), views.ledger.digest, _premises(views, sights))
+
+
+def prove_together(views: Sequence[Views], question: Question) -> Proven | Unproven:
+    """The same of several trainings of the same people."""
+    price = joint_price(views, question.observer, question.unit, question.adjacency, question.delta)
+    premises = frozenset().union(
+        *(_premises(one, one.of(question.observer, question.unit, question.adjacency)) for one in views)
+    )
+    return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
+
+
+def prove_settings(release: Release, rounds: int, seen_rate: float, question: Question) -> Proven | Unproven:
+    """The same of bare numbers: rounds of one release, in each of which a client is with this chance, openly."""
+    asked: dict[str, Any] = {"unit": question.unit, "adjacency": question.adjacency, "delta": question.delta}
+    price = proven([release], subject=0, times=rounds, **asked)
+    mu, premises = price.mu, {Premise.DECLARED, Premise.SECRET_KEY, Premise.NOTHING_ELSE_PUBLISHED}
+    if seen_rate < 1:
+        assert price.multiplier is not None
+        value = epsilon_of_drawn(price.multiplier, rounds, seen_rate, question.delta)
+        price, mu = replace(price, epsilon=value, releases=rounds), None
+    if release.sampling is not None:
+        premises.add(Premise.SECRET_DRAW)
+    return _made(question, price, mu, "numbers", frozenset(premises))
+
+
+def without_secret_draws(views: Views, question: Question) -> float | None:
+    """What would be proven if the observer knew who, and what, was drawn; None where no draw is secret."""
+    sights = views.of(question.observer, question.unit, question.adjacency)
+    if not any(sight.drawn_in_secret for sight in sights):
+        return None
+    return max(_priced(sight.drawn_openly, question).epsilon for sight in sights)
+
+
+def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
+    """The row of a table. more: what it holds beside the proof."""
+    asked, price = proof.question, proof.price
+    premises = sorted(p.name.lower() for p in proof.premises) if isinstance(proof, Proven) else ()
+    return Epsilon(
+        observer=str(asked.observer),
+        unit=asked.unit,
+        adjacency=asked.adjacency,
+        delta=asked.delta,
+        proven=proof.epsilon if isinstance(proof, Proven) else inf,
+        accountant=price.accountant,
+        multiplier=price.multiplier,
+        releases=price.releases,
+        mu=price.mu,
+        premises=tuple(premises),
+        ledger=proof.ledger,
+        **more,
+    )
+
+
+def _priced(sight: Sight, question: Question) -> Price:
+    return sight.price(unit=question.unit, adjacency=question.adjacency, delta=question.delta)
+
+
+def _made(
+    question: Question, price: Price, mu: float | None, ledger: str, premises: frozenset[Premise]
+) -> Proven | Unproven:
+    price = replace(price, mu=mu)
+    if price.epsilon == inf:
+        return Unproven(question, ledger, price)
+    return Proven(question, price.epsilon, price.accountant, premises, ledger, price, maker=_MAKER)
+
+
+def _premises(views: Views, sights: Iterable[Sight]) -> frozenset[Premise]:
+    found, ledger = {Premise.NOTHING_ELSE_PUBLISHED, Premise.SECRET_KEY}, views.ledger
+    if any(sight.drawn_in_secret for sight in sights):
+        found.add(Premise.SECRET_DRAW)
+    if any(sight.sums_noise for sight in sights):
+        found.add(Premise.HONEST_SHARE)
+    if ledger.declared:
+        found.add(Premise.DECLARED)
+    if ledger.plan.any_key:
+        found.add(Premise.ANY_KEY)
+    return frozenset(found)

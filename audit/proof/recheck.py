@@ -1,0 +1,314 @@
+"""A second way to the same number, slow and short: explicit worlds below, Rényi divergences above.
+
+It reads the facts that a proof is of and shares no code, and no cache, with what priced them. Below: each draw becomes
+a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are rounded down, tails dropped,
+and draws that it has no pair for (sums of Laplace noises, shuffled answers) count as nothing. So a smaller ε is false.
+Above: Rényi divergences without any sampling but coins for the unit itself. A larger ε is true, and needlessly so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import exp, inf, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.signal import fftconvolve
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import hypergeom
+
+from ...defenses.releases import Correlated, Discrete, Gaussian, Laplace, Response
+from ...defenses.terms import Adjacency, Observer, Unit
+from ..proven.accounting import Exposure
+from ..proven.views import Views
+from ..results.format import Epsilon
+from .facts import Counted
+
+_Array = NDArray[np.float64]
+Mixture = tuple[tuple[float, float], ...]  # weights and means, over the noise's standard deviation
+REACH, CELLS = 9.0, 6000  # standard deviations beyond the means, and bins
+MOST_DRAWS = 4000  # that count below; fewer are post-processing
+FINE = 4e-3  # of ε that rounding losses down may cost, or so
+SLACK = 1e-11  # of δ, which FFTs may have made of nothing
+BELOW, ABOVE = 1e-6, 1e-2  # relative: of what is refused, and of what is called loose
+ORDERS = np.concatenate([1 + np.geomspace(1e-2, 1, 40), np.geomspace(2.1, 4000, 120)])
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """One draw as two worlds. masses: of its outcomes in each, None where it counts below through `shift` alone.
+
+    shift: of Gaussian noise, over its standard deviation. renyi: at `ORDERS`. pure: its ε at δ = 0.
+    """
+
+    times: int
+    shift: float = 0.0
+    masses: tuple[_Array, _Array] | None = None
+    renyi: _Array | None = None
+    pure: float = inf
+
+
+def recheck_rows(rows: Iterable[Epsilon], views: Views) -> list[str]:
+    """What is wrong with stored proofs, a sentence each: of other facts than these, below what an attack learns, or
+    needlessly loose. Rows without a finite ε prove nothing, and nothing is wrong with them.
+    """
+    wrong = []
+    for row in rows:
+        if row.proven is None or row.proven == inf or row.delta is None:
+            continue
+        where = f"ε = {row.proven:.6g} per {row.unit} towards {row.observer} ({row.adjacency})"
+        if row.ledger != views.ledger.digest:
+            wrong.append(f"{where} is of another ledger than this one, so here it is no proof")
+            continue
+        low, high = bracket(views, Observer.parse(row.observer), row.unit, row.adjacency, row.delta)
+        if row.proven < low * (1 - BELOW) - BELOW * row.delta:
+            wrong.append(f"{where} is below {low:.6g}, which an explicit attack learns")
+        elif row.proven > high * (1 + ABOVE) + BELOW:
+            wrong.append(f"{where} is above {high:.6g}, which holds too: it is loose")
+    return wrong
+
+
+def bracket(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float]:
+    """Below and above which no ε of these facts lies."""
+    low = high = 0.0
+    for sight in views.of(observer, unit, adjacency):
+        ends = [_ends(exposure, unit, adjacency, delta) for exposure, _ in sight.alternatives]
+        low, high = max(low, min(a for a, _ in ends)), max(high, min(b for _, b in ends))
+    return low, high
+
+
+def _ends(exposure: Exposure, unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float]:
+    made = [_of_history(about, unit, adjacency) for _, about in exposure.histories]
+    highs = [inf if draws is None else above(draws, delta) for draws in made]
+    lows = [inf if draws is None else below(draws, delta, high) for draws, high in zip(made, highs)]
+    return max(lows, default=0.0), max(highs, default=0.0)
+
+
+# --- facts as worlds
+
+
+def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> list[_Draw] | None:
+    """None where something is seen that nothing hides."""
+    if any(r.problem or not r.ratio < inf for r in about):
+        return None
+    chains: dict[str, list[Counted]] = {}
+    slots: dict[str, list[Counted]] = {}
+    draws = []
+    for r in about:
+        if isinstance(r.law, Correlated):
+            chains.setdefault(r.law.chain, []).append(r)
+        elif unit == "record" and r.slot:
+            slots.setdefault(r.slot, []).append(r)
+        else:
+            draws.append(_draw(r, unit, adjacency))
+    draws += [_draw(max(alike, key=lambda r: r.ratio), unit, adjacency) for alike in slots.values()]
+    return draws + [_of_chain(chain, unit, adjacency) for chain in chains.values()]
+
+
+def _moved(r: Counted, unit: Unit, adjacency: Adjacency) -> float:
+    """How far a subject moves the value, in bounds, from the two neighbours that are furthest apart."""
+    if r.bound_of == "client":
+        return 1.0 if (unit, adjacency, r.anywhere) == ("client", "zero_out", False) else 2.0
+    lot = r.sampling
+    batch = (
+        0.0 if lot is None or lot.unit != "record" else float(lot.population if lot.kind == "poisson" else lot.cohort)
+    )
+    records = max(float(r.records), np.ceil(batch)) if unit == "client" else 1.0
+    return records * (1.0 if adjacency == "zero_out" else 2.0)
+
+
+def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
+    moved, lot, times = _moved(r, unit, adjacency), r.sampling, r.steps
+    if lot is not None and lot.kind == "partition" and unit == lot.unit:  # whole epochs, of which each has it once
+        times = max(1, times // -(-lot.population // int(lot.cohort)))
+    size = r.ratio * moved
+    plain = _Draw(times, size, None, ORDERS * size**2 / 2)
+    if isinstance(r.law, Response):
+        lies = 1 / (exp(r.ratio) + 1)
+        fair = r.law.about_zero and (unit, adjacency, r.anywhere) == ("client", "zero_out", False)
+        other = np.array([0.5, 0.5]) if fair else np.array([lies, 1 - lies])
+        pair = None if sum(n for _, n in r.law.terms) > 1 else (np.array([1 - lies, lies]), other)
+        return _Draw(times, 0.0, pair, np.full_like(ORDERS, r.ratio), r.ratio)
+    if isinstance(r.law, Laplace):
+        pair = None if sum(n for _, n in r.law.terms) > 1 or lot is not None else _laplace(size)
+        return _Draw(times, 0.0, pair, np.full_like(ORDERS, size), size)
+    if isinstance(r.law, Discrete):
+        return _Draw(times, 0.0, _discrete(r, moved), None)
+    hidden = lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
+    own = isinstance(r.law, Gaussian) and not r.law.terms and r.law.earlier == 0
+    if lot is None or not hidden or not own or (unit == "client" and lot.unit == "record"):
+        return plain
+    if lot.unit == "client":  # one cohort for all steps
+        size, times = size * sqrt(times), 1
+    if lot.kind == "without_replacement":
+        return _Draw(times, 0.0, _of_fixed(r, unit, adjacency, size), plain.renyi)
+    rate, whole = lot.cohort / lot.population, unit == lot.unit and adjacency == "zero_out"
+    here: Mixture = ((1 - rate, 0.0), (rate, size if whole else size / 2))
+    there: Mixture = ((1.0, 0.0),) if whole else ((1 - rate, 0.0), (rate, -size / 2))
+    pair = _binned(here, there)
+    return _Draw(times, 0.0, pair, _divergence(*pair) if whole else plain.renyi)
+
+
+def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> tuple[_Array, _Array]:
+    """The subject at one end of its bound, or at the other one (or at 0) as all others are, who are drawn in its place.
+
+    What those who collude know of the draw is an outcome too.
+    """
+    lot = r.sampling
+    assert lot is not None
+    known = min(r.coalition, lot.population - 1) if lot.unit == "client" else 0
+    left, cohort = lot.population - known, int(lot.cohort)
+    worlds: list[tuple[_Array, _Array]] = []
+    for j in range(max(0, cohort - left), min(known, cohort) + 1):
+        weight, rate = float(hypergeom.pmf(j, lot.population, known, cohort)), (cohort - j) / left
+        one, other = _binned(((1 - rate, 0.0), (rate, size)), ((1.0, 0.0),))
+        worlds.append((weight * one, weight * other))
+    return np.concatenate([one for one, _ in worlds]), np.concatenate([other for _, other in worlds])
+
+
+def _of_chain(chain: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> _Draw:
+    """A client in all rounds from the first on that are far enough apart, each value at its bound."""
+    laws = {r.round: r.law for r in chain if isinstance(r.law, Correlated)}
+    first = next(iter(laws.values()))
+    last, inside = -inf, list[Counted]()
+    for r in sorted(chain, key=lambda r: r.round):
+        if r.round - last >= first.separation and len(inside) < (first.most or inf):
+            inside.append(r)
+            last = r.round
+
+    def energy(rounds: Sequence[Counted], sign: bool) -> float:
+        rows: dict[int, float] = {}
+        for r in rounds:
+            for i, value in laws[r.round].column:
+                size = (abs(value) if sign else value) * _moved(r, unit, adjacency) * (r.bound_norm or 0.0)
+                rows[i] = rows.get(i, 0.0) + size
+        return sum(value**2 for value in rows.values())
+
+    low, high = (sqrt(value) / first.std for value in (energy(inside, False), energy(chain, True)))
+    return _Draw(1, low, None, ORDERS * high**2 / 2)
+
+
+def _binned(here: Mixture, there: Mixture) -> tuple[_Array, _Array]:
+    means = [mean for mixture in (here, there) for _, mean in mixture]
+    edges = np.linspace(min(means) - REACH, max(means) + REACH, CELLS)
+
+    def masses(mixture: Mixture) -> _Array:
+        found = np.zeros(CELLS - 1)
+        for weight, mean in mixture:
+            low, high = edges[:-1] - mean, edges[1:] - mean
+            found += weight * np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+        return found
+
+    return masses(here), masses(there)
+
+
+def _laplace(size: float) -> tuple[_Array, _Array]:
+    edges = np.linspace(-40, size + 40, 2 * CELLS)
+
+    def upto(x: _Array) -> _Array:
+        return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
+
+    return np.diff(upto(edges - size)), np.diff(upto(edges))
+
+
+def _discrete(r: Counted, moved: float) -> tuple[_Array, _Array] | None:
+    """All that moves, moves one number, by whole steps."""
+    law = r.law
+    assert isinstance(law, Discrete)
+    ((std, senders),) = law.terms or ((law.std, 1),)
+    sigma, shift = std / law.step, int(moved * (r.bound_norm or 0.0) / law.step)
+    half = int(np.ceil(REACH * sigma)) + 1
+    if half * senders > 10**6:
+        return None
+    one = np.exp(-(np.arange(-half, half + 1) ** 2) / (2 * sigma**2))
+    noise = np.array([1.0])
+    for _ in range(senders):
+        noise = np.convolve(noise, one / one.sum())
+    return np.concatenate([np.zeros(shift), noise]), np.concatenate([noise, np.zeros(shift)])
+
+
+# --- worlds as ε
+
+
+def below(draws: Sequence[_Draw], delta: float, high: float) -> float:
+    """What an explicit attack learns of all of them, in the better of both orders. high: no ε is larger."""
+    count = sum(draw.times for draw in draws if draw.masses is not None)
+    shift = sqrt(sum(draw.times * draw.shift**2 for draw in draws))
+    if count == 0:
+        return _least(lambda at: _of_shift(shift, at), delta)
+    grid = max(1e-7, FINE * min(high, 1e4) / min(count, MOST_DRAWS))
+    return max(_least(_profile(draws, shift, grid, turn), delta) for turn in (False, True))
+
+
+def _of_shift(shift: float, at: float) -> float:
+    if shift <= 0:
+        return 0.0
+    return float(ndtr(shift / 2 - at / shift) - exp(at + log_ndtr(-shift / 2 - at / shift)))
+
+
+def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # type: ignore[no-untyped-def]
+    """δ at each ε of all losses together, rounded down to the grid."""
+    pairs = [(draw.masses, draw.times) for draw in draws if draw.masses is not None]
+    if shift > 0:
+        pairs.append((_binned(((1.0, shift),), ((1.0, 0.0),)), 1))
+    begin, masses, sure, left = 0, np.array([1.0]), 0.0, MOST_DRAWS
+    for (here, there), times in pairs:
+        there, here = (here, there) if turn else (there, here)
+        inside = (here > 1e-18) & (there > 1e-300)
+        lost = float(here[(here > 1e-12) & (there == 0)].sum())
+        losses = np.floor((np.log(here[inside]) - np.log(there[inside])) / grid).astype(np.int64)
+        losses = np.maximum(losses, -(10**6))
+        first = int(losses.min())
+        base: _Array = np.bincount(losses - first, weights=here[inside])
+        start, often = first, min(times, left)
+        left -= often
+        sure = 1 - (1 - sure) * (1 - lost) ** often
+        while often:
+            if often & 1:
+                begin, masses = _trimmed(begin + start, fftconvolve(masses, base))
+            often >>= 1
+            if often:
+                start, base = _trimmed(2 * start, fftconvolve(base, base))
+    at = (begin + np.arange(len(masses))) * grid
+    return lambda epsilon: sure + float(np.sum(masses[at > epsilon] * -np.expm1(epsilon - at[at > epsilon]))) - SLACK
+
+
+def _trimmed(begin: int, masses: _Array) -> tuple[int, _Array]:
+    masses = np.maximum(masses, 0)
+    kept = np.flatnonzero(masses > 1e-17)
+    return (begin + int(kept[0]), masses[kept[0] : kept[-1] + 1]) if len(kept) else (begin, masses[:1])
+
+
+def _least(profile, delta: float) -> float:  # type: ignore[no-untyped-def]
+    """The ε at which a falling δ is reached."""
+    if profile(0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while profile(high) > delta:
+        if high > 1e5:
+            return high
+        high *= 2
+    return float(brentq(lambda at: profile(at) - delta, 0.0, high, xtol=1e-10, rtol=1e-12))
+
+
+def above(draws: Sequence[_Draw], delta: float) -> float:
+    """An ε that holds: the sum of pure ones, or of Rényi divergences (Canonne et al., arXiv:2004.00010)."""
+    pure = sum(draw.times * draw.pure for draw in draws)
+    if any(draw.renyi is None for draw in draws) or delta == 0:
+        return pure
+    total = sum((draw.times * draw.renyi for draw in draws if draw.renyi is not None), np.zeros_like(ORDERS))
+    found = total + np.log1p(-1 / ORDERS) - (log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+    return min(pure, max(0.0, float(found.min())))
+
+
+def _divergence(here: _Array, there: _Array) -> _Array:
+    """The larger Rényi divergence of both orders, with what the tails beyond the bins may add."""
+    kept = (here > 0) & (there > 0)
+    p, q = np.log(here[kept]), np.log(there[kept])
+    both = [
+        [np.logaddexp.reduce(order * a + (1 - order) * b) / (order - 1) for order in ORDERS]
+        for a, b in ((p, q), (q, p))
+    ]
+    return np.maximum(0.0, np.max(both, axis=0)) * 1.001

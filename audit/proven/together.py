@@ -1,0 +1,48 @@
+"""Several trainings of the same people: what whoever sees them all learns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...defenses.terms import Observer
+from ..errors import BadInput
+from ..proof.certificate import Question, prove_together, row_of
+from ..results.format import Epsilon
+from ..results.words import at_most, listed
+from .numbers_table import EpsilonTable
+from .table import ledger_of, table
+from .views import Views
+
+
+def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
+    """The table of all of several trainings, whose people are taken for the same: rows that all of them have.
+
+    Args:
+        sources: configs or setups, at least two. asked: as of `table`, but for results and a target.
+
+    Raises:
+        BadInput: as `table` does, or where their δ differ and none was asked for.
+    """
+    made = [table(source, **asked) for source in sources]
+    if len(deltas := {one.delta for one in made}) > 1:
+        raise BadInput(f"the trainings have δ of {listed([f'{d:g}' for d in sorted(deltas)])}; give one with --delta")
+    opened = [ledger_of(source, asked.get("overrides", ()), asked.get("key")) for source in sources]
+    views = [Views(ledger, config.audit.honest) for ledger, config in opened]
+    alone = [{(row.observer, row.unit, row.adjacency): row for row in one.rows} for one in made]
+    rows = [
+        _row(views, [rows[place] for rows in alone], made[0].delta)
+        for place in alone[0]
+        if all(place in rows for rows in alone)
+    ]
+    names = ", ".join(map(str, sources))
+    return EpsilonTable(names, made[0].delta, tuple(rows), secret=all(one.secret for one in made))
+
+
+def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsilon:
+    first = alone[0]
+    proof = prove_together(views, Question(Observer.parse(first.observer), first.unit, first.adjacency, delta))
+    each = listed([at_most(row.proven) for row in alone])
+    words = f"{len(alone)} trainings of the same people, seen together; ε of each alone: {each}."
+    return row_of(proof, notes=(words, *proof.price.reasons))

@@ -1,0 +1,143 @@
+"""Ten attempts to make a proven number that nothing proves. Each is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import pytest
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proof.certificate import Premise, Proven, Question, Unproven, prove
+from dpfl_audit.audit.proof.recheck import recheck_rows
+from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.proven.views import Views
+from dpfl_audit.audit.results.format import Epsilon, Results
+from dpfl_audit.audit.setup.auditor import Auditor
+from dpfl_audit.audit.setup.capture import train
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
+from dpfl_audit.defenses.releases import Gaussian, Release
+from dpfl_audit.defenses.terms import Observer
+
+QUESTION = Question(Observer("server"), "client", "zero_out", 1e-5)
+RAW = {
+    "data": {"name": "digits", "clients": 3, "samples_per_client": 5},
+    "model": {"name": "linear"},
+    "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
+    "scheme": {"name": "local-gaussian", "noise_multiplier": 4.0, "clip": 1.0, "rounds": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("proof") / "setup"
+    train(build(parse_config(RAW), Path()), folder)
+    return folder
+
+
+@pytest.fixture
+def ledger(setup: Path) -> Ledger:
+    found = Auditor(open_setup(setup)).ledger
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def proof(ledger: Ledger) -> Proven:
+    made = prove(Views(ledger), QUESTION)
+    assert isinstance(made, Proven) and 0 < made.epsilon < inf
+    return made
+
+
+def test_a_proof_says_of_whom_by_what_and_of_which_facts(proof: Proven, ledger: Ledger) -> None:
+    assert (proof.question, proof.method, proof.ledger) == (QUESTION, "closed form", ledger.digest)
+    assert proof.premises == {Premise.SECRET_KEY, Premise.NOTHING_ELSE_PUBLISHED}
+    louder = {i: release_of({**release_row(r), "noise_std": 9.0}) for i, r in ledger.releases.items()}
+    assert replace(ledger, releases=louder).digest != ledger.digest
+
+
+def test_1_a_proof_is_not_built_by_hand(proof: Proven) -> None:
+    made: Callable[..., Proven] = Proven
+    facts = (QUESTION, 0.1, "closed form", frozenset(), proof.ledger, proof.price)
+    with pytest.raises(TypeError, match="maker"):
+        made(*facts)
+    with pytest.raises(TypeError, match="made by `prove`"):
+        made(*facts, maker=object())
+
+
+def test_2_a_proof_is_not_rewritten(proof: Proven) -> None:
+    with pytest.raises(ValueError, match="maker"):
+        replace(proof, epsilon=0.1)
+
+
+def test_3_nor_its_number_set(proof: Proven) -> None:
+    with pytest.raises(AttributeError):
+        proof.epsilon = 0.1  # type: ignore[misc]
+
+
+def test_4_a_release_is_not_rewritten(ledger: Ledger) -> None:
+    release = next(iter(ledger.releases.values()))
+    with pytest.raises(ValueError, match="maker"):
+        replace(release, law=Gaussian(100.0))
+
+
+def test_5_nor_made_by_anybody() -> None:
+    facts = {"id": "a", "round": 0, "law": Gaussian(9.0), "bound_norm": 1.0, "bound_order": 2, "bound_of": "client"}
+    with pytest.raises(TypeError, match="`declare`"):
+        Release(**facts, records=1, subjects=frozenset({0}), maker="me")  # type: ignore[arg-type]
+
+
+def test_6_a_ratio_in_releases_jsonl_is_no_fact(setup: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = shutil.copytree(setup, tmp_path / "setup")
+    path = copy / "auditor" / "releases.jsonl"
+    rows = [json.loads(line) | {"ratio": 0.1} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(BadInput, match="ratio"):
+        table(copy)
+
+
+def test_7_a_row_is_not_given_another_number(proof: Proven, setup: Path) -> None:
+    row = table(setup, observers=["server"], unit="client", adjacency="zero_out").rows[0]
+    assert row.proven == proof.epsilon and row.having(asked=True).proven == proof.epsilon
+    for change in ({"proven": 1.0}, {"mu": 0.1}, {"delta": 0.1}, {"observer": "model"}, {"ledger": "0" * 32}):
+        with pytest.raises(TypeError, match="belongs to a proof"):
+            row.having(**change)
+
+
+def test_8_an_unknown_field_is_not_read_from_results(make_results: Callable[..., Path], tmp_path: Path) -> None:
+    folder = make_results(tmp_path / "results", "a")
+    path = folder / "results.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "proven_epsilon": 0.1}))
+    with pytest.raises(BadInput, match="proven_epsilon"):
+        Results.read(folder)
+
+
+def test_9_a_stored_proof_beside_another_ledger_is_none(setup: Path, ledger: Ledger) -> None:
+    row = table(setup, observers=["server"], unit="client", adjacency="zero_out").rows[0]
+    assert recheck_rows([row], Views(ledger)) == []
+    louder = {i: release_of({**release_row(r), "noise_std": 9.0}) for i, r in ledger.releases.items()}
+    (wrong,) = recheck_rows([row], Views(replace(ledger, releases=louder)))
+    assert "another ledger" in wrong
+
+
+def test_10_a_stored_number_that_nothing_proves_is_refused(setup: Path, ledger: Ledger) -> None:
+    row = table(setup, observers=["server"], unit="client", adjacency="zero_out").rows[0]
+    forged = Epsilon.model_validate({**row.model_dump(), "proven": 0.9 * (row.proven or 0.0)})
+    (wrong,) = recheck_rows([forged], Views(ledger))
+    assert "below" in wrong
+
+
+def test_what_cannot_be_proven_is_no_proof() -> None:
+    raw = {**RAW, "scheme": {"name": "fedavg", "rounds": 1}}
+    from dpfl_audit.audit.setup.planned import planned_ledger
+
+    made = prove(Views(planned_ledger(build(parse_config(raw), Path()))), QUESTION)
+    assert isinstance(made, Unproven) and "without noise" in made.reasons[0]
