@@ -181,7 +181,7 @@ STATE = {  # what changes while it is used
 
 def test_a_dataclass_is_a_value():
     """Frozen; and where it holds arrays it is not compared by them, as an array is neither equal nor unequal."""
-    arrays = re.compile(r"^(?!.*Callable).*(Tensor|ndarray|NDArray|Scores|Deviations)")
+    arrays = re.compile(r"^(?!.*Callable).*(Tensor\b|ndarray|NDArray|Scores|Deviations)")
     for name in modules():
         for cls in vars(importlib.import_module(name)).values():
             if dataclasses.is_dataclass(cls) and isinstance(cls, type) and cls.__module__ == name:

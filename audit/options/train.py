@@ -39,7 +39,7 @@ class TrainOptions:
         str | None,
         Option(
             "Import this model of yours, from here or installed, by repeating the config's [model] name. It is called"
-            " as FUNCTION(input_shape, classes, **options) and returns a torch.nn.Module.",
+            " as `FUNCTION(input_shape, classes, **options)` and returns a torch.nn.Module.",
             metavar=MODEL_NAME,
         ),
     ] = None

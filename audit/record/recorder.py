@@ -34,7 +34,7 @@ from .closing import (
 )
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network
-from .recording import MOST_CLIENTS, Average, DataFacts, Recording, fitting, recording_of
+from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .usable import check_usable
@@ -111,8 +111,7 @@ class Recorder:
         self.folder = Path(folder)
         self._keep = _kept(keep)
         self._module, self._usable = (model if isinstance(model, nn.Module) else None), False
-        recording = recording_of(
-            model,
+        declared = DeclaredTraining(
             claim=claim,
             mechanism=mechanism,
             share=share,
@@ -124,6 +123,7 @@ class Recorder:
             seed=seed,
             by=by,
         )
+        recording = recording_of(model, declared)
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))

@@ -91,53 +91,63 @@ class Recording:
         return cls(**known)
 
 
-def recording_of(
-    model: object,
-    *,
-    claim: float | Mapping[str, Any] | None = None,
-    mechanism: Declared | Sequence[Declared] | None = None,
-    share: Kind = "update",
-    average: Average = "records",
-    secure_aggregation: bool = False,
-    data: Mapping[str, Any] | None = None,
-    tables: Mapping[str, Any] | None = None,
-    clients: int | None = None,
-    seed: int = 0,
-    by: str = "dpfl_audit.Recorder",
-) -> Recording:
+@dataclass(frozen=True, kw_only=True)
+class DeclaredTraining:
+    """What is said of a training before its first round, unchecked.
+
+    claim: the owner's ε, or a mapping with epsilon, delta, unit, observer, adjacency; None for no claim. data: the
+    fields of `DataFacts`. tables: audit, local, attack and name, as in a config. All else: as of `Recording`.
+    """
+
+    claim: float | Mapping[str, Any] | None = None
+    mechanism: Declared | Sequence[Declared] | None = None
+    share: Kind = "update"
+    average: Average = "records"
+    secure_aggregation: bool = False
+    data: Mapping[str, Any] | None = None
+    tables: Mapping[str, Any] | None = None
+    clients: int | None = None
+    seed: int = 0
+    by: str = "dpfl_audit.Recorder"
+
+
+def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     """The facts of a recording, checked.
 
     Args:
         model: an nn.Module; or its state dict, or a list of its arrays, of which no network is built.
-        claim: the owner's ε, or a mapping with epsilon, delta, unit, observer, adjacency; None for no claim.
-        mechanism, share, average, secure_aggregation, clients, seed, by: as of `Recording`.
-        data: the fields of `DataFacts`.
-        tables: audit, local, attack and name, as in a config.
+        declared: what is said of its training.
 
     Raises:
         BadInput: in one sentence.
     """
-    if share not in ("update", "weights", "gradient"):
-        raise BadInput(f"share = {share!r}: an upload is an 'update', 'weights' or a 'gradient'")
-    if average not in ("records", "mean", "expected", "unknown"):
+    if declared.share not in ("update", "weights", "gradient"):
+        raise BadInput(f"share = {declared.share!r}: an upload is an 'update', 'weights' or a 'gradient'")
+    if declared.average not in ("records", "mean", "expected", "unknown"):
         raise BadInput(
-            f"average = {average!r}: the server weighs by 'records', takes the plain 'mean', divides by how many are"
-            " 'expected', or 'unknown'"
+            f"average = {declared.average!r}: the server weighs by 'records', takes the plain 'mean', divides by how"
+            " many are 'expected', or 'unknown'"
         )
-    if clients is not None and not (type(clients) is int and 1 <= clients <= MOST_CLIENTS):
-        raise BadInput(f"clients = {short(clients)}: expected a whole number from 1 to {MOST_CLIENTS:,}, or None")
-    if not (isinstance(seed, int) and not isinstance(seed, bool) and 0 <= seed < 2**63):
-        raise BadInput(f"seed = {short(seed)}: expected a whole number from 0 to 2^63 - 1")
-    if not isinstance(by, str) or not by:
-        raise BadInput(f"by = {short(by)}: expected the name of what records")
-    if not isinstance(secure_aggregation, bool):
-        raise BadInput(f"secure_aggregation = {secure_aggregation!r}: expected true or false")
-    for what, table in (("data", data), ("tables", tables), *((f"tables: {n}", t) for n, t in _tables_in(tables))):
+    if declared.clients is not None and not (type(declared.clients) is int and 1 <= declared.clients <= MOST_CLIENTS):
+        raise BadInput(
+            f"clients = {short(declared.clients)}: expected a whole number from 1 to {MOST_CLIENTS:,}, or None"
+        )
+    if not (isinstance(declared.seed, int) and not isinstance(declared.seed, bool) and 0 <= declared.seed < 2**63):
+        raise BadInput(f"seed = {short(declared.seed)}: expected a whole number from 0 to 2^63 - 1")
+    if not isinstance(declared.by, str) or not declared.by:
+        raise BadInput(f"by = {short(declared.by)}: expected the name of what records")
+    if not isinstance(declared.secure_aggregation, bool):
+        raise BadInput(f"secure_aggregation = {declared.secure_aggregation!r}: expected true or false")
+    for what, table in (
+        ("data", declared.data),
+        ("tables", declared.tables),
+        *((f"tables: {n}", t) for n, t in _tables_in(declared.tables)),
+    ):
         if table is not None and not isinstance(table, Mapping):
             raise BadInput(f"{what} = {short(table)}: expected a table of names and values")
-    if stranger := [name for name in tables or {} if name not in TABLES]:
+    if stranger := [name for name in declared.tables or {} if name not in TABLES]:
         raise BadInput(f"tables: {short(stranger[0])} cannot be given to a recording; {', '.join(TABLES)} can")
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(declared.data or {}).items()}
     try:
         facts = DataFacts(**given)
     except ValidationError as error:
@@ -157,17 +167,17 @@ def recording_of(
     made = Recording(
         network,
         facts,
-        share,
-        fitting(mechanisms_of(mechanism), average),
-        average,
-        secure_aggregation,
-        _claim_table(claim),
-        {name: value for name, value in dict(tables or {}).items()},
-        clients,
-        seed,
-        by,
+        declared.share,
+        fitting(mechanisms_of(declared.mechanism), declared.average),
+        declared.average,
+        declared.secure_aggregation,
+        _claim_table(declared.claim),
+        {name: value for name, value in dict(declared.tables or {}).items()},
+        declared.clients,
+        declared.seed,
+        declared.by,
     )
-    config_of(made, 1, max(1, clients or 1), (0,))  # what cannot be is said before anything is recorded
+    config_of(made, 1, max(1, declared.clients or 1), (0,))  # what cannot be is said before anything is recorded
     return made
 
 

@@ -16,7 +16,7 @@ from .trends import TrendAnswer
 Row = Mapping[str, Any]  # flat: numbers, strings, None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The options of `audit reproduce`.
 

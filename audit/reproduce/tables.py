@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ...defenses.nearest import instead
-from ...defenses.progress import Progress
-from ...defenses.workers import HERE, Workers
 from ..devices import device_named
 from ..errors import BadInput, bad_input
 from ..files import write_bytes, write_json
 from ..lock import writing
+from ..options.option import called_with
 from .adn_figure_4d import figure_4d
 from .cifar10 import CifarTable
 from .component_figure_3 import component_figure_3
@@ -133,19 +131,15 @@ class Reproduction:
         }
 
 
-def reproduce(
-    name: str,
-    *,
-    data_root: Path | None = None,
-    data: str | None = None,
-    quick: bool = False,
-    trials: int | None = None,
-    seed: int = 0,
-    output: Path | None = None,
-    progress: Progress | None = None,
-    workers: Workers = HERE,
-    device: str = "cpu",
-) -> Reproduction:
+@dataclass(frozen=True)
+class TableCall(Request):
+    """What `reproduce` is called with. name: a key of `TABLES`."""
+
+    name: str
+
+
+@called_with(TableCall)
+def reproduce(call: TableCall) -> Reproduction:
     """The table `name` of `TABLES`.
 
     Args:
@@ -164,23 +158,22 @@ def reproduce(
     Raises:
         BadInput: one sentence: an unknown table, data that are not there, another table in `output`.
     """
-    if name not in TABLES:
-        raise BadInput(f"there is no table {name!r}{instead(name, TABLES)}")
-    if trials is not None and trials < 1:
-        raise BadInput(f"--trials {trials}: at least one is needed")
-    request = Request(data_root, data, quick, trials, seed, output, progress, workers, device_named(device))
-    with bad_input(name), nullcontext() if output is None else writing(output):
-        filled = TABLES[name].run(request)
-        title = f"{name}: {TABLES[name].about}{QUICK if quick else ''}"
-        rows = [{**row, "quick": quick} for row in filled.rows]
+    if call.name not in TABLES:
+        raise BadInput(f"there is no table {call.name!r}{instead(call.name, TABLES)}")
+    if call.trials is not None and call.trials < 1:
+        raise BadInput(f"--trials {call.trials}: at least one is needed")
+    request = replace(call, device=device_named(call.device))
+    with bad_input(call.name), nullcontext() if call.output is None else writing(call.output):
+        filled = TABLES[call.name].run(request)
+        title = f"{call.name}: {TABLES[call.name].about}{QUICK if call.quick else ''}"
+        rows = [{**row, "quick": call.quick} for row in filled.rows]
         shown, trends = (text(title, filled), markdown(title, filled)), [asdict(answer) for answer in filled.trends]
-        reproduction = Reproduction(name, quick, rows, *shown, list(filled.notes), trends)
-        if output is not None:
-            write_bytes(output / "table.md", reproduction.markdown.encode())
-            write_bytes(
-                output / "table.csv", as_csv(FilledTable(filled.setting, rows, filled.columns, filled.notes)).encode()
-            )
-            write_json(output / "results.json", reproduction.document())
+        reproduction = Reproduction(call.name, call.quick, rows, *shown, list(filled.notes), trends)
+        if call.output is not None:
+            write_bytes(call.output / "table.md", reproduction.markdown.encode())
+            shown_rows = FilledTable(filled.setting, rows, filled.columns, filled.notes)
+            write_bytes(call.output / "table.csv", as_csv(shown_rows).encode())
+            write_json(call.output / "results.json", reproduction.document())
     return reproduction
 
 
