@@ -303,8 +303,8 @@ ROWS = (
     Row("asserts that pin a sentence", sentence_asserts, 528, 100),
     Row("files of such asserts", sentence_files, 103, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 31.4, 15),
-    Row("product: lines", product_lines, 77968 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 48252, 40000),
+    Row("product: lines", product_lines, 78066 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 48440, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("setup", type=click.Path(path_type=Path))
+@click.option("--results", type=click.Path(path_type=Path), help="Also bracket each ε proven in it by a second way.")
 @click.option("--strict", is_flag=True, help="Also every detail of the format, for tools that write it.")
 @common
-def command(setup: Path, strict: bool, as_json: bool, quiet: bool) -> None:
+def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Check every file of a setup folder; exit code 2 and one sentence where something is wrong.
 
     \b
@@ -34,6 +35,7 @@ def command(setup: Path, strict: bool, as_json: bool, quiet: bool) -> None:
         for fault in wrong if not quiet else ():
             click.echo(fault, err=True)
         raise BadInput(f"{setup}: {len(wrong)} things are not as docs/setup-format.md says")
+    checked = None if results is None else _rechecked(auditor, results)
     if as_json:
         there: dict[str, Any] = {
             "truth": auditor.truth is not None,
@@ -42,13 +44,37 @@ def command(setup: Path, strict: bool, as_json: bool, quiet: bool) -> None:
             "edited": auditor.edited,
             "key_is_published": not auditor.key_is_secret,
         }
+        if checked is not None:
+            there |= {"proofs": checked[0], "loose": checked[1]}
         if found.manifest.recorded is not None:
             there["declared"] = [declaration.model_dump() for declaration in auditor.declared]
         click.echo(json_document({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
         click.echo(f"{setup} is whole: {_said(found, auditor)}")
+        if checked is not None:
+            click.echo(f"{checked[0]} proven ε lie above what an explicit attack learns of the same facts")
+            for loose in checked[1]:
+                click.echo(loose)
         for declaration in auditor.declared:
             click.echo(f"{declaration.status}: {declaration.what}: {declaration.said} ({declaration.why})")
+
+
+def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
+    """How many finite proofs there are, and which of them are loose. Raises BadInput for one that is wrong."""
+    from ..errors import BadInput
+    from ..proof.recheck import recheck_rows
+    from ..proven.views import Views
+    from ..results.format import Results
+    from ..setup.planned import priced_ledger
+
+    ledger = priced_ledger(auditor)
+    if ledger is None:
+        raise BadInput(f"{auditor.setup.folder} has no auditor/ folder, so no proof can be checked")
+    rows = Results.read(results).epsilon
+    said = recheck_rows(rows, Views(ledger, auditor.setup.config.audit.honest))
+    if wrong := [sentence for sentence in said if not sentence.endswith("it is loose")]:
+        raise BadInput(f"{results}: {wrong[0]}")
+    return sum(row.proven is not None and row.proven < float("inf") for row in rows), said
 
 
 def _said(found: Setup, auditor: Auditor) -> str:

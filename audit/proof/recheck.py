@@ -1,9 +1,9 @@
 """A second way to the same number, slow and short: explicit worlds below, Rényi divergences above.
 
-It reads the facts that a proof is of and shares no code, and no cache, with what priced them. Below: each draw becomes
+It reads the facts that a proof is of and shares no code, and no cache, with what priced them. Below, each draw becomes
 a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are rounded down, tails dropped,
-and draws that it has no pair for (sums of Laplace noises, shuffled answers) count as nothing. So a smaller ε is false.
-Above: Rényi divergences without any sampling but coins for the unit itself. A larger ε is true, and needlessly so.
+and draws that it has no pair for (sums of Laplace noises, shuffled answers) count as nothing: a smaller ε is false.
+Above stand Rényi divergences without any sampling but coins for the unit itself: a larger ε is needlessly so.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
         pair = None if sum(n for _, n in r.law.terms) > 1 or lot is not None else _laplace(size)
         return _Draw(times, 0.0, pair, np.full_like(ORDERS, size), size)
     if isinstance(r.law, Discrete):
-        return _Draw(times, 0.0, _discrete(r, moved), None)
+        alone = size * sqrt(sum(n for _, n in r.law.terms) or 1)  # behind one sender's noise
+        return _Draw(times, 0.0, _discrete(r, moved), ORDERS * alone**2 / 2)
     hidden = lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
     own = isinstance(r.law, Gaussian) and not r.law.terms and r.law.earlier == 0
     if lot is None or not hidden or not own or (unit == "client" and lot.unit == "record"):
@@ -178,15 +179,19 @@ def _of_chain(chain: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> _Dr
             inside.append(r)
             last = r.round
 
-    def energy(rounds: Sequence[Counted], sign: bool) -> float:
+    def moves(rounds: Sequence[Counted], signs: tuple[int, ...]) -> float:
+        """How far Z is moved, where each value has the sign that moves it further; 0: all columns point one way."""
         rows: dict[int, float] = {}
         for r in rounds:
-            for i, value in laws[r.round].column:
-                size = (abs(value) if sign else value) * _moved(r, unit, adjacency) * (r.bound_norm or 0.0)
-                rows[i] = rows.get(i, 0.0) + size
-        return sum(value**2 for value in rows.values())
+            size = _moved(r, unit, adjacency) * (r.bound_norm or 0.0)
+            ways = []
+            for sign in signs:
+                turned = {i: (sign * v if sign else abs(v)) * size for i, v in laws[r.round].column}
+                ways.append({**rows, **{i: rows.get(i, 0.0) + v for i, v in turned.items()}})
+            rows = max(ways, key=lambda way: sum(v * v for v in way.values()))
+        return sqrt(sum(v * v for v in rows.values()))
 
-    low, high = (sqrt(value) / first.std for value in (energy(inside, False), energy(chain, True)))
+    low, high = moves(inside, (1, -1)) / first.std, moves(chain, (0,)) / first.std
     return _Draw(1, low, None, ORDERS * high**2 / 2)
 
 
@@ -261,7 +266,7 @@ def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # 
         losses = np.floor((np.log(here[inside]) - np.log(there[inside])) / grid).astype(np.int64)
         losses = np.maximum(losses, -(10**6))
         first = int(losses.min())
-        base: _Array = np.bincount(losses - first, weights=here[inside])
+        base: _Array = np.asarray(np.bincount(losses - first, weights=here[inside]), dtype=np.float64)
         start, often = first, min(times, left)
         left -= often
         sure = 1 - (1 - sure) * (1 - lost) ** often
@@ -294,7 +299,7 @@ def _least(profile, delta: float) -> float:  # type: ignore[no-untyped-def]
 
 
 def above(draws: Sequence[_Draw], delta: float) -> float:
-    """An ε that holds: the sum of pure ones, or of Rényi divergences (Canonne et al., arXiv:2004.00010)."""
+    """An ε that holds: a sum of pure ones, or of Rényi divergences (Canonne, Kamath and Steinke, arXiv:2004.00010)."""
     pure = sum(draw.times * draw.pure for draw in draws)
     if any(draw.renyi is None for draw in draws) or delta == 0:
         return pure

@@ -22,6 +22,7 @@ from ..setup.capture import write_sealed, write_tables
 from ..setup.config import Config
 from ..setup.description import digest_of_parts, versions
 from ..setup.format import DECLARED, FORMAT, Declaration
+from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
@@ -93,7 +94,7 @@ def write_granted(folder: Path, granted: Granted) -> None:
 def write_partial(folder: Path, begun: Begun) -> None:
     """setup.json of a recording that goes on, which says what the folder is."""
     config = config_of(begun.recording, 1, begun.recording.clients or 1, (0,))
-    write_json(folder / "setup.json", _manifest(begun, config, [], (1,) * config.data.clients, {}, "partial"))
+    Public(folder).write("manifest", _manifest(begun, config, [], (1,) * config.data.clients, {}, "partial"))
 
 
 def close_recording(folder: Path) -> Path:
@@ -290,24 +291,24 @@ def _bytes_of(inputs: Tensor, target: Tensor) -> bytes:
 
 
 def _write_knowledge(folder: Path, config: Config, given: _Given | None, granted: Granted) -> None:
-    items, knowledge = [], folder / "knowledge"
+    items, public = [], Public(folder)
     if given is not None and given.targets.dtype == torch.long:
         labels = {i: sorted(given.targets[torch.tensor(rows)].tolist()) for i, rows in given.rows.items()}
-        write_json(knowledge / "labels.json", labels)
+        public.write("labels", labels)
         words = "the labels of the examples behind each captured upload"
         items.append({"item": "labels", "file": "labels.json", "words": words})
     if granted.auxiliary is not None:
-        _write_pair(knowledge / "auxiliary.safetensors", granted.auxiliary)
+        public.write("auxiliary", _pair(granted.auxiliary))
         words = f"{len(granted.auxiliary[0])} examples of the same kind that nobody trained on"
         items.append({"item": "auxiliary", "file": "auxiliary.safetensors", "words": words})
     if granted.candidates is not None and granted.owners is not None:
-        _write_pair(knowledge / "candidates.safetensors", granted.candidates)
+        public.write("candidates", _pair(granted.candidates))
         members = int((granted.owners >= 0).sum())
         words = f"{len(granted.owners)} records whose membership is asked for, {members} of them members"
         items.append(
             {"item": "candidates", "file": "candidates.safetensors", "words": f"{words}, without saying which"}
         )
-    write_json(knowledge / "knowledge.json", {"items": items})
+    public.write("knowledge", {"items": items})
 
 
 def _write_truth(folder: Path, given: _Given | None, granted: Granted, by_lot: bool) -> None:
@@ -320,15 +321,15 @@ def _write_truth(folder: Path, given: _Given | None, granted: Granted, by_lot: b
     write_tensors(truth / "records.safetensors", {"inputs": given.inputs, "targets": given.targets, "rows": index})
     write_json(truth / "messages.json", given.rows)
     if granted.gallery is not None:
-        _write_pair(truth / "gallery.safetensors", granted.gallery)
+        write_tensors(truth / "gallery.safetensors", _pair(granted.gallery))
     if granted.pool is not None:
-        _write_pair(truth / "pool.safetensors", granted.pool)
+        write_tensors(truth / "pool.safetensors", _pair(granted.pool))
     if granted.owners is not None:
         write_json(truth / "membership.json", {"client": granted.owners.tolist(), "left_over": by_lot})
 
 
-def _write_pair(path: Path, pair: tuple[Tensor, Tensor]) -> None:
-    write_tensors(path, {"inputs": pair[0], "targets": pair[1]})
+def _pair(pair: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    return {"inputs": pair[0], "targets": pair[1]}
 
 
 # --- setup.json

@@ -30,6 +30,7 @@ from ...defenses.wire import SERVER, opaque_id
 from ..files import write_json, write_tensors
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
+from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
 from .independence import MOST_SIGNS, strongest_repeat
@@ -125,7 +126,7 @@ def write_round(
     for name, value in sent:
         tensors |= {f"{name}/{key}": part for key, part in layout.split(value).items()}
     work = folder / ".work"
-    write_tensors(folder / "tensors" / f"round-{round.number:04d}.safetensors", tensors)
+    Public(folder).write("tensors", tensors, round.number)
     if records:
         write_tensors(work / f"records-{round.number:04d}.safetensors", records)
     places = Places.of(layout)

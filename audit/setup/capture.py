@@ -66,6 +66,7 @@ from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
 from .lot import allowed, lot_of, proportional
+from .public import Public
 from .reading import left_by_a_killed_run, plain_json, present, read_text
 from .state import load_state, round_files, save_state
 
@@ -192,7 +193,7 @@ def _begin(training: Training, force: bool, engine: str, rounds: _Rounds) -> _Be
         return None
     if state_before == "damaged":
         remove_all(folder, but=("setup.json", KEY_FILE))
-    write_json(folder / "setup.json", manifest_of(experiment, "partial", digest, 0, engine))
+    Public(folder).write("manifest", manifest_of(experiment, "partial", digest, 0, engine))
     keep_key(folder, experiment.key)
     with left_by_a_killed_run(folder / ".work", "use --force to start anew"):
         state = load_state(experiment, folder / ".work")
@@ -221,8 +222,8 @@ def _finish_together(begun: Sequence[_Begun], workers: Workers) -> None:
         )
     for each, last in zip(begun, lasts):
         each.recorder.finish(last, each.digest, each.engine)
-        write_json(
-            each.folder / "environment.json",
+        Public(each.folder).write(
+            "environment",
             {
                 "config_folder": os.path.relpath(each.experiment.base.resolve(), each.folder.resolve()),
                 "host": socket.gethostname(),
@@ -436,7 +437,7 @@ class _Recorder:
                 tensors |= {f"{message.id}/{name}": value for name, value in named.items()}
         self.pending.clear()
         if tensors:
-            write_tensors(self.folder / "tensors" / f"round-{round:04d}.safetensors", tensors)
+            Public(self.folder).write("tensors", tensors, round)
         shutil.rmtree(self.work / "messages", ignore_errors=True)
         kept = {
             str(c): sorted(set(batches[c][batches[c] >= 0].tolist()))
@@ -476,12 +477,12 @@ class _Recorder:
             for m in r["messages"]
             if r["rows"].get(str(sender.get(m["id"])))  # secret batches may all be empty
         }
-        items = []
+        items, public = [], Public(self.folder)
         labels = {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()}
         if data.classes and self.experiment.scheme.local.per_example is not None:
             write_json(self.folder / DRAWN_LABELS, labels)
         elif data.classes:
-            write_json(self.folder / "knowledge" / "labels.json", labels)
+            public.write("labels", labels)
             items.append(
                 {
                     "item": "labels",
@@ -494,10 +495,7 @@ class _Recorder:
             pick = torch.randperm(
                 len(data.auxiliary_inputs), generator=generator(self.experiment.config.seed, "auxiliary")
             )[:n]
-            write_tensors(
-                self.folder / "knowledge" / "auxiliary.safetensors",
-                {"inputs": data.auxiliary_inputs[pick], "targets": data.auxiliary_targets[pick]},
-            )
+            public.write("auxiliary", {"inputs": data.auxiliary_inputs[pick], "targets": data.auxiliary_targets[pick]})
             items.append(
                 {
                     "item": "auxiliary",
@@ -513,11 +511,11 @@ class _Recorder:
                 name: [address_of(federation, r["round"])(party) for r in rounds]
                 for name, party in self.observers.items()
             }
-            write_json(self.folder / "knowledge" / "observers.json", own)
+            public.write("observers", own)
             items.append(
                 {"item": "addresses", "file": "observers.json", "words": "an observer's own address in every round"}
             )
-        write_json(self.folder / "knowledge" / "knowledge.json", {"items": items})
+        public.write("knowledge", {"items": items})
         if capture.truth:  # even where no audited client sent anything: then it is known that there is nothing
             union = sorted({row for ids in rows.values() for row in ids})
             place = {row: i for i, row in enumerate(union)}
@@ -586,9 +584,7 @@ class _Recorder:
         targets = torch.cat([data.targets[held[pick]], spare[1][others]])
         clients = torch.cat([owner[pick], torch.full((len(others),), -1)])
         order = torch.randperm(len(inputs), generator=rng)
-        write_tensors(
-            self.folder / "knowledge" / "candidates.safetensors", {"inputs": inputs[order], "targets": targets[order]}
-        )
+        Public(self.folder).write("candidates", {"inputs": inputs[order], "targets": targets[order]})
         if capture.truth:
             owners = {"client": clients[order].tolist(), "left_over": by_lot}
             write_json(self.folder / "truth" / "membership.json", owners)
@@ -627,9 +623,9 @@ def write_tables(
     """
     done = [r for r in rows if r["figures"]]
     parted = [(r["round"], *parted_figures(r["figures"])) for r in done]
-    write_bytes(folder / "rounds.csv", figures_csv([{"round": i, **public} for i, public, _ in parted]))
+    Public(folder).write("participants", figures_csv([{"round": i, **public} for i, public, _ in parted]))
     write_bytes(folder / "auditor" / "figures.csv", figures_csv([{"round": i, **own} for i, _, own in parted]))
-    write_lines(folder / "messages.jsonl", [m for r in rows for m in r["messages"]])
+    Public(folder).write("messages", [m for r in rows for m in r["messages"]])
     models, releases = revealed_rows(rows)
     write_lines(folder / "auditor" / "models.jsonl", models)
     write_lines(folder / "auditor" / "releases.jsonl", releases)
@@ -654,7 +650,7 @@ def write_sealed(folder: Path, manifest: Mapping[str, Any]) -> None:
     write_json(folder / SEAL, private)
     public = {name: digest for name, digest in digests.items() if name not in private}
     sealed = {**public, SEAL: digest_of_file(folder / SEAL), "setup.json": digest_of_json(manifest)}
-    write_json(folder / "setup.json", {**manifest, "files": sealed})
+    Public(folder).write("manifest", {**manifest, "files": sealed})
 
 
 def revealed_rows(rounds: Iterable[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -99,15 +99,16 @@ def release(
     problem = private_scale or _problem(parcel, mechanism)
     if correlation is not None and context.plan.noise != 1:
         problem = problem or "the size of correlated noise changes from round to round"
+    hidden = None if problem else bound  # of what nothing is proven, the noise is said as it was drawn
     law: Law
     if correlation is not None:  # what noise was there before may be of rounds that this one is not independent of
         law = correlation
     elif mechanism == "laplace":
-        law = Laplace(_hiding(bound, noise_std))
+        law = Laplace(_hiding(hidden, noise_std))
     elif parcel.terms and _is_above_0(parcel.noise_std):
-        law = Gaussian(_hiding(bound, noise_std), terms=parcel.terms, also=also)
+        law = Gaussian(_hiding(hidden, noise_std), terms=parcel.terms, also=also)
     else:
-        law = Gaussian(_hiding(bound, noise_std), _earlier(bound, noise_std, parcel.noise_std), also=also)
+        law = Gaussian(_hiding(hidden, noise_std), _earlier(hidden, noise_std, parcel.noise_std), also=also)
     context.log["noise_std"] = as_scalar(noise_std)
     drawn = emit(
         opaque_id(context.seed, *name),

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from command import call
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.certificate import Premise, Proven, Question, Unproven, prove
 from dpfl_audit.audit.proof.recheck import recheck_rows
@@ -133,6 +134,20 @@ def test_10_a_stored_number_that_nothing_proves_is_refused(setup: Path, ledger: 
     forged = Epsilon.model_validate({**row.model_dump(), "proven": 0.9 * (row.proven or 0.0)})
     (wrong,) = recheck_rows([forged], Views(ledger))
     assert "below" in wrong
+
+
+def test_check_refuses_a_stored_number_and_takes_the_right_one(
+    setup: Path, make_results: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [row.model_dump() for row in table(setup, observers=["server"]).rows]
+    results = make_results(tmp_path / "results", "a", epsilon=rows)
+    assert call("check", setup, "--results", results, "--quiet") == 0
+    path = results / "results.json"
+    content = json.loads(path.read_text())
+    for row in content["epsilon"]:
+        row["proven"] = 0.8 * row["proven"]
+    path.write_text(json.dumps(content))
+    assert call("check", setup, "--results", results, "--quiet") == 2
 
 
 def test_what_cannot_be_proven_is_no_proof() -> None:

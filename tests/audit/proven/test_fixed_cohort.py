@@ -108,7 +108,7 @@ def test_the_largest_pair_reaches_the_profile():
 
 @pytest.mark.parametrize("rate, mu, interval", [(0.01, 2.0, 1e-3), (0.5, 0.3, 1e-3), (0.9, 5.0, 0.1), (1e-6, 9.0, 0.5)])
 def test_the_grid_is_a_distribution_above_the_profile(rate, mu, interval):
-    grid = fixed_cohort_pld(rate, mu, interval)
+    grid = fixed_cohort_pld([(1.0, rate)], mu, interval)
     for loss in np.linspace(0, largest_loss(rate, mu), 37):
         above = float(fixed_cohort_profile(np.array([loss]), rate, mu)[0])
         assert grid.get_delta_for_epsilon(loss) >= above - 1e-15

@@ -200,13 +200,13 @@ def test_a_slot_of_laplace_sums_never_forgets_the_one_with_the_fewest_noises():
         assert proven(order, **asked).epsilon >= exact * (1 - 1e-9)
 
 
-def broadcast_price(clients: list[int], subject: int, honest: float = 1.0, **changes) -> float:
+def broadcast_price(clients: list[int], subject: int, coalition: int = 0, **changes) -> float:
     """ε of a client of one round towards who sees the server's broadcasts alone."""
     made, messages = federation(clients, **changes)
     run_many([made])
     sent = [Parcel(m.vector, releases=m.releases, inherits=m.inherits) for m in messages if m.kind == "weights"]
     releases = [r for parcel in sent for r in parcel.revealed]
-    exposure = Exposure.of(releases, [subject], honest)
+    exposure = Exposure.of(releases, [subject], coalition)
     return exposure.worst(unit="client", adjacency="zero_out", delta=DELTA).epsilon
 
 
@@ -229,17 +229,17 @@ def test_a_client_counts_on_its_own_noise_and_not_on_what_others_add():
     as much as it can move. If the others are honest, their 3 × .6²C² count too.
     """
     costs = {
-        honest: broadcast_price(
+        colluding: broadcast_price(
             [20, 20, 20, 60],
             3,
-            honest,
+            colluding,
             client=(Clip(1.0), Perturb(noise_multiplier=48.0, divided_by="records")),
             server=(Perturb(noise_std=0.15),),
         )
-        for honest in (0.0, 1.0)
+        for colluding in (3, 0)
     }
-    assert costs[0.0] == pytest.approx(gaussian_epsilon(1.0, DELTA), rel=1e-6)
-    assert costs[1.0] == pytest.approx(gaussian_epsilon(sqrt(0.25**2 + 3 * 0.6**2) / 0.25, DELTA), rel=1e-6)
+    assert costs[3] == pytest.approx(gaussian_epsilon(1.0, DELTA), rel=1e-6)
+    assert costs[0] == pytest.approx(gaussian_epsilon(sqrt(0.25**2 + 3 * 0.6**2) / 0.25, DELTA), rel=1e-6)
 
 
 BASE = {

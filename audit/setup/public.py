@@ -1,0 +1,68 @@
+"""The one door to the public half of a setup: what is not of these kinds goes to auditor/ or truth/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..files import write_bytes, write_json, write_lines, write_tensors
+
+Kind = Literal[
+    "manifest",
+    "environment",
+    "messages",
+    "tensors",
+    "participants",
+    "knowledge",
+    "labels",
+    "auxiliary",
+    "candidates",
+    "observers",
+]
+
+# Kind -> its file, and why it is public: what it tells is priced, or is no function of what the clients hold.
+PUBLIC: dict[Kind, tuple[str, str]] = {
+    "manifest": ("setup.json", "the config, and public facts of the training; digests of public files alone"),
+    "environment": ("environment.json", "when and where it was trained, on what machine"),
+    "messages": ("messages.jsonl", "who sent what kind of message when, and how many records it says it is of"),
+    "tensors": ("tensors/round-*.safetensors", "the messages themselves, whose releases the ledger has"),
+    "participants": ("rounds.csv", "how many took part in each round, which no record decides"),
+    "knowledge": ("knowledge/knowledge.json", "the list of what attacks are given"),
+    "labels": ("knowledge/labels.json", "given to attacks that assume them; written only where no coin draws batches"),
+    "auxiliary": ("knowledge/auxiliary.safetensors", "records that nobody trained on"),
+    "candidates": ("knowledge/candidates.safetensors", "records whose membership is asked for, and not who is one"),
+    "observers": ("knowledge/observers.json", "an observer's own addresses, which it knows"),
+}
+assert set(PUBLIC) == set(get_args(Kind))
+
+
+@dataclass(frozen=True)
+class Public:
+    """Writes into the public half of the setup in `folder`."""
+
+    folder: Path
+
+    def write(self, kind: Kind, content: Any, round: int | None = None) -> None:
+        """Content is tensors by name, rows (messages), bytes or whatever JSON has, by the kind's file."""
+        name = PUBLIC[kind][0] if round is None else PUBLIC[kind][0].replace("*", f"{round:04d}")
+        path = self.folder / name
+        if isinstance(content, bytes):
+            write_bytes(path, content)
+        elif path.suffix == ".safetensors":
+            write_tensors(path, content)
+        elif path.suffix == ".jsonl":
+            write_lines(path, content)
+        else:
+            write_json(path, content)
+
+
+def strangers(names: Sequence[str]) -> list[str]:
+    """Of the files of a public half, those that no kind is for.
+
+    >>> strangers(["setup.json", "tensors/round-0003.safetensors", "knowledge/labels.json", "norms.csv"])
+    ['norms.csv']
+    """
+    return [name for name in names if not any(fnmatchcase(name, pattern) for pattern, _ in PUBLIC.values())]

@@ -1,0 +1,102 @@
+"""The second way brackets every proof, and refuses those that are wrong in one fact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, sqrt
+from pathlib import Path
+
+import pytest
+from dpfl_audit.audit.proof.recheck import _ends, bracket, recheck_rows
+from dpfl_audit.audit.proven.accounting import Exposure, proven
+from dpfl_audit.audit.proven.table import ledger_of, table
+from dpfl_audit.audit.proven.views import Views
+from dpfl_audit.defenses.releases import Correlated, Discrete, Gaussian, Laplace, Law, Release, Response, Sampling
+from dpfl_audit.defenses.terms import Adjacency, Observer
+from stated import stated
+
+DELTA = 1e-5
+ROOT = Path(__file__).resolve().parents[3]
+CHAIN = [((0, 1.0), (1, -0.5)), ((1, 1.0),)]
+
+
+def many(law: Callable[[int], Law], count: int, bound: float = 1.0, **facts: object) -> list[Release]:
+    return [stated(law(i), bound, round=i, **facts) for i in range(count)]
+
+
+COIN, HALF = Sampling("poisson", 20, 2), Sampling("without_replacement", 10, 3)
+KINDS: dict[str, tuple[list[Release], Adjacency]] = {
+    "gaussian": (many(lambda i: Gaussian(2.0 + i), 3), "zero_out"),
+    "coins": (many(lambda i: Gaussian(1.5), 8, sampling=COIN), "zero_out"),
+    "coins of either": (many(lambda i: Gaussian(2.0), 5, sampling=COIN), "replace_one"),
+    "a cohort": (many(lambda i: Gaussian(3.0), 6, sampling=HALF), "replace_one"),
+    "laplace": (many(lambda i: Laplace(3.0), 4), "zero_out"),
+    "responses": (many(lambda i: Response(1.0, 1.0), 3, steps=4), "replace_one"),
+    "responses about 0": (many(lambda i: Response(1.0, 1.0, about_zero=True), 3, steps=4), "zero_out"),
+    "discrete": (many(lambda i: Discrete(8.0, 1.0, 10), 2, 8.0), "zero_out"),
+    "a sum of discrete": (many(lambda i: Discrete(0.0, 1.0, 10, ((6.0, 3),)), 2, 8.0), "zero_out"),
+    "correlated": (many(lambda i: Correlated(2.0, "z", CHAIN[i]), 2), "zero_out"),
+    "mixed": ([*many(lambda i: Gaussian(3.0), 2), *many(lambda i: Laplace(4.0), 2)], "zero_out"),
+}
+
+
+def price(releases: list[Release], adjacency: Adjacency) -> float:
+    return proven(releases, subject=0, unit="client", adjacency=adjacency, delta=DELTA).epsilon
+
+
+def ends(releases: list[Release], adjacency: Adjacency, coalition: int = 0) -> tuple[float, float]:
+    return _ends(Exposure.of(releases, [0], coalition), "client", adjacency, DELTA)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_priced_lies_between(kind: str) -> None:
+    releases, adjacency = KINDS[kind]
+    low, high = ends(releases, adjacency)
+    found = price(releases, adjacency)
+    assert low * (1 - 1e-6) <= found <= high * 1.01
+    assert low > 0.93 * found  # near enough to see what is wrong by a tenth
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "responses" not in kind])
+def test_a_tenth_off_the_ratio_is_refused(kind: str) -> None:
+    releases, adjacency = KINDS[kind]
+    smaller = [stated(r.law, 0.9 * (r.bound_norm or 0.0), round=r.round, sampling=r.sampling) for r in releases]
+    assert price(smaller, adjacency) < ends(releases, adjacency)[0]
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "coins", "a cohort", "laplace", "responses", "discrete", "mixed"])
+def test_a_draw_left_out_is_refused(kind: str) -> None:
+    releases, adjacency = KINDS[kind]
+    assert price(releases[1:], adjacency) < ends(releases, adjacency)[0]
+
+
+@pytest.mark.parametrize("lot", [COIN, HALF])
+def test_half_the_rate_is_refused(lot: Sampling) -> None:
+    adjacency: Adjacency = "zero_out" if lot is COIN else "replace_one"
+    right, wrong = (many(lambda i: Gaussian(1.5), 6, sampling=one) for one in (lot, Sampling(lot.kind, 40, 2)))
+    assert price(wrong, adjacency) < ends(right, adjacency)[0]
+
+
+def test_a_coalition_that_is_left_out_is_refused() -> None:
+    releases = many(lambda i: Gaussian(1.0), 5, sampling=Sampling("without_replacement", 10, 1))
+    assert price(releases, "replace_one") < ends(releases, "replace_one", coalition=9)[0]
+
+
+def test_nothing_hidden_is_infinite_and_a_loose_proof_is_called_so(tmp_path: Path) -> None:
+    assert ends([stated(Gaussian(0.0))], "zero_out") == (inf, inf)
+    source = ROOT / "examples" / "local-gaussian.toml"
+    asked = {"observers": ["server"], "unit": "client", "adjacency": "zero_out"}
+    (row,) = table(source, **asked).rows
+    views = Views(ledger_of(source)[0])
+    low, high = bracket(views, Observer("server"), "client", "zero_out", row.delta or 0.0)
+    assert low == pytest.approx(row.proven, rel=1e-6) and row.proven < high < row.proven * (1 + sqrt(0.02))
+    loose = type(row).model_validate({**row.model_dump(), "proven": 1.5 * (row.proven or 0.0)})
+    (wrong,) = recheck_rows([loose], views)
+    assert "loose" in wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.toml")))
+def test_every_example_lies_between(example: str) -> None:
+    ledger, config = ledger_of(ROOT / "examples" / example)
+    assert recheck_rows(table(ROOT / "examples" / example).rows, Views(ledger, config.audit.honest)) == []
