@@ -59,10 +59,10 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors devices extras lock options progress timetable cluster tensors",
+    "files errors devices extras lock options progress timetable cluster tensors owners_code",
     "setup",
     "record",
-    "results",
+    "results judge say",  # a gate reads a judgement, which is of results
     "proven",
     "demonstrated",
     "canary",
@@ -110,6 +110,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "lock",
         "options",
         "progress",
+        "owners_code",
         "timetable",
         "cluster",
         "tensors",

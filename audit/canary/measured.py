@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..demonstrated import LowerBound, violation
 from ..proven.gaussian import gaussian_multiplier
-from ..results.words import at_least, could_show
+from ..say.words import at_least, could_show
 from .mechanism import MechanismAudit, delta_at
 from .sequential import Taken
 

@@ -21,7 +21,7 @@ from ..demonstrated import LowerBound, ceiling
 from ..errors import BadInput
 from ..proven.gaussian import gaussian_multiplier
 from ..results.format import CRAFTED_WEIGHTS, AttackResult, Epsilon, Metrics
-from ..results.warnings import not_tested
+from ..say.warnings import not_tested
 from ..setup.auditor import Auditor
 from ..setup.experiment import Experiment
 from .case import Case, NoDemonstration, Question, releases_seen, trial_cost

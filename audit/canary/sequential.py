@@ -31,7 +31,7 @@ from ..demonstrated.ceilings import ceiling
 from ..demonstrated.gdp import mu_epsilon
 from ..demonstrated.mean_shift import counted_shift, mean_shift
 from ..demonstrated.separate import Separate
-from ..results.words import number
+from ..say.words import number
 
 DrawBlock = Callable[[int, int], tuple[Scores, Scores]]
 """(first, end) → scores with the canary and without, (end − first,) each, of trials number first to end − 1."""

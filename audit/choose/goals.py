@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..errors import BadInput
 from ..options import BESTS, Best
-from ..results.words import number, percent
+from ..say.words import number, percent
 from .outcome import Performance
 
 By = Literal["proof", "attack", "measurement"]

@@ -17,7 +17,7 @@ from ..report.pictures import data_uri
 from ..report.plots import COLOURS, plain_log_axis, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
-from ..results.words import at_most, number, observer, percent, percent_at_most
+from ..say.words import at_most, number, observer, percent, percent_at_most
 from .goals import Kept
 from .outcome import Performance
 from .space import said, short_name

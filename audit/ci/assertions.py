@@ -16,7 +16,7 @@ from ..mechanism.outcome import OwnAudit
 from ..report.saved import SavedResults
 from ..results.format import FILE, Results
 from ..results.gates import Gate, outcome, parse_gate
-from ..results.words import could_show
+from ..say.words import could_show
 from ..setup.folder import Setup
 
 OPPOSITE = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "==": "!=", "!=": "=="}

@@ -16,10 +16,11 @@ from math import erfc, inf, sqrt
 from typing import Any, Literal
 
 from ..errors import BadInput
-from ..results import words
-from ..results.checks import refutations, refuted_on_condition
+from ..judge.judgement import Judgement, judgement_of
 from ..results.format import AttackResult, Epsilon, Results
-from ..results.words import badge
+from ..say import words
+from ..say.badge import badge
+from ..say.metrics import METRICS, metric
 
 Direction = Literal["worse", "better", "unclear", "lost", "new"]
 
@@ -52,7 +53,7 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        said = words.metric(self.what) if self.what in words.METRICS else None
+        said = metric(self.what) if self.what in METRICS else None
         say: Callable[[float | None], str] = words.number if said is None else said.say
         name = self.what if said is None else said.label
 
@@ -103,7 +104,7 @@ def compared(a: Results, b: Results) -> Comparison:
     Raises:
         BadInput: they have nothing in common to compare.
     """
-    found = [*_metrics(a.attacks, b.attacks), *_proven(a.epsilon, b.epsilon), *_tests(a.epsilon, b.epsilon)]
+    found = [*_metrics(a.attacks, b.attacks), *_proven(a.epsilon, b.epsilon), *_tests(judgement_of(a), judgement_of(b))]
     if not any(one.a is not None and one.b is not None for one in found):
         raise BadInput(
             "nothing was measured in both results, so there is nothing to compare; run the same attacks on both"
@@ -221,11 +222,11 @@ def _proven(a: Iterable[Epsilon], b: Iterable[Epsilon]) -> list[Difference]:
     return found
 
 
-def _tests(a: Sequence[Epsilon], b: Sequence[Epsilon]) -> list[Difference]:
+def _tests(a: Judgement, b: Judgement) -> list[Difference]:
     """Demonstrated ε; worse where B's test refutes a claim or a proof that A's did not refute."""
-    refuted = [_refuted(rows) for rows in (a, b)]
-    before = {_row(row): row for row in a}
-    after = {_row(row): row for row in b}
+    refuted = [_refuted(judgement) for judgement in (a, b)]
+    before = {_row(row): row for row in a.epsilon}
+    after = {_row(row): row for row in b.epsilon}
     found = []
     for where in dict.fromkeys([*before, *after]):
         first, second = before.get(where), after.get(where)
@@ -255,8 +256,7 @@ def _most(row: Epsilon) -> float | None:
     return max((most for most in (row.ceiling, row.ceiling_on_condition) if most is not None), default=None)
 
 
-def _refuted(rows: Sequence[Epsilon]) -> dict[str, str]:
+def _refuted(judgement: Judgement) -> dict[str, str]:
     """The rows whose test refutes something, and by which bound."""
-    on_condition = {_row(shown): "demonstrated_on_condition" for shown, _ in refuted_on_condition(rows)}
-    certain = {_row(shown): "demonstrated" for shown, _ in (*refutations(rows), *refutations(rows, "proven"))}
-    return on_condition | certain
+    on_condition = {_row(r.shown): "demonstrated_on_condition" for r in judgement.refuting(on_condition=True)}
+    return on_condition | {_row(r.shown): "demonstrated" for r in judgement.refuting(on_condition=False)}

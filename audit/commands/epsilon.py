@@ -89,7 +89,7 @@ def command(
     progress.close()
     click.echo(json_document(table.document()) if as_json else text(table))
     if in_words and not as_json:
-        from ..report.statement import statement
+        from ..say.statement import statement
 
         click.echo("\n" + "\n\n".join(statement(table.rows, table.secret)))
 

@@ -38,7 +38,7 @@ from ..demonstrated.gdp import mu_limit
 from ..demonstrated.mean_shift import mean_shift
 from ..demonstrated.separate import Separate
 from ..owners_code import owners
-from ..results.words import at_least
+from ..say.words import at_least
 from .asked import LEAST_DRAWS, check_bounds_asked, check_function, real, whole
 from .calls import Calls
 from .levels import Levels

@@ -15,7 +15,7 @@ from ...defenses.terms import Adjacency, Unit
 from ...defenses.wire import Release, Sampling
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..results.words import at_most, number
+from ..say.words import at_most, number
 from ..setup.promise import promise
 from .accounting import proven
 from .gaussian import gaussian_delta, gaussian_epsilon

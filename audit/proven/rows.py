@@ -12,7 +12,7 @@ from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..results.words import claimant
+from ..say.words import claimant
 from ..setup.auditor import Auditor
 from ..setup.format import Declaration
 from ..setup.ledger import Ledger

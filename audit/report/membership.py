@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...attacks import ATTACKS
-from ..results import words
+from ..judge.question import bounding_rows
 from ..results.format import AttackResult, ClientRow, Results, TprPoint
-from ..results.levels import bounding_rows
+from ..say import words
 from . import plots
 from .facts import ReportedSetting, attack_name
 
@@ -149,7 +149,8 @@ def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
 
 def coverage(results: Results) -> list[str]:
     """Which ε covers whom: the proven and claimed ε by observer, and the attacks that no proven ε bounds."""
-    rows = {row.observer: row for who, row in bounding_rows([], results.epsilon).items() if row and who != "asked"}
+    observers = [row.observer for row in results.epsilon if not row.aside]
+    rows = {observer: row for observer, row in bounding_rows(observers, results.epsilon).items() if row}
     if not rows:
         return []
     units = {row.unit for row in rows.values()}

@@ -17,10 +17,10 @@ from unicodedata import category, normalize
 
 from ...defenses.terms import Observer
 from ..errors import BadInput
-from ..results import words
 from ..results.format import Epsilon
+from ..say import words
+from ..say.statement import ADJACENCIES_IN_WORDS
 from .points import NOT_STATED, POINTS, ClaimCard, constants, table_of
-from .statement import ADJACENCIES_IN_WORDS
 
 REQUIRED = (  # of every entry, and known to the owner alone
     "name",
@@ -36,12 +36,12 @@ DIGITS = 4  # of a proven ε, rounded up
 
 def registry_entry(card: ClaimCard) -> dict[str, Any]:
     """The entry as plain values. Raises BadInput where its owner says too little for the registry's lowest tier."""
-    owner, results, row = card.owner, card.results, card.row
+    owner, results, row = card.owner, card.results, card.judgement.rows.answer
     if missing := [key for key in REQUIRED if getattr(owner, key) is None]:
         raise BadInput(
             f"OpenDP's registry asks for what only the owner knows: give {words.listed(missing)} in --card-from FILE"
         )
-    void = results.verdict.proof == "none" or not results.setup.secret_key  # contradicted, or the noise is no secret
+    void = card.judgement.proof == "none" or not card.judgement.secret  # contradicted, or the noise is no secret
     proven = None if row is None or void or row.proven in (None, inf) else row
     basic = {key: getattr(owner, key) for key in REQUIRED if key != "registry_authors"}
     basic |= {"data_product_type": "Machine learning model"}
@@ -139,7 +139,7 @@ def _worlds(row: Epsilon) -> str:
 
 
 def _which(card: ClaimCard) -> str:
-    row = card.row
+    row = card.judgement.rows.answer
     if row is None or row.proven is None:
         return "No ε was priced, so none is given."
     place = f"towards {words.observer(row.observer)}, per {row.unit}, {row.adjacency}"

@@ -12,11 +12,11 @@ from ..errors import BadInput
 from ..files import json_text, write_named
 from ..lock import holder_of
 from ..results.format import LEVELS, AttackResult, Results
-from ..results.words import (
+from ..say.badge import badge
+from ..say.words import (
     MISSING,
     at_least,
     at_most,
-    badge,
     chosen_briefly,
     claim,
     claimant,
@@ -76,7 +76,7 @@ def _json(folders: Sequence[Path]) -> str:
     content = {
         "format": 1,
         "comparison": rows,
-        "advice": advice([s.results for s in settings], [s.label for s in settings]),
+        "advice": advice(settings),
         "results": [results.model_dump(by_alias=True) for s in settings for _, results in s.parts],
     }
     return json_text(content)
@@ -204,7 +204,7 @@ def _markdown(folders: Sequence[Path]) -> str:
     settings = read_settings(folders)
     lines = ["# dpfl-audit report", ""]
     if len(settings) > 1:
-        worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
+        worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.level))
         lines += [escaped(sentence) for sentence in summary(settings, worst)] + [""]
         lines += markdown_table(
             [
@@ -241,7 +241,7 @@ def _markdown(folders: Sequence[Path]) -> str:
     lines += [
         "## What to change",
         "",
-        *(f"- {escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])),
+        *(f"- {escaped(text)}" for text in advice(settings)),
         "",
     ]
     return "\n".join(lines)
@@ -262,7 +262,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
     lines = [
         f"## {escaped(setting.label)}",
         "",
-        f"**Verdict: {badge(results.verdict)}.** " + escaped(" ".join(results.verdict.sentences)),
+        f"**Verdict: {badge(setting.judgement)}.** " + escaped(" ".join(setting.sentences)),
         "",
     ]
     lines += [
@@ -289,9 +289,12 @@ def _setting(setting: ReportedSetting) -> list[str]:
             for row in results.epsilon
         ],
     )
-    lines += [escaped(epsilon_table(results)["adjacencies"]), ""]
+    lines += [escaped(epsilon_table(setting.judgement)["adjacencies"]), ""]
     lines += [
-        *(f"- {escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
+        *(
+            f"- {escaped(' '.join([f'{where}:', *reasons]))}"
+            for where, reasons in epsilon_table(setting.judgement)["reasons"]
+        ),
         "",
     ]
     if any(attack.kind == "membership" for attack in results.attacks) and (sentences := coverage(results)):

@@ -1,5 +1,5 @@
 """What an attack got beside what its control explains, and what a test showed beside what is claimed and proven: the
-evidence that levels (levels.py) are read from.
+evidence that levels (`judge.judgement`) are read from.
 
 One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by
 Holm's (1979) procedure: the one with the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so
@@ -19,14 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
-from typing import Literal
 
+from ...defenses.terms import Observer
 from ...metrics.intervals import clopper_pearson_interval
 from ..setup.promise import USEFUL_DELTA
-from .format import AttackResult, Epsilon
-from .words import (
-    sees_at_most,
-)
+from .format import AttackResult, Epsilon, Level
 
 STRICT_FPR = 0.01
 COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
@@ -181,12 +178,6 @@ def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
     return least if least <= USEFUL_EPSILON else 0.0
 
 
-def leaking(epsilon: Sequence[Epsilon], aside: bool = False) -> list[Epsilon]:
-    """The rows of which more ε is demonstrated than a proof allows; `aside`: of those that the run is not about."""
-    own = [row for row in epsilon if row.aside == aside]
-    return [row for row in own if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
-
-
 def observers_aside(epsilon: Sequence[Epsilon]) -> set[str]:
     """Whom the run is not about."""
     return {row.observer for row in epsilon if row.aside}
@@ -215,49 +206,12 @@ def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
     return None
 
 
-def refutations(
-    epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed", on_condition: bool = False
-) -> list[tuple[Epsilon, Epsilon]]:
-    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven),
-    where it contradicts the proof, which is all that a claim of the accountant's own says.
-
-    Only what is demonstrated without a condition counts. `on_condition` asks for the other pairs instead: those that
-    only a bound with a condition refutes, so that somebody may be right to doubt them.
-
-    Rows are compared at equal unit, adjacency and δ. What is demonstrated of an observer also holds of one who sees at
-    least as much, by post-processing; pairs of one observer come first. A client-level `replace_one` claim is also
-    refuted at record level, since exchanging one record is one way of exchanging the client's data. A `zero_out` claim
-    is not: one record can turn a clipped update around (distance 2C), while leaving the client out moves it by C only.
-    """
-    pairs = []
-    for shown in epsilon:
-        for claim in epsilon:
-            limit: float | None = getattr(claim, what)
-            if what == "claimed" and claim.claimed_by == "accountant":
-                continue
-            if limit is not None and bounded_by(shown, claim) and _exceeds(shown, limit, on_condition):
-                pairs.append((shown, claim))
-    return sorted(pairs, key=lambda pair: pair[0].observer != pair[1].observer)
-
-
 def bounded_by(shown: Epsilon, row: Epsilon) -> bool:
     """Whether an ε of `row`, claimed or proven, also bounds what is demonstrated of `shown`."""
-    same = shown.delta == row.delta and sees_at_most(shown.observer, row.observer)
+    same = shown.delta == row.delta and Observer.parse(shown.observer).sees_at_most(Observer.parse(row.observer))
     same_row = (shown.unit, shown.adjacency) == (row.unit, row.adjacency)
     implied = (shown.unit, row.unit, row.adjacency) == ("record", "client", "replace_one")
     return same and (same_row or implied)
-
-
-def _exceeds(shown: Epsilon, limit: float, on_condition: bool) -> bool:
-    counted = shown.demonstrated is not None and shown.demonstrated > limit
-    if not on_condition:
-        return counted
-    return not counted and shown.demonstrated_on_condition is not None and shown.demonstrated_on_condition > limit
-
-
-def refuted_on_condition(epsilon: Sequence[Epsilon]) -> list[tuple[Epsilon, Epsilon]]:
-    """The pairs of rows in which a bound with a condition exceeds a claim, then those in which it exceeds a proof."""
-    return refutations(epsilon, "claimed", on_condition=True) + refutations(epsilon, "proven", on_condition=True)
 
 
 def most_demonstrated(row: Epsilon) -> float:
@@ -299,6 +253,15 @@ def _low_of_line_up(own: Sequence[Check]) -> float:
     """Of this message, or of all of the attack's: many messages of one image each are as bad as one of many."""
     together = rebuilt_together(own)
     return max(_low(own, "reidentified"), together[0] if together else 0.0)
+
+
+def severity(attack: AttackResult, judged: Sequence[Check]) -> Level:
+    """The leak that an attack shows, by the rule of `judge.judgement`."""
+    if severely_rebuilt(judged):
+        return "severe"
+    if clearly_rebuilt(attack, judged) or clearly_member(judged):
+        return "high"
+    return "moderate" if any(check.beats for check in judged) else "none found"
 
 
 def severely_rebuilt(own: Sequence[Check]) -> bool:

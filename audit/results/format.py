@@ -215,6 +215,11 @@ class Epsilon(_Part):
     aside: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def tested(self) -> bool:
+        """Whether a test of this row demonstrated anything, 0 too."""
+        return self.demonstrated is not None or self.demonstrated_on_condition is not None
+
 
 class TprPoint(_Part):
     fpr: Share

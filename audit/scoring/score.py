@@ -21,7 +21,7 @@ from ..files import cache_folder, write_tensors
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Metrics, ReferenceClassifier
 from ..results.membership_entries import Scored, membership_entries
-from ..results.warnings import EVERYTHING, NO_TRUTH
+from ..say.warnings import EVERYTHING, NO_TRUTH
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger

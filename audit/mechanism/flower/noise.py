@@ -18,7 +18,7 @@ from ...record.flower.defects import (
 )
 from ...record.flower.mods import LocalParameters, local_parameters
 from ...record.flower.wrappers import is_adaptive, merges_by_mean, private_wrapper
-from ...results.words import at_most, number
+from ...say.words import at_most, number
 from ..outcome import DEFECT
 
 

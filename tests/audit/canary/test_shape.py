@@ -12,10 +12,9 @@ from dpfl_audit.audit.canary.plan import PROTOCOLS, CanarySettings
 from dpfl_audit.audit.canary.rows import Question, demonstrate, demonstrate_rows
 from dpfl_audit.audit.canary.shape import not_gaussian, not_gaussian_by
 from dpfl_audit.audit.demonstrated import ceiling
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
-from dpfl_audit.audit.results.checks import refutations
 from dpfl_audit.audit.results.format import Epsilon
-from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
@@ -125,8 +124,8 @@ def test_laplace_noise_at_its_true_epsilon_contradicts_no_proof(protocol):
     (filled,), attacks, _ = demonstrate_rows(made, rows, settings)
     assert 0 < filled.demonstrated <= 5.0 and filled.condition == ""
     assert "epsilon_if_gaussian" not in attacks[0].numbers
-    judged = verdict(attacks, [filled])
-    assert judged.level == "none found" and "contradicted" not in judged.sentences[0]
+    judgement = judge(AuditEvidence(tuple(attacks), (filled,)))
+    assert judgement.level == "none found" and judgement.refuted == ()
 
 
 def test_a_gaussian_bound_keeps_its_condition_and_stands_beside_the_counted_one():
@@ -150,7 +149,7 @@ def test_no_claim_hides_a_proof_that_only_the_gaussian_bound_contradicts(claimed
     place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": DELTA}
     filled = Epsilon(**place, claimed=claimed, proven=20.0).having(**vars(row))
     assert filled.demonstrated <= filled.ceiling < 10 < 20 < filled.demonstrated_on_condition
-    assert refutations([filled], "proven", on_condition=True) == [(filled, filled)]
+    assert len(judge(AuditEvidence((), (filled,))).refuting("proven", on_condition=True)) == 1
     assert any(note.startswith("Proof violated if the noise is Gaussian: at least ε") for note in row.notes)
     assert claimed != 0.5 or row.notes[0].startswith("Claim violated: at least ε")  # by counting, on no condition
 

@@ -24,16 +24,17 @@ from dpfl_audit.audit.report import page as page_module
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.advice import advice, noise_factor
 from dpfl_audit.audit.report.card import card_markdown
-from dpfl_audit.audit.report.facts import notices, read_settings
+from dpfl_audit.audit.report.facts import ReportedSetting, notices, read_settings
 from dpfl_audit.audit.report.membership import CLIENTS, _shown
 from dpfl_audit.audit.report.page import TEMPLATES, _own_plots
 from dpfl_audit.audit.report.pictures import data_uri
 from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import several
-from dpfl_audit.audit.results import words
 from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS, AttackResult, ClientRow, Epsilon, Results, Roc
 from dpfl_audit.audit.results.gates import outcome, parse_gate
+from dpfl_audit.audit.say import advice as say
+from dpfl_audit.audit.say import words
 from PIL import Image
 from safetensors.numpy import load_file, save_file
 
@@ -194,7 +195,7 @@ def test_the_three_numbers_and_why_they_differ(full: str) -> None:
         "∞",
         "95 % confidence",
         "exceeds claimed (5.3): the claim is false.",
-        "ε = 812, 153 times the claim",
+        "812, 153 times the claim",
         "With this many trials even a perfect attack shows at most 7.4.",
     ):
         assert part in page.text
@@ -567,11 +568,15 @@ def test_images_that_do_not_fit_the_results_are_refused(
 # --- advice ---
 
 
-def settings(make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]) -> list[Results]:
-    return [
-        Results.read(make_results(tmp_path / str(i), name, quality=quality, noise_std=std, clip_norm=clip, n=6))
-        for i, (name, quality, std, clip) in enumerate(rows)
-    ]
+def settings(
+    make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]
+) -> list[ReportedSetting]:
+    return read_settings(
+        [
+            make_results(tmp_path / str(i), name, quality=quality, noise_std=std, clip_norm=clip, n=6)
+            for i, (name, quality, std, clip) in enumerate(rows)
+        ]
+    )
 
 
 def test_advice_names_the_least_noise_above_which_nothing_leaked(make_results: Maker, tmp_path: Path) -> None:
@@ -583,38 +588,29 @@ def test_advice_names_the_least_noise_above_which_nothing_leaked(make_results: M
         ("strong", 0.0, 0.2, 1.0),
         ("enough", 0.0, 0.1, 1.0),
     )
-    assert "“enough” (noise_std 0.1) has the least noise" in advice(found)[0]
+    enough = found[-1]
+    assert advice(found)[0] == say.least_noise(enough.results, enough.judgement, "enough", "")
 
 
 def test_advice_does_not_recommend_what_leaked(make_results: Maker, tmp_path: Path) -> None:
-    found = advice(
-        settings(
-            make_results,
-            tmp_path,
-            ("a", 0.9, 0.001, 1.0),
-            ("b", 0.9, 0.01, 1.0),
-            ("c", 0.9, 0.0, 0.5),
-            ("d", 0.9, 0.0, None),
-        )
+    found = settings(
+        make_results,
+        tmp_path,
+        ("a", 0.9, 0.001, 1.0),
+        ("b", 0.9, 0.01, 1.0),
+        ("c", 0.9, 0.0, 0.5),
+        ("d", 0.9, 0.0, None),
     )
-    assert found[:3] == [
-        "Clipping alone (“c”, no noise) leaked: noise is needed.",
-        "Every setting at clip 1 leaked up to the largest noise tried (noise_std 0.01): more noise is needed.",
-        "Training without clip or noise (“d”, no noise) leaked: noise is needed.",
-    ]
+    leaked = ((found[2], " at clip 0.5"), (found[1], " at clip 1"), (found[3], " without a clip"))
+    assert advice(found)[:3] == [say.all_leaked(made.results, made.label, where, True) for made, where in leaked]
 
 
 def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path) -> None:
-    text = " ".join(
-        advice(
-            [Results.read(make_results(tmp_path, n=2, setup={"share_clipped": 0.0, "norm_before_clip_median": 0.25}))]
-        )
+    (made,) = read_settings(
+        [make_results(tmp_path, n=2, setup={"share_clipped": 0.0, "norm_before_clip_median": 0.25})]
     )
-    assert (
-        "The clip of 1 changed nothing" in text
-        and "A clip near 0.25" in text
-        and "25\N{NO-BREAK SPACE}% of the noise" in text
-    )
+    assert say.useless_clip(made.results.setup) in advice([made])
+    assert "25\N{NO-BREAK SPACE}%" in say.useless_clip(made.results.setup)
 
 
 @pytest.mark.parametrize("target", [0.5, 4.38, 20.0])
@@ -649,32 +645,16 @@ def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
 
 
 def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, row: Any, tmp_path: Path) -> None:
-    loud = advice(
-        [
-            Results.read(
-                make_results(
-                    tmp_path / "a",
-                    n=6,
-                    noise_std=0.01,
-                    epsilon=[row(claimed=8.0, proven=800.0, accountant="closed form")],
-                )
-            )
-        ]
-    )
-    assert (
-        "only this one setting was measured" in loud[0]
-        and "computed, not re-attacked" in loud[-1]
-        and "to prove the claimed ε = 8" in loud[-1]
-    )
-    quiet = advice(
-        [Results.read(make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)]))]
-    )
-    assert quiet == [
-        "Nothing has to change for what is proven, ε ≤ 2: no attack beat its control. Less noise would prove less, and"
-        " was not attacked."
-    ]
-    unscored = advice([Results.read(make_results(tmp_path / "c", n=2, truth=False, epsilon=[]))])
-    assert unscored[0].startswith("Score the attacks where the training data is at hand")
+    rows = [row(claimed=8.0, proven=800.0, accountant="closed form")]
+    (loud,) = read_settings([make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=rows)])
+    factor = noise_factor(loud.results.epsilon[0], 8.0)
+    assert factor is not None
+    computed = say.calibrate(loud.results.epsilon[0], say.target(8.0, claimed=True), factor, loud.results.setup)
+    assert advice([loud]) == [say.STRENGTHEN, computed]
+    proven = [row(proven=2.0)]
+    (quiet,) = read_settings([make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=proven)])
+    assert advice([quiet]) == [say.nothing_to_change(quiet.judgement)]
+    assert advice(read_settings([make_results(tmp_path / "c", n=2, truth=False, epsilon=[])]))[0] == say.SCORE_ATTACKS
 
 
 # --- plots and words ---
@@ -758,7 +738,7 @@ def test_no_form_of_a_report_calls_proven_what_a_published_key_gives_away(make_r
                 assert ("8 with a secret key" in render(folder, format=form)) is said
         text = card_markdown(make_card(folders[:1]))
         assert ("8 with a secret key" in text) is said
-        assert ("would be proven if the noise's key, which is published, were secret" in text) is said
+        assert ("if the noise key, which is published" in text) is said
 
 
 CONDITIONAL = {"condition": "it rains", "demonstrated_on_condition": 6.21, "ceiling_on_condition": 9.0}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dpfl_audit.audit.judge.judgement import judgement_of
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.decision import decision_on
 from dpfl_audit.audit.report.facts import attack_name, facts, notices, read_settings
@@ -15,7 +16,6 @@ from dpfl_audit.audit.report.side_by_side import comparison
 from dpfl_audit.audit.report.together import _shown
 from dpfl_audit.audit.results.checks import SIGNIFICANCE
 from dpfl_audit.audit.results.format import Epsilon, Results
-from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.metrics.intervals import clopper_pearson_interval
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -87,7 +87,7 @@ def test_their_checks_are_judged_together(make_results, tmp_path):
         folders.append(folder)
     assert SIGNIFICANCE / 20 < 0.04 <= SIGNIFICANCE
     alone = Results.read(folders[0])
-    assert verdict(alone.attacks, alone.epsilon).level == "moderate"
+    assert judgement_of(alone).level == "moderate"
     assert read_settings(folders)[0].results.verdict.level == "none found"
 
 

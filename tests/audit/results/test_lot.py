@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
-from dpfl_audit.audit.results.levels import was_measured
 from dpfl_audit.audit.results.membership_entries import assign
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import questions
@@ -325,7 +325,7 @@ def test_two_messages_that_nothing_could_tell_from_luck_are_no_measurement(monke
     monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
     judged = questions.judged_together(entries, None, [[0], [1]], None, 0, others=0)
     assert all(check.powerless and not check.beats for own in checks(judged, []) for check in own)
-    assert not was_measured(judged, [])
+    assert not judge(AuditEvidence(tuple(judged), ())).measured
 
 
 def test_margins_of_many_messages_are_one_question(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dpfl_audit.audit.report.facts import notices
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.results.warnings import EVERYTHING, NO_TRUTH, implied, not_run, unscored
+from dpfl_audit.audit.say.warnings import EVERYTHING, NO_TRUTH, implied, not_run, unscored
 
 WEAK = [{"family": "a", "accuracy": 0.43}, {"family": "b", "accuracy": 0.43}, {"family": "c", "accuracy": None}]
 
