@@ -279,7 +279,9 @@ def _point(entry: AttackResult) -> _Point | None:
     if not members or not outsiders:
         return None
     if (strict := strict_point(entry)) is not None:
-        return _Point(strict[0], max(STRICT_FPR, strict[2]), members, f"{STRICT_FPR:.0%} false alarms")
+        return _Point(
+            strict.tpr, max(STRICT_FPR, strict.realised_fpr or 0.0), members, f"{STRICT_FPR:.0%} false alarms"
+        )
     none = next((p for p in entry.tpr_points if p.fpr == 0), None)
     return None if none is None else _Point(none.tpr, 1 / (outsiders + 1), members, f"none of {outsiders} outsiders")
 

@@ -9,7 +9,7 @@ exact, and any rise is one. What A measured and B did not is a regression too: n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from math import erfc, inf, sqrt
@@ -17,10 +17,11 @@ from typing import Any, Literal
 
 from ..errors import BadInput
 from ..judge.judgement import Judgement, judgement_of
+from ..results.checks import strict_point
 from ..results.format import AttackResult, Epsilon, Results
 from ..say import words
 from ..say.badge import badge
-from ..say.metrics import METRICS, metric
+from ..say.metrics import METRICS, Metric
 
 Direction = Literal["worse", "better", "unclear", "lost", "new"]
 
@@ -53,17 +54,19 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        said = metric(self.what) if self.what in METRICS else None
-        say: Callable[[float | None], str] = words.number if said is None else said.say
-        name = self.what if said is None else said.label
-
-        def shown(value: float | None, interval: tuple[float, float] | None) -> str:
-            limits = "" if interval is None else f" [{say(interval[0])}, {say(interval[1])}]"
-            return f"{say(value)}{limits}"
-
+        described = METRICS.get(self.what, Metric(self.what, 0, ""))
+        pair = f"{_shown(described, self.a, self.interval_a)} → {_shown(described, self.b, self.interval_b)}"
         why = f": {self.why}" if self.why else ""
-        pair = f"{shown(self.a, self.interval_a)} → {shown(self.b, self.interval_b)}"
-        return f"{self.change:8}{self.where}: {name} {pair}{why}"
+        return f"{self.change:8}{self.where}: {described.label} {pair}{why}"
+
+
+Limits = tuple[float, float] | None
+
+
+def _shown(described: Metric, value: float | None, interval: Limits) -> str:
+    if interval is None:
+        return described.say(value)
+    return f"{described.say(value)} [{described.say(interval[0])}, {described.say(interval[1])}]"
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,15 @@ class Comparison:
         count = len(self.regressions)
         last = "no regression beyond the intervals" if not count else words.times(count, "regression")
         return "\n".join(
-            [f"verdict {badge(self.a.verdict)} → {badge(self.b.verdict)}", *lines, f"{last} (A → B, 95 % intervals)"]
+            [
+                f"verdict {badge(judgement_of(self.a))} → {badge(judgement_of(self.b))}",
+                *lines,
+                f"{last} (A → B, 95 % intervals)",
+            ]
         )
 
     def document(self) -> dict[str, Any]:
-        verdicts = {name: badge(results.verdict) for name, results in (("a", self.a), ("b", self.b))}
+        verdicts = {name: badge(judgement_of(results)) for name, results in (("a", self.a), ("b", self.b))}
         return {
             "verdict": verdicts,
             "regressions": len(self.regressions),
@@ -116,14 +123,16 @@ def compared(a: Results, b: Results) -> Comparison:
 
 
 def _place(attack: AttackResult) -> str:
-    parts = [attack.attack, attack.observer, attack.manner, None if attack.round is None else f"round {attack.round}"]
-    parts += [attack.settings.get("objective"), None if attack.client is None else f"client {attack.client}"]
+    parts = [attack.attack, attack.observer, attack.manner]
+    parts += [f"round {attack.round}"] if attack.round is not None else []
+    parts += [attack.settings.get("objective")]
+    parts += [f"client {attack.client}"] if attack.client is not None else []
     return ", ".join(str(part) for part in parts if part)
 
 
-def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, tuple[float, float] | None]]]:
+def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, Limits]]]:
     """By entry: its deciding metrics with their intervals. Entries of one place are numbered."""
-    found: dict[str, dict[str, tuple[float, tuple[float, float] | None]]] = {}
+    places: dict[str, dict[str, tuple[float, Limits]]] = {}
     for attack in attacks:
         if attack.kind == "canary":
             continue
@@ -131,15 +140,15 @@ def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[floa
             name: (value, attack.intervals.get(name)) for name in DECIDING if (value := attack.value(name)) is not None
         }
         if "pool_share" in values:
-            values.pop("reidentified", None)  # the page and the verdict go by the record's own pool
-        strict = next((p for p in attack.tpr_points if abs(p.fpr - 0.01) < 1e-9 and p.interval is not None), None)
-        if strict is not None:
-            values["tpr"] = strict.tpr, strict.interval
-        place, k = _place(attack), 1
-        while f"{place}{f' ({k})' if k > 1 else ''}" in found:
+            values.pop("reidentified", None)  # the page and the judgement go by the record's own pool
+        if (point := strict_point(attack)) is not None:
+            values["tpr"] = point.tpr, point.interval
+        place, name, k = _place(attack), _place(attack), 1
+        while name in places:
             k += 1
-        found[f"{place}{f' ({k})' if k > 1 else ''}"] = values
-    return found
+            name = f"{place} ({k})"
+        places[name] = values
+    return places
 
 
 def _metrics(a: Sequence[AttackResult], b: Sequence[AttackResult]) -> list[Difference]:
@@ -158,14 +167,19 @@ def _metrics(a: Sequence[AttackResult], b: Sequence[AttackResult]) -> list[Diffe
             elif first is None and second is not None:
                 alone.append(Difference(where, name, None, second[0], "new", None, second[1]))
             elif first is not None and second is not None and name == "exact":
-                sure = {(False, True): "worse", (True, False): "better"}
-                change: Any = sure.get((first[0] > 0, second[0] > 0), "unclear")
-                why = "an image that comes back beyond doubt needs no interval" if change != "unclear" else ""
-                alone.append(Difference(where, name, first[0], second[0], change, why=why))
+                alone.append(_exact(where, first[0], second[0]))
             elif first is not None and second is not None:
-                one = Difference(where, name, first[0], second[0], "unclear", first[1], second[1])
-                pairs.append((one, _p_value(one)))
+                difference = Difference(where, name, first[0], second[0], "unclear", first[1], second[1])
+                pairs.append((difference, _p_value(difference)))
     return [*_judged(pairs), *alone]
+
+
+def _exact(where: str, a: float, b: float) -> Difference:
+    """Images that came back beyond doubt."""
+    why = "an image that comes back beyond doubt needs no interval"
+    if (a > 0) == (b > 0):
+        return Difference(where, "exact", a, b, "unclear")
+    return Difference(where, "exact", a, b, "worse" if b > 0 else "better", why=why)
 
 
 def _judged(pairs: Sequence[tuple[Difference, float]]) -> list[Difference]:

@@ -45,6 +45,7 @@ from ..results.checks import (
     bounded_by,
     checks,
     most_demonstrated,
+    observers_aside,
     severity,
 )
 from ..results.format import LEVELS, AttackResult, Epsilon, Level, Proof, Results
@@ -77,7 +78,7 @@ class AuditEvidence:
     @property
     def without_claims(self) -> AuditEvidence:
         """What is known of the observers whom the run is about, whatever anybody claims."""
-        aside = {row.observer for row in self.epsilon if row.aside}
+        aside = observers_aside(self.epsilon)
         attacks = tuple(a for a in self.attacks if a.kind != "canary" or a.observer not in aside)
         rows = tuple(row.having(claimed=None, claimed_by="") for row in self.epsilon if not row.aside)
         return replace(self, attacks=attacks, epsilon=rows)

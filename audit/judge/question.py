@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...defenses.terms import Adjacency, Unit
+from ..results.checks import observers_aside
 from ..results.format import AttackResult, Epsilon
 
 
@@ -56,7 +57,7 @@ class ChosenRows:
         refuted: Sequence[Epsilon],
     ) -> ChosenRows:
         """refuted: rows whose claim or proof is refuted, the gravest first."""
-        aside = {row.observer for row in epsilon if row.aside}
+        aside = observers_aside(epsilon)
         attacked = [attack.observer for attack in attacks if attack.scored and attack.observer not in aside]
         by_observer = bounding_rows(attacked or [row.observer for row in epsilon if not row.aside], epsilon)
         asked = [row for row in epsilon if row.asked or RowQuestion.about(row) == question]

@@ -119,48 +119,54 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
     without_noise: what to say of the accuracy without noise.
     """
     setup = results.setup
-    over = ""
-    if setup.sensitivity and setup.noise_multiplier is not None:
-        what = "noise on a batch's sum" if setup.clipped_in_training else "noise_std"
-        over = f"{what} divided by the clip norm {setup.sensitivity}"
-    clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
-    median = (
-        [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
-    )
     if setup.own_code:
         return _declared(setup)
     central = _central(results)
     where = "on what a client sends, in parameter units" if central else "in parameter units"
     return [
-        {"name": "noise_std", "value": words.number(setup.noise_std), "note": where},
+        _fact("noise_std", words.number(setup.noise_std), where),
         *_own_noise(results),
-        {"name": "noise_multiplier", "value": words.number(setup.noise_multiplier), "note": over},
-        {
-            "name": "clip norm",
-            "value": "none" if setup.clip_norm is None else words.number(setup.clip_norm),
-            "note": ", ".join(clipped + median),
-        },
+        _fact("noise_multiplier", words.number(setup.noise_multiplier), _sensitivity(setup)),
+        _fact("clip norm", words.number(setup.clip_norm).replace(words.MISSING, "none"), _clipped(setup)),
         *central,
         *_constants(results),
-        {"name": "test accuracy", **_accuracy(setup, without_noise)},
+        _fact("test accuracy", *_accuracy(setup, without_noise)),
     ]
+
+
+def _fact(name: str, value: str, note: str = "") -> dict[str, str]:
+    return {"name": name, "value": value, "note": note}
+
+
+def _sensitivity(setup: AuditedSetup) -> str:
+    """What the multiplier is over."""
+    if not setup.sensitivity or setup.noise_multiplier is None:
+        return ""
+    what = "noise on a batch's sum" if setup.clipped_in_training else "noise_std"
+    return f"{what} divided by the clip norm {setup.sensitivity}"
+
+
+def _clipped(setup: AuditedSetup) -> str:
+    notes = []
+    if setup.share_clipped is not None:
+        notes.append(f"{words.percent(setup.share_clipped)} of contributions clipped")
+    if setup.norm_before_clip_median is not None:
+        notes.append(f"median norm {words.number(setup.norm_before_clip_median)}")
+    return ", ".join(notes)
 
 
 def _declared(setup: AuditedSetup) -> list[dict[str, str]]:
     """What is known of somebody's own code beforehand, by whatever it is called there."""
-    return [
-        {
-            "name": name.replace("_", " "),
-            "value": words.number(value) if isinstance(value, int | float) else str(value),
-            "note": "as declared",
-        }
+    values = {
+        name: words.number(value) if isinstance(value, int | float) else str(value)
         for name, value in setup.parameters.items()
-    ]
+    }
+    return [_fact(name.replace("_", " "), value, "as declared") for name, value in values.items()]
 
 
-def _accuracy(setup: AuditedSetup, without_noise: str) -> dict[str, str]:
-    value, _, beside = accuracy_said(setup, without_noise).partition(" (")
-    return {"value": value, "note": beside.removesuffix(")")}
+def _accuracy(setup: AuditedSetup, without_noise: str) -> tuple[str, str]:
+    value, _, further = accuracy_said(setup, without_noise).partition(" (")
+    return value, further.removesuffix(")")
 
 
 def _own_noise(results: Results) -> list[dict[str, str]]:
@@ -194,31 +200,27 @@ def _constants(results: Results) -> list[dict[str, str]]:
     source = results.setup.data.get("statistics_of")
     if source not in CONSTANTS:
         return []
-    note = "in front of the model, so everybody gets them" + (" without noise" if source == "training" else "")
-    return [{"name": "mean and std", "value": CONSTANTS[source], "note": note}]
+    note = "in front of the model, so everybody gets them"
+    if source == "training":
+        note += " without noise"
+    return [_fact("mean and std", CONSTANTS[source], note)]
 
 
 def _central(results: Results) -> list[dict[str, str]]:
     """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise,
     who sees uploads does not.
     """
-    noise = results.server_noise_std
+    noise, central = results.server_noise_std, []
     norm, share = (results.mean_of(f"server_{name}") for name in ("clip_norm", "share_clipped"))
-    clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
-    return [
-        *(
-            []
-            if noise is None
-            else [
-                {
-                    "name": "server's noise_std",
-                    "value": words.number(noise),
-                    "note": "added to what it broadcasts; the server itself sees none of it",
-                }
-            ]
-        ),
-        *([] if norm is None else [{"name": "server's clip norm", "value": words.number(norm), "note": clipped}]),
-    ]
+    if noise is not None:
+        note = "added to what it broadcasts; the server itself sees none of it"
+        central.append(_fact("server's noise_std", words.number(noise), note))
+    if norm is not None:
+        note = "by the server, of what it receives"
+        if share is not None:
+            note += f": {words.percent(share)} clipped"
+        central.append(_fact("server's clip norm", words.number(norm), note))
+    return central
 
 
 def notices(results: Results) -> list[str]:
@@ -310,12 +312,12 @@ def _interval(name: str, metric: Metric, interval: tuple[float, float] | None) -
 
 def _beside(name: str, values: Mapping[str, float | None]) -> str:
     """What stands beside a metric's name: what chance gives, and the most that the proof allows any attack."""
-    chance = CHANCES.get(name, "")
-    said = [] if values.get(chance) is None else [f"chance {words.percent(values[chance])}"]
+    chance, notes = values.get(CHANCES.get(name, "")), []
+    if chance is not None:
+        notes.append(f"chance {words.percent(chance)}")
     if name == "pool_share":
-        ceiling = values.get("pool_ceiling")
-        said.append("no ceiling" if ceiling is None or ceiling >= 1 else f"ceiling {words.percent_at_most(ceiling)}")
-    return ", ".join(said)
+        notes.append(words.ceiling(values.get("pool_ceiling")))
+    return ", ".join(notes)
 
 
 def controls(attack: AttackResult) -> list[str]:

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ...defenses.presets import PRESETS
-from ...metrics.intervals import clopper_pearson_interval
 from ..errors import BadInput
 from ..judge.judgement import Judgement, judgement_of
 from ..lock import holder_of
 from ..results.format import Results
 from ..say import words
-from ..say.accuracy import useless
+from ..say.accuracy import accuracy_interval, useless
 from ..say.leak import refuted
 from ..say.loss import three
 from .facts import CONSTANTS
@@ -124,17 +123,11 @@ def _utility(card: ClaimCard) -> Iterable[str]:
 
 
 def _interval(card: ClaimCard) -> str:
-    setup = card.results.setup
-    count, accuracy = table_of(setup.data, "sizes").get("test"), setup.test_accuracy
-    if (
-        not isinstance(count, int)
-        or count < 1
-        or accuracy is None
-        or abs(accuracy * count - round(accuracy * count)) > 1e-3
-    ):
+    limits = accuracy_interval(card.results.setup)
+    if limits is None:
         return ""
-    low, high = clopper_pearson_interval(round(accuracy * count), count)
-    return f" (of {count} records; 95 % interval {words.percent_at_least(low)} to {words.percent_at_most(high)})"
+    of = f"of {card.results.setup.test_records} records"
+    return f" ({of}; 95 % interval {words.percent_at_least(limits[0])} to {words.percent_at_most(limits[1])})"
 
 
 def _bias(card: ClaimCard) -> Iterable[str]:
@@ -152,16 +145,15 @@ def _algorithm(card: ClaimCard) -> Iterable[str]:
     given = {key: value for key, value in setup.parameters.items() if value is not None}
     if given:
         yield f"Parameters: {', '.join(f'{key} = {value}' for key, value in given.items())}."
-    facts = [
-        "" if setup.clients is None else words.times(setup.clients, "client"),
-        "" if setup.rounds is None else words.times(setup.rounds, "round"),
-        "" if setup.share is None else f"each sends its {setup.share}",
-        "" if setup.model is None else f"model {setup.model.name} of {setup.model.parameters or '?'} numbers",
-        words.noise(setup.noise_std, card.results.server_noise_std),
-        "no clip of what is sent" if setup.clip_norm is None else f"clip norm {words.number(setup.clip_norm)}",
-        "clipped inside local training" if setup.clipped_in_training else "",
-    ]
-    yield f"Trained: {', '.join(filter(None, facts))}."
+    numbered = {"client": setup.clients, "round": setup.rounds}
+    facts = [words.times(count, noun) for noun, count in numbered.items() if count is not None]
+    facts += [f"each sends its {setup.share}"] if setup.share else []
+    if setup.model is not None:
+        facts.append(f"model {setup.model.name} of {setup.model.parameters or '?'} numbers")
+    facts.append(words.noise(setup.noise_std, card.results.server_noise_std))
+    facts.append(f"clip norm {words.number(setup.clip_norm)}" if setup.clip_norm else "no clip of what is sent")
+    facts += ["clipped inside local training"] if setup.clipped_in_training else []
+    yield f"Trained: {', '.join(facts)}."
 
 
 def _correctness(card: ClaimCard) -> Iterable[str]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ..errors import BadInput
 from ..files import json_text, write_named
 from ..lock import holder_of
-from ..results.format import LEVELS, AttackResult, Results
+from ..results.format import LEVELS, AttackResult, Epsilon, Results
 from ..say.badge import badge
 from ..say.words import (
     MISSING,
@@ -149,9 +149,7 @@ def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "delta": row.delta,
             "quantity": f"epsilon_{what}",
             "value": getattr(row, what),
-            "condition": row.condition if what.endswith("_on_condition") else "",
-            "demonstrated_from": row.demonstrated_from if what.startswith("demonstrated") else "",
-            "claimed_by": row.claimed_by if what == "claimed" else "",
+            **_further(row, what),
         }
         for row in setting.results.epsilon
         for what in (
@@ -163,6 +161,14 @@ def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "ceiling_on_condition",
         )
     ]
+
+
+def _further(row: Epsilon, what: str) -> dict[str, str]:
+    """What else belongs to one of a row's numbers."""
+    if what == "claimed":
+        return {"claimed_by": row.claimed_by}
+    further = {"condition": row.condition} if what.endswith("_on_condition") else {}
+    return {**further, "demonstrated_from": row.demonstrated_from} if what.startswith("demonstrated") else further
 
 
 def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
@@ -223,8 +229,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                 [
                     row["setting"],
                     row["badge"],
-                    number(row["noise_std"])
-                    + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
+                    _noise(row),
                     number(row["clip_norm"]),
                     number(row["psnr"]),
                     _beside_control(row),
@@ -247,14 +252,20 @@ def _markdown(folders: Sequence[Path]) -> str:
     return "\n".join(lines)
 
 
+def _noise(row: dict[str, Any]) -> str:
+    if not row["server_noise_std"]:
+        return number(row["noise_std"])
+    return f"{number(row['noise_std'])} + {number(row['server_noise_std'])} (server)"
+
+
 def _beside_control(row: dict[str, Any]) -> str:
     share, control = row["reidentified"], row["reidentified_control"]
-    return percent(share) + ("" if control is None else f" ({row['reidentified_against']} {percent(control)})")
+    return percent(share) if control is None else f"{percent(share)} ({row['reidentified_against']} {percent(control)})"
 
 
 def _with_conditions(counted: str, *conditions: str | None) -> str:
-    said = "; ".join(filter(None, conditions))
-    return f"{counted} ({said})" if said else counted
+    named = "; ".join(filter(None, conditions))
+    return f"{counted} ({named})" if named else counted
 
 
 def _setting(setting: ReportedSetting) -> list[str]:

@@ -23,7 +23,7 @@ from math import inf
 from ...defenses.terms import Observer
 from ...metrics.intervals import clopper_pearson_interval
 from ..setup.promise import USEFUL_DELTA
-from .format import AttackResult, Epsilon, Level
+from .format import AttackResult, Epsilon, Level, TprPoint
 
 STRICT_FPR = 0.01
 COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
@@ -60,89 +60,77 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
 
     epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
     """
-    own_checks = [_checks(attack, epsilon) for attack in attacks]
+    alone = [_checks(attack, epsilon) for attack in attacks]
+    every = [check for attack in alone for check in attack if check.p_value is not None]
     asked: dict[str, list[float]] = {}
-    for check in (check for own in own_checks for check in own):
-        if check.question and check.p_value is not None:
-            asked.setdefault(check.question, []).append(check.p_value)
-    of_questions = [value for values in asked.values() for value in _answers(values)]
-    of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
-    values = sorted([*of_entries, *of_questions])
+    for check in every:
+        if check.question:
+            asked.setdefault(check.question, []).append(check.p_value or 0.0)
+    of_entries = [check.p_value or 0.0 for check in every if not check.question]
+    values = sorted([*of_entries, *(value for answers in asked.values() for value in _answers(answers))])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
     together: dict[str, tuple[int, int]] = {}
-    for attack, own in zip(attacks, own_checks):
-        for check in own:
+    for attack, judged in zip(attacks, alone, strict=True):
+        for check in judged:
             if check.metric == "reidentified" and check.question:
                 n, (hits, images) = attack.n or 1, together.get(check.question, (0, 0))
                 together[check.question] = hits + round((check.value or 0.0) * n), images + n
 
-    def judged(check: Check) -> Check:
+    def judged_together(check: Check) -> Check:
         if check.p_value is None:
             return replace(check, beats=check.low > check.control)
         beats = check.p_value <= limit
         powerless = not beats and check.least > SIGNIFICANCE / len(values)
         return replace(check, beats=beats, powerless=powerless, together=together.get(check.question, (0, 0)))
 
-    return [[judged(check) for check in own] for own in own_checks]
+    return [[judged_together(check) for check in attack] for attack in alone]
 
 
 def _answers(values: Sequence[float]) -> Sequence[float]:
     """A question's p-value, once; its entries that got no more than their control have 1, and ask nothing of their own.
     All of them, where each was judged by itself.
     """
-    found = {value for value in values if value < 1}
-    return values if len(found) > 1 else list(found or {1.0})
+    below = {value for value in values if value < 1}
+    return values if len(below) > 1 else list(below or {1.0})
 
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
-    known: list[Check] = []
-    line_up = picked(attack)
-    comparable = COMPARABLE not in attack.not_measured or line_up.share == "pool_share"
+    line_up, alike, own_pool = picked(attack), question_of(attack), attack.value("pool_share") is not None
+    comparable = COMPARABLE not in attack.not_measured
+    judged: list[Check] = []
+
+    def judge(
+        metric: str, low: float, control: float, key: str = "", against: str = "chance", question: str = ""
+    ) -> None:
+        """key: of its value and p-values, where that is not the metric's name."""
+        key = key or metric
+        p, least = attack.p_values.get(key, 1.0), attack.least_p_values.get(key, 0.0)
+        judged.append(Check(metric, attack.value(key), low, control, p, against, least=least, question=question))
+
     low, chance = attack.low(line_up.share), attack.value(line_up.chance)
-    if comparable and low is not None and chance is not None:
-        best = best_control(attack)
+    if (comparable or own_pool) and low is not None and chance is not None:
+        best, question = best_control(attack), f"{alike} {line_up.share}"
         against = "chance" if best == chance else "a control"
-        p, least = attack.p_values.get(line_up.share, 1.0), attack.least_p_values.get(line_up.share, 0.0)
-        question = f"{question_of(attack)} {line_up.share}"
-        known.append(
-            Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
-        )
+        judge("reidentified", low, best, line_up.share, against=against, question=question)
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
-        known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
-    # Without other images there is no test.
-    if "psnr_margin" in attack.p_values and COMPARABLE not in attack.not_measured:
-        low = attack.low("psnr_margin")
-        low = -inf if low is None else low  # one image has no interval
-        p = attack.p_values["psnr_margin"]
-        question = f"{question_of(attack)} psnr_margin"
-        least = attack.least_p_values.get("psnr_margin", 0.0)
-        known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p, least=least, question=question))
+        judged.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
+    if "psnr_margin" in attack.p_values and comparable:  # without other images there is no test
+        low = attack.low("psnr_margin")  # one image has no interval
+        judge("psnr_margin", -inf if low is None else low, 0.0, question=f"{alike} psnr_margin")
     if "linked" in attack.p_values:
-        value, least = attack.value("linked"), attack.least_p_values.get("linked", 0.0)
-        known.append(
-            Check(
-                "linked",
-                value,
-                attack.low("linked") or 0.0,
-                attack.value("linked_chance") or 0.0,
-                attack.p_values["linked"],
-                least=least,
-            )
-        )
+        judge("linked", attack.low("linked") or 0.0, attack.value("linked_chance") or 0.0)
     if (low := attack.low("auc")) is not None:
-        control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
-        least = attack.least_p_values.get("auc", 0.0)
-        known.append(Check("auc", attack.value("auc"), low, control, attack.p_values.get("auc", 1.0), least=least))
+        judge("auc", low, max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0))
     point = strict_point(attack)
     # The interval takes the false positive rate for exact, so without a p-value it says nothing.
-    if point is not None and "tpr" in attack.p_values:
-        control, least = max(STRICT_FPR, point[2]), attack.least_p_values.get("tpr", 0.0)
-        known.append(Check("tpr", point[0], point[1], control, attack.p_values["tpr"], least=least))
+    if point is not None and point.interval is not None and "tpr" in attack.p_values:
+        control, least = max(STRICT_FPR, point.realised_fpr or 0.0), attack.least_p_values.get("tpr", 0.0)
+        judged.append(Check("tpr", point.tpr, point.interval[0], control, attack.p_values["tpr"], least=least))
     low = attack.low("epsilon")
     if attack.kind == "canary" and low is not None and attack.observer not in observers_aside(epsilon):
-        known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
-    return known
+        judged.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
+    return judged
 
 
 def best_control(attack: AttackResult) -> float:
@@ -198,12 +186,10 @@ def picked(attack: AttackResult) -> Picked:
     return Picked("reidentified", "reidentified_chance")
 
 
-def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
-    """TPR at 1 % FPR, its lower limit, and the FPR really reached; None if not measured."""
-    for point in attack.tpr_points:
-        if abs(point.fpr - STRICT_FPR) < 1e-9 and point.interval is not None:
-            return point.tpr, point.interval[0], point.realised_fpr or 0.0
-    return None
+def strict_point(attack: AttackResult) -> TprPoint | None:
+    """The TPR at 1 % FPR with its limits and the FPR really reached; None if not measured."""
+    points = (point for point in attack.tpr_points if abs(point.fpr - STRICT_FPR) < 1e-9)
+    return next((point for point in points if point.interval is not None), None)
 
 
 def bounded_by(shown: Epsilon, row: Epsilon) -> bool:

@@ -46,7 +46,7 @@ def recognised(attack: AttackResult) -> str:
     if point is None:
         return guessing
     rate = words.percent(STRICT_FPR)
-    return f"{words.percent(point[0])} of the members recognised at a false positive rate of {rate}; {guessing}"
+    return f"{words.percent(point.tpr)} of the members recognised at a false positive rate of {rate}; {guessing}"
 
 
 def area(attack: AttackResult) -> str:

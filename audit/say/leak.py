@@ -152,10 +152,12 @@ def _rebuilt(judged: JudgedAttack) -> str:
 
 
 def _recognised(attack: AttackResult) -> str:
-    tpr, low, _ = strict_point(attack) or (None, None, None)
+    point = strict_point(attack)
+    assert point is not None and point.interval is not None  # `clearly_member` has looked
     return (
-        f"{percent(tpr)} of the training records were recognised as members from what {observer(attack.observer)} sees"
-        f" (at least {percent_at_least(low)}), at a false positive rate of {percent(STRICT_FPR)}."
+        f"{percent(point.tpr)} of the training records were recognised as members from what"
+        f" {observer(attack.observer)} sees (at least {percent_at_least(point.interval[0])}), at a false positive rate"
+        f" of {percent(STRICT_FPR)}."
     )
 
 
@@ -191,7 +193,9 @@ def refuted(pairs: Sequence[Refutation], whose: str = "this setup") -> str:
     shown, row = strongest.shown, strongest.row
     condition = shown.condition if strongest.on_condition else ""
     stated = {"claimed": claim_said(row), "proven": f"ε ≤ {at_most(row.proven)} is proven"}[strongest.limit]
-    least = demonstrated_said(shown, named=condition)
+    least = f"{at_least(strongest.demonstrated)}{chosen(shown)}"
+    if condition:
+        least = demonstrated_said(shown, named=condition)
     return (
         f"{WRONG[strongest.limit].format(whose=whose)}{condition and f' if {condition}'}: {stated} {where(row)}, and a"
         f" test demonstrated at least {least}{_elsewhere(strongest)}."

@@ -20,6 +20,7 @@ from .metrics import metric
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
+NO_CLIP = "Nothing was clipped in training: this setup has no clip."
 ANONYMOUS = ("anonymous-gossip", "anonymous-leader")
 EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
 
@@ -33,7 +34,7 @@ def implied(results: Results) -> list[str]:
         median = "" if norm is None else f", the median norm before the clip was {norm:.3g}"
         sentences.append(f"Nothing was clipped in training: C = {setup.clip_norm:g}{median}.")
     if _without_clip(results) and not setup.recorded:
-        sentences.append("Nothing was clipped in training: this setup has no clip.")
+        sentences.append(NO_CLIP)
     sentences += declared_said(setup)
     sentences += doubted(results)
     if setup.status == "diverged":

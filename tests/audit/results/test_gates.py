@@ -41,7 +41,7 @@ def results(make_results, tmp_path) -> Results:
 )
 def test_a_gate_on_an_epsilon_says_which_row_it_gated(results, gate, failed, row):
     told = outcome(parse_gate(gate), results)
-    assert told.failed is failed and f"({row}, δ = 1e-05)" in told.sentence
+    assert told.failed is failed and told.sentence.endswith(f"({row}, δ = 1e-05)")
     assert told.sentence.startswith("gate failed: " if failed else "gate passed: ")
 
 
@@ -57,7 +57,7 @@ def test_what_a_published_key_undoes_passes_no_gate(results, gate):
     """`proven[record,server] > 10` had passed at 2, with noise that anybody can take off."""
     public = results.having(setup=results.setup.having(noise_key="published"))
     told = outcome(parse_gate(gate), public)
-    assert told.failed and "the noise key is published" in told.sentence
+    assert told.failed and "published" in told.sentence
 
 
 def test_a_gate_on_a_metric_says_which_attack_was_worst(results):
@@ -88,7 +88,8 @@ def test_levels_are_ordered_from_best_to_worst(results):
         judged = results.having(attacks=(attack,))
         gates = ("level >= none found", "level > none found", "level >= high", "level == severe")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
-    assert parse_gate("level >= none-found") == parse_gate("level >= 'none found'")
+    spellings = {parse_gate(f"level >= {word}") for word in ("none-found", "'none found'", "none_found")}
+    assert len(spellings) == 1
 
 
 def test_a_proof_is_gated_by_its_word(results):
@@ -99,7 +100,7 @@ def test_a_proof_is_gated_by_its_word(results):
         gates = ("proof != proven", "proof >= none", "proof == proven")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
     unpriced = results.having(epsilon=(asked.having(proven=None),))
-    assert outcome(parse_gate("proof != proven"), unpriced).sentence == "gate failed: proof != proven (not priced)"
+    assert outcome(parse_gate("proof != proven"), unpriced).failed
     with pytest.raises(BadInput, match="ε was not priced, so that it passes says nothing"):
         outcome(parse_gate("proof == none"), unpriced)
 
