@@ -447,6 +447,23 @@ def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
     assert (change.basis, change.sentence) == ("unknown", FIND_FAULT)
 
 
+def test_a_proof_that_an_attack_contradicts_comes_before_any_noise(decide: Any, row: Any, membership: Any) -> None:
+    """Nine of ten members were recognised where the proof allows two in a hundred: "take 2.8 times the noise"."""
+    point = {"fpr": 0.01, "tpr": 0.9, "interval": [0.8, 0.95], "realised_fpr": 0.01, "ceiling": 0.02}
+    entry = membership()
+    entry["metrics"] = {**entry["metrics"], "tpr_at_fpr": [point]}
+    proven = [row(**CLOSED, proven=3.2)]
+    found = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": proven, "extra_attacks": [entry]})
+    assert found.worst.judgement.contradicted and found.change.sentence == FIND_FAULT
+
+
+def test_a_row_that_was_never_tested_is_no_demonstrated_zero(decide: Any, row: Any) -> None:
+    """ "ε ≥ –" stood beside a test of another row that had shown 0."""
+    tested = row(unit="client", proven=3.0, demonstrated=0.0, ceiling=5.0)
+    leak = decide({"attacks": [], "noise_std": 1.0, "epsilon": [row(proven=2.0), tested]}).leak
+    assert leak is not None and leak.value.endswith(" 0") and leak.beside.startswith("3 ")
+
+
 def test_of_several_answers_the_share_is_the_same_alone_and_in_the_decision(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8})
     assert share([found.worst]) == found.share
