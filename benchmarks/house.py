@@ -301,10 +301,10 @@ ROWS = (
     Row("files that recompute refutations", refuters, 1, 1),
     Row("functions that choose a row", row_choosers, 1, 1),
     Row("functions of eight parameters or more", long_signatures, 60, 25),
-    Row("asserts that pin a sentence", sentence_asserts, 322, 100),
+    Row("asserts that pin a sentence", sentence_asserts, 321, 100),
     Row("files of such asserts", sentence_files, 93, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 29.7, 15),
-    Row("product: lines", product_lines, 77191 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("product: lines", product_lines, 77189 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
     Row("tests: lines", test_lines, 47414, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )

@@ -15,6 +15,7 @@ from itertools import takewhile
 from math import erfc, inf, sqrt
 from typing import Any, Literal
 
+from ...metrics.intervals import Interval
 from ..errors import BadInput
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import strict_point
@@ -60,10 +61,7 @@ class Difference:
         return f"{self.change:8}{self.where}: {described.label} {pair}{why}"
 
 
-Limits = tuple[float, float] | None
-
-
-def _shown(described: Metric, value: float | None, interval: Limits) -> str:
+def _shown(described: Metric, value: float | None, interval: tuple[float, float] | None) -> str:
     if interval is None:
         return described.say(value)
     return f"{described.say(value)} [{described.say(interval[0])}, {described.say(interval[1])}]"
@@ -130,9 +128,9 @@ def _place(attack: AttackResult) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, Limits]]]:
+def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, Interval | None]]]:
     """By entry: its deciding metrics with their intervals. Entries of one place are numbered."""
-    places: dict[str, dict[str, tuple[float, Limits]]] = {}
+    places: dict[str, dict[str, tuple[float, Interval | None]]] = {}
     for attack in attacks:
         if attack.kind == "canary":
             continue

@@ -316,7 +316,7 @@ def _beside(name: str, values: Mapping[str, float | None]) -> str:
     if chance is not None:
         notes.append(f"chance {words.percent(chance)}")
     if name == "pool_share":
-        notes.append(words.ceiling(values.get("pool_ceiling")))
+        notes.append(words.ceiling_said(values.get("pool_ceiling")))
     return ", ".join(notes)
 
 

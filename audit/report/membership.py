@@ -122,7 +122,7 @@ def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
 
 def said_ceiling(point: TprPoint) -> str:
     """The most that the proof allows any attack at this point, in words."""
-    return "" if point.ceiling is None else words.ceiling(point.ceiling)
+    return "" if point.ceiling is None else words.ceiling_said(point.ceiling)
 
 
 def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:

@@ -254,10 +254,10 @@ def could_show(ceiling: float | None) -> str:
     return f"with this many trials even a perfect attack shows at most {at_most(ceiling)}"
 
 
-def ceiling(share: float | None) -> str:
+def ceiling_said(share: float | None) -> str:
     """The largest share of successes that the proof allows any attack.
 
-    >>> ceiling(None), ceiling(1.0), ceiling(0.25).replace("\N{NO-BREAK SPACE}", " ")
+    >>> ceiling_said(None), ceiling_said(1.0), ceiling_said(0.25).replace("\N{NO-BREAK SPACE}", " ")
     ('no ceiling', 'no ceiling', 'ceiling 25 %')
     """
     return "no ceiling" if share is None or share >= 1 else f"ceiling {percent_at_most(share)}"
