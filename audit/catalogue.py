@@ -12,7 +12,7 @@ from ..defenses.models import MODELS
 from ..defenses.presets import GROUPS, PRESETS
 from ..defenses.terms import KINDS
 from .results.gates import GATED
-from .results.words import METRICS
+from .say.metrics import METRICS
 from .setup.config import CANARY
 
 NARROWEST = 60  # columns; a terminal that says it has fewer is not believed

@@ -39,8 +39,8 @@ from dpfl_audit.audit.choose.space import Setting, said
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.times import StudyTimes
 from dpfl_audit.audit.choose.trial import BATCH, SCREEN_MINUTES, SCREEN_ROUNDS, clear
-from dpfl_audit.audit.results.words import percent
 from dpfl_audit.audit.run import RunOptions
+from dpfl_audit.audit.say.words import percent
 from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.defenses.workers import HERE
 

@@ -22,7 +22,7 @@ import torch
 from dpfl_audit.audit.files import json_text, write_bytes
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
 from dpfl_audit.audit.results.format import Number
-from dpfl_audit.audit.results.words import number
+from dpfl_audit.audit.say.words import number
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger

@@ -25,7 +25,7 @@ import torch
 from dpfl_audit.audit.files import write_bytes
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.results.format import Epsilon
-from dpfl_audit.audit.results.words import times
+from dpfl_audit.audit.say.words import times
 from dpfl_audit.audit.setup import experiment
 from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import Experiment

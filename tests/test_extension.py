@@ -16,8 +16,8 @@ from command import call, called
 from dpfl_audit import attacks
 from dpfl_audit.attacks import ATTACKS, AttackKind
 from dpfl_audit.attacks.base import MembershipScores, Part
-from dpfl_audit.audit.results import words
 from dpfl_audit.audit.results.format import Results
+from dpfl_audit.audit.say.metrics import METRICS, Metric
 from dpfl_audit.defenses import data, models
 from dpfl_audit.defenses.data.dataset import make
 from dpfl_audit.defenses.presets import PRESETS
@@ -130,8 +130,8 @@ def test_an_observer(monkeypatch, tmp_path, capsys):
 
 def test_a_metric(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(image.PER_IMAGE, "brightness", lambda a, b: (a.mean((1, 2, 3)) - b.mean((1, 2, 3))).abs())
-    meaning = words.Metric("brightness", -1, "difference of the images' mean brightness")
-    monkeypatch.setitem(words.METRICS, "brightness", meaning)
+    meaning = Metric("brightness", -1, "difference of the images' mean brightness")
+    monkeypatch.setitem(METRICS, "brightness", meaning)
     assert "brightness" in listed(capsys, "metrics")
     sets = ("--set", "inversion.iterations=3")
     (entry, *_) = went_the_whole_way(tmp_path, attack="inversion", sets=sets).attacks

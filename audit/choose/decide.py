@@ -85,12 +85,14 @@ def front(trials: Sequence[Trial]) -> list[Trial]:
 @dataclass(frozen=True, eq=False)
 class Obstacle:
     """Why nothing is recommended. goal: the one that stands in the way, in words. nearest: the trial that comes closest
-    to all goals; None where nothing was measured.
+    to all goals; None where nothing was measured. unsure: goals that the nearest keeps by its estimates, and whose
+    intervals are too wide to show it.
     """
 
     goal: str
     nearest: Trial | None
     sentence: str
+    unsure: tuple[str, ...] = ()
 
 
 def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -> Obstacle:
@@ -124,15 +126,17 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     rest = " with the rest" if len(goals) > 1 else ""
     values = "; ".join(f"{k.goal}: {k.said}" for k in judged(nearest))
     sentence = f"No setting keeps “{goals[binding]}”{rest}; nearest is {said(nearest.point)} ({values})."
-    unsure = [k.goal for k in judged(nearest) if not k.shown]
-    if unsure and all(k.kept for k in judged(nearest)):
+    unsure = tuple(kept.goal for kept in judged(nearest) if not kept.shown)
+    if not all(kept.kept for kept in judged(nearest)):
+        unsure = ()
+    if unsure:
         sentence += (
             f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(unsure)}”, and"
             " more --seeds, candidates or test records narrow them."
         )
     if case.selects:
         sentence = f"The most accurate setting, {said(nearest.point)}, does not keep “{goals[binding]}” ({values})."
-    return Obstacle(goals[binding], nearest, sentence)
+    return Obstacle(goals[binding], nearest, sentence, unsure)
 
 
 def _excess(judged: Sequence[Kept]) -> tuple[float, float]:

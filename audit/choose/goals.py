@@ -7,7 +7,7 @@ from math import inf, log
 from typing import Literal
 
 from ..options.study import GoalLimits
-from ..results.words import number, percent
+from ..say.words import number, percent
 from .outcome import Performance
 
 By = Literal["proof", "attack", "measurement"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..errors import BadInput
-from ..results.words import number
+from ..say.words import number
 from .case import StudyCase
 from .space import Setting, Space, Span
 

@@ -11,9 +11,10 @@ from statistics import mean, stdev
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, norm, t
 
-from ..results.checks import STRICT_FPR, beyond_proof, picked, question_of, refutations, strict_point
+from ..judge.judgement import judgement_of
+from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..results.words import useless_said
+from ..say.accuracy import useless_said
 
 CONFIDENCE = 0.95  # of every limit, to its own side
 
@@ -202,7 +203,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         psnr_margin=max(margins, default=None),
         demonstrated=most.demonstrated if most else None,
         demonstrated_from=most.demonstrated_from if most else "",
-        contradicted=any(refutations(r.epsilon, "proven") or beyond_proof(r.attacks) for r in results),
+        contradicted=any(judgement_of(r).contradicted for r in results),
         noise_std=setup.noise_std,
         server_noise_std=results[0].server_noise_std,
         clip_norm=setup.clip_norm,
@@ -278,7 +279,9 @@ def _point(entry: AttackResult) -> _Point | None:
     if not members or not outsiders:
         return None
     if (strict := strict_point(entry)) is not None:
-        return _Point(strict[0], max(STRICT_FPR, strict[2]), members, f"{STRICT_FPR:.0%} false alarms")
+        return _Point(
+            strict.tpr, max(STRICT_FPR, strict.realised_fpr or 0.0), members, f"{STRICT_FPR:.0%} false alarms"
+        )
     none = next((p for p in entry.tpr_points if p.fpr == 0), None)
     return None if none is None else _Point(none.tpr, 1 / (outsiders + 1), members, f"none of {outsiders} outsiders")
 

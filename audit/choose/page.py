@@ -17,7 +17,7 @@ from ..report.pictures import data_uri
 from ..report.plots import COLOURS, plain_log_axis, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
-from ..results.words import at_most, number, observer, percent, percent_at_most
+from ..say.words import MISSING, at_most, number, observer, percent, percent_at_most
 from .goals import Kept
 from .outcome import Performance
 from .space import said, short_name
@@ -30,27 +30,19 @@ MOST_CELLS = 12  # rows of the map; more values than that are no grid
 def study_page(study: Study) -> str:
     """The HTML text; it fetches nothing and runs no script but its own."""
     case, asked = study.case, study.case.config.audit
-    chosen, again = study.chosen, study.again
-    data = case.config.data
+    chosen, data = study.chosen, case.config.data
     return filled(
         "study.html.j2",
         version=__version__,
         answer=study.sentence,
         selects=case.selects,
-        chosen=None if chosen is None else said(chosen.point),
-        judged=[] if chosen is None or again is None else [_goal(kept) for kept in again.judged(case, chosen)],
         protected=_protected(study),
         tone=_tone(study),
         useless=study.useless,
         weaker=study.weaker,
         fewer=study.case.fewer,
-        utility=None if again is None or again.outcome is None else _utility(again.outcome, again.without_noise),
-        loss=None if chosen is None else at_most(chosen.epsilon),
-        seeds=0 if again is None else len(again.seeds),
-        attacks=[] if again is None else list(again.attacks),
-        not_tried=list(dict.fromkeys(lack for a in study.tried for lack in a.not_tried)),
-        strongest=_strongest(again.outcome) if again is not None and again.outcome is not None else [],
-        most=_most(again.outcome) if again is not None and again.outcome is not None else "–",
+        not_tried=list(dict.fromkeys(lack for again in study.tried for lack in again.not_tried)),
+        **_recommended(study),
         steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
         price=list(study.price.sentences),
         goals=case.goals.words,
@@ -58,13 +50,32 @@ def study_page(study: Study) -> str:
         question=f"proven ε per {asked.unit} towards {observer(str(asked.observer))} ({asked.adjacency},"
         f" δ = {number(asked.delta)})",
         data=f"{data.name}, {case.rows} records",
-        counts="a private selection, of which the others are not shown" if case.selects else _counts(study.trials),
+        counts=_counts(study),
         failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
         plots=_plots(study),
         map=_map(study),
         keys=[short_name(key) for key in case.space.keys],
         rows=[_row(study, trial) for trial in study.trials],
     )
+
+
+def _recommended(study: Study) -> dict[str, Any]:
+    """What is known of the recommended setting; nothing where there is none."""
+    chosen, again = study.chosen, study.again
+    empty: dict[str, Any] = {"chosen": None, "loss": None, "judged": [], "utility": None, "seeds": 0, "attacks": []}
+    if chosen is None or again is None:
+        return {**empty, "strongest": [], "most": MISSING}
+    known = {
+        "chosen": said(chosen.point),
+        "loss": at_most(chosen.epsilon),
+        "judged": [_goal(kept) for kept in again.judged(study.case, chosen)],
+        "seeds": len(again.seeds),
+        "attacks": list(again.attacks),
+    }
+    if again.outcome is None:
+        return {**empty, **known, "strongest": [], "most": MISSING}
+    utility = _utility(again.outcome, again.without_noise)
+    return {**known, "utility": utility, "strongest": _strongest(again.outcome), "most": _most(again.outcome)}
 
 
 def _protected(study: Study) -> str:
@@ -120,7 +131,7 @@ def _strongest(outcome: Performance) -> list[dict[str, str]]:
             "share": f"{percent(leak.share)} of {leak.n}",
             "control": percent(leak.control),
             "most": percent_at_most(leak.high),
-            "ceiling": "–" if leak.ceiling is None else percent_at_most(leak.ceiling),
+            "ceiling": percent_at_most(leak.ceiling),
         }
         for leak in outcome.leaks
     ]
@@ -135,33 +146,26 @@ def _step(study: Study, key: str, up: bool, trial: Trial) -> dict[str, str]:
     """What the neighbour has, beside what the recommended setting had in the same search."""
     assert study.chosen is not None
     value, mine = trial.point[key], study.chosen.point[key]
-    arrow = "" if isinstance(value, str) else "↑ " if up else "↓ "
+    arrow = {True: "↑ ", False: "↓ "}[up]
+    if isinstance(value, str):
+        arrow = ""
+    chosen = study.chosen
     return {
-        "what": f"{arrow}{short_name(key)} {_said(mine)} → {_said(value)}",
-        **{name: _change(now, then, kind) for name, now, then, kind in _figures(study.chosen, trial)},
+        "what": f"{arrow}{short_name(key)} {_text(mine)} → {_text(value)}",
+        "accuracy": f"{percent(chosen.accuracy)} → {percent(trial.accuracy)}",
+        "leakage": f"{percent(chosen.leakage)} → {percent(trial.leakage)}",
+        "epsilon": f"{at_most(chosen.epsilon)} → {at_most(trial.epsilon)}",
     }
 
 
-def _figures(chosen: Trial, other: Trial) -> list[tuple[str, float | None, float | None, str]]:
-    return [
-        ("accuracy", chosen.accuracy, other.accuracy, "share"),
-        ("leakage", chosen.leakage, other.leakage, "share"),
-        ("epsilon", chosen.epsilon, other.epsilon, "number"),
-    ]
+def _text(value: Any) -> str:
+    return number(value) if _is_number(value) else str(value)
 
 
-def _change(now: float | None, then: float | None, kind: str) -> str:
-    def shown(value: float | None) -> str:
-        return percent(value) if kind == "share" else at_most(value)
-
-    return f"{shown(now)} → {shown(then)}"
-
-
-def _said(value: Any) -> str:
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-
-
-def _counts(trials: Sequence[Trial]) -> str:
+def _counts(study: Study) -> str:
+    if study.case.selects:
+        return "a private selection, of which the others are not shown"
+    trials = study.trials
     measured = sum(trial.state == "measured" for trial in trials)
     never = sum(trial.epsilon is None or trial.why.startswith("never") for trial in trials if trial.outcome is None)
     dropped = len(trials) - measured
@@ -182,16 +186,15 @@ def _failed(study: Study, place: int) -> dict[str, str]:
 
 
 def _row(study: Study, trial: Trial) -> dict[str, Any]:
-    outcome = trial.outcome
-    strongest = None if outcome is None else outcome.strongest
+    outcome = trial.outcome or Performance()
     return {
         "number": trial.number,
-        "values": [{"said": _said(v), "key": v} for v in trial.point.values()],
-        "accuracy": None if outcome is None else outcome.accuracy if outcome.accuracy is not None else outcome.loss,
-        "is_loss": outcome is not None and outcome.accuracy is None,
+        "values": [{"said": _text(v), "key": v} for v in trial.point.values()],
+        "accuracy": outcome.loss if outcome.accuracy is None else outcome.accuracy,
+        "is_loss": trial.outcome is not None and outcome.accuracy is None,
         "leakage": trial.leakage,
-        "strongest": "" if strongest is None else strongest.what,
-        "margin": None if outcome is None else outcome.psnr_margin,
+        "strongest": outcome.strongest.what if outcome.strongest else "",
+        "margin": outcome.psnr_margin,
         "epsilon": trial.epsilon,
         "why": trial.why,
         "front": trial in study.front,
@@ -205,9 +208,9 @@ def _row(study: Study, trial: Trial) -> dict[str, Any]:
 def _plots(study: Study) -> list[dict[str, str]]:
     """Accuracy against leakage, and against proven ε."""
     measured = [t for t in study.trials if t.outcome is not None and t.outcome.worth is not None]
-    loss = any(t.outcome is not None and t.outcome.accuracy is None for t in measured)
-    name = "minus the test loss" if loss else "accuracy (%)"
-    scale = 1 if loss else 100
+    name, scale = "accuracy (%)", 100
+    if any(t.outcome is not None and t.outcome.accuracy is None for t in measured):
+        name, scale = "minus the test loss", 1
     plots = []
     for what, label, value, log in (
         ("leakage", "singled out beyond chance (%)", lambda t: None if t.leakage is None else 100 * t.leakage, False),
@@ -272,11 +275,11 @@ def _map(study: Study) -> dict[str, Any] | None:
             own = [t for t in shown if t.point[across] == x and (down is None or t.point[down] == value)]
             best = min(own, key=lambda t: study.case.goals.order(t.outcome or Performance(), t.epsilon), default=None)
             line.append(None if best is None else _cell(study, best, images[best.number], mark))
-        cells.append({"head": "" if down is None else _said(value), "cells": line})
+        cells.append({"head": "" if down is None else _text(value), "cells": line})
     return {
         "across": short_name(across),
         "down": "" if down is None else short_name(down),
-        "columns": [_said(x) for x in columns],
+        "columns": [_text(x) for x in columns],
         "rows": cells,
         "original": original,
         "others": len(study.case.space.keys) > (1 if down is None else 2),
@@ -287,13 +290,15 @@ _Found = dict[str, tuple[float, Any, Any]]
 
 
 def _cell(study: Study, trial: Trial, images: _Found, mark: str) -> dict[str, Any]:
-    leakage = trial.leakage or 0.0
+    leakage, image, closeness = trial.leakage or 0.0, "", ""
+    if mark in images:
+        image, closeness = data_uri(images[mark][2]), f"{images[mark][0]:.1f} dB"
     return {
         "tint": round(100 * min(1.0, leakage)),
         "leakage": percent(leakage),
-        "accuracy": "" if trial.accuracy is None else percent(trial.accuracy),
-        "image": data_uri(images[mark][2]) if mark in images else "",
-        "closeness": f"{images[mark][0]:.1f} dB" if mark in images else "",
+        "accuracy": percent(trial.accuracy).replace(MISSING, ""),
+        "image": image,
+        "closeness": closeness,
         "chosen": study.chosen is not None and trial.number == study.chosen.number,
         "number": trial.number,
     }

@@ -17,7 +17,7 @@ from ..proven.accountants import ORDERS
 from ..proven.accounting import Exposure
 from ..proven.selection import selection_epsilon
 from ..proven.views import Views
-from ..results.words import number
+from ..say.words import number
 from ..setup.description import with_key
 from ..setup.experiment import Experiment
 from ..setup.key import PUBLISHED

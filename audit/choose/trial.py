@@ -22,8 +22,8 @@ from .. import run as runner
 from ..errors import BadInput
 from ..files import appears, write_json
 from ..results.format import Number
-from ..results.words import number, percent
 from ..run import RunOptions
+from ..say.words import number, percent
 from ..setup.auditor import check_setup
 from ..setup.capture import Training, check_space, train_together
 from ..setup.reading import plain_json, present, read_text

@@ -14,7 +14,7 @@ from ..errors import BadInput, bad_input
 from ..report.saved import SavedResults
 from ..results.format import FILE, Results
 from ..results.gates import Gate, outcome, parse_gate
-from ..results.words import could_show
+from ..say.words import could_show
 from ..setup.folder import Setup
 from ..worlds.function import audit_mechanism
 from ..worlds.outcome import OwnAudit

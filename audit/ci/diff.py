@@ -9,17 +9,20 @@ exact, and any rise is one. What A measured and B did not is a regression too: n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from math import erfc, inf, sqrt
 from typing import Any, Literal
 
+from ...metrics.intervals import Interval
 from ..errors import BadInput
-from ..results import words
-from ..results.checks import refutations, refuted_on_condition
+from ..judge.judgement import Judgement, judgement_of
+from ..results.checks import strict_point
 from ..results.format import AttackResult, Epsilon, Results
-from ..results.words import badge
+from ..say import words
+from ..say.badge import badge
+from ..say.metrics import METRICS, Metric
 
 Direction = Literal["worse", "better", "unclear", "lost", "new"]
 
@@ -52,17 +55,16 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        said = words.metric(self.what) if self.what in words.METRICS else None
-        say: Callable[[float | None], str] = words.number if said is None else said.say
-        name = self.what if said is None else said.label
-
-        def shown(value: float | None, interval: tuple[float, float] | None) -> str:
-            limits = "" if interval is None else f" [{say(interval[0])}, {say(interval[1])}]"
-            return f"{say(value)}{limits}"
-
+        described = METRICS.get(self.what, Metric(self.what, 0, ""))
+        pair = f"{_shown(described, self.a, self.interval_a)} → {_shown(described, self.b, self.interval_b)}"
         why = f": {self.why}" if self.why else ""
-        pair = f"{shown(self.a, self.interval_a)} → {shown(self.b, self.interval_b)}"
-        return f"{self.change:8}{self.where}: {name} {pair}{why}"
+        return f"{self.change:8}{self.where}: {described.label} {pair}{why}"
+
+
+def _shown(described: Metric, value: float | None, interval: tuple[float, float] | None) -> str:
+    if interval is None:
+        return described.say(value)
+    return f"{described.say(value)} [{described.say(interval[0])}, {described.say(interval[1])}]"
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,15 @@ class Comparison:
         count = len(self.regressions)
         last = "no regression beyond the intervals" if not count else words.times(count, "regression")
         return "\n".join(
-            [f"verdict {badge(self.a.verdict)} → {badge(self.b.verdict)}", *lines, f"{last} (A → B, 95 % intervals)"]
+            [
+                f"verdict {badge(judgement_of(self.a))} → {badge(judgement_of(self.b))}",
+                *lines,
+                f"{last} (A → B, 95 % intervals)",
+            ]
         )
 
     def document(self) -> dict[str, Any]:
-        verdicts = {name: badge(results.verdict) for name, results in (("a", self.a), ("b", self.b))}
+        verdicts = {name: badge(judgement_of(results)) for name, results in (("a", self.a), ("b", self.b))}
         return {
             "verdict": verdicts,
             "regressions": len(self.regressions),
@@ -103,7 +109,7 @@ def compared(a: Results, b: Results) -> Comparison:
     Raises:
         BadInput: they have nothing in common to compare.
     """
-    found = [*_metrics(a.attacks, b.attacks), *_proven(a.epsilon, b.epsilon), *_tests(a.epsilon, b.epsilon)]
+    found = [*_metrics(a.attacks, b.attacks), *_proven(a.epsilon, b.epsilon), *_tests(judgement_of(a), judgement_of(b))]
     if not any(one.a is not None and one.b is not None for one in found):
         raise BadInput(
             "nothing was measured in both results, so there is nothing to compare; run the same attacks on both"
@@ -115,14 +121,16 @@ def compared(a: Results, b: Results) -> Comparison:
 
 
 def _place(attack: AttackResult) -> str:
-    parts = [attack.attack, attack.observer, attack.manner, None if attack.round is None else f"round {attack.round}"]
-    parts += [attack.settings.get("objective"), None if attack.client is None else f"client {attack.client}"]
+    parts = [attack.attack, attack.observer, attack.manner]
+    parts += [f"round {attack.round}"] if attack.round is not None else []
+    parts += [attack.settings.get("objective")]
+    parts += [f"client {attack.client}"] if attack.client is not None else []
     return ", ".join(str(part) for part in parts if part)
 
 
-def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, tuple[float, float] | None]]]:
+def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[float, Interval | None]]]:
     """By entry: its deciding metrics with their intervals. Entries of one place are numbered."""
-    found: dict[str, dict[str, tuple[float, tuple[float, float] | None]]] = {}
+    places: dict[str, dict[str, tuple[float, Interval | None]]] = {}
     for attack in attacks:
         if attack.kind == "canary":
             continue
@@ -130,15 +138,15 @@ def _by_place(attacks: Sequence[AttackResult]) -> dict[str, dict[str, tuple[floa
             name: (value, attack.intervals.get(name)) for name in DECIDING if (value := attack.value(name)) is not None
         }
         if "pool_share" in values:
-            values.pop("reidentified", None)  # the page and the verdict go by the record's own pool
-        strict = next((p for p in attack.tpr_points if abs(p.fpr - 0.01) < 1e-9 and p.interval is not None), None)
-        if strict is not None:
-            values["tpr"] = strict.tpr, strict.interval
-        place, k = _place(attack), 1
-        while f"{place}{f' ({k})' if k > 1 else ''}" in found:
+            values.pop("reidentified", None)  # the page and the judgement go by the record's own pool
+        if (point := strict_point(attack)) is not None:
+            values["tpr"] = point.tpr, point.interval
+        place, name, k = _place(attack), _place(attack), 1
+        while name in places:
             k += 1
-        found[f"{place}{f' ({k})' if k > 1 else ''}"] = values
-    return found
+            name = f"{place} ({k})"
+        places[name] = values
+    return places
 
 
 def _metrics(a: Sequence[AttackResult], b: Sequence[AttackResult]) -> list[Difference]:
@@ -157,14 +165,19 @@ def _metrics(a: Sequence[AttackResult], b: Sequence[AttackResult]) -> list[Diffe
             elif first is None and second is not None:
                 alone.append(Difference(where, name, None, second[0], "new", None, second[1]))
             elif first is not None and second is not None and name == "exact":
-                sure = {(False, True): "worse", (True, False): "better"}
-                change: Any = sure.get((first[0] > 0, second[0] > 0), "unclear")
-                why = "an image that comes back beyond doubt needs no interval" if change != "unclear" else ""
-                alone.append(Difference(where, name, first[0], second[0], change, why=why))
+                alone.append(_exact(where, first[0], second[0]))
             elif first is not None and second is not None:
-                one = Difference(where, name, first[0], second[0], "unclear", first[1], second[1])
-                pairs.append((one, _p_value(one)))
+                difference = Difference(where, name, first[0], second[0], "unclear", first[1], second[1])
+                pairs.append((difference, _p_value(difference)))
     return [*_judged(pairs), *alone]
+
+
+def _exact(where: str, a: float, b: float) -> Difference:
+    """Images that came back beyond doubt."""
+    why = "an image that comes back beyond doubt needs no interval"
+    if (a > 0) == (b > 0):
+        return Difference(where, "exact", a, b, "unclear")
+    return Difference(where, "exact", a, b, "worse" if b > 0 else "better", why=why)
 
 
 def _judged(pairs: Sequence[tuple[Difference, float]]) -> list[Difference]:
@@ -221,11 +234,11 @@ def _proven(a: Iterable[Epsilon], b: Iterable[Epsilon]) -> list[Difference]:
     return found
 
 
-def _tests(a: Sequence[Epsilon], b: Sequence[Epsilon]) -> list[Difference]:
+def _tests(a: Judgement, b: Judgement) -> list[Difference]:
     """Demonstrated ε; worse where B's test refutes a claim or a proof that A's did not refute."""
-    refuted = [_refuted(rows) for rows in (a, b)]
-    before = {_row(row): row for row in a}
-    after = {_row(row): row for row in b}
+    refuted = [_refuted(judgement) for judgement in (a, b)]
+    before = {_row(row): row for row in a.epsilon}
+    after = {_row(row): row for row in b.epsilon}
     found = []
     for where in dict.fromkeys([*before, *after]):
         first, second = before.get(where), after.get(where)
@@ -255,8 +268,7 @@ def _most(row: Epsilon) -> float | None:
     return max((most for most in (row.ceiling, row.ceiling_on_condition) if most is not None), default=None)
 
 
-def _refuted(rows: Sequence[Epsilon]) -> dict[str, str]:
+def _refuted(judgement: Judgement) -> dict[str, str]:
     """The rows whose test refutes something, and by which bound."""
-    on_condition = {_row(shown): "demonstrated_on_condition" for shown, _ in refuted_on_condition(rows)}
-    certain = {_row(shown): "demonstrated" for shown, _ in (*refutations(rows), *refutations(rows, "proven"))}
-    return on_condition | certain
+    on_condition = {_row(r.shown): "demonstrated_on_condition" for r in judgement.refuting(on_condition=True)}
+    return on_condition | {_row(r.shown): "demonstrated" for r in judgement.refuting(on_condition=False)}

@@ -11,6 +11,7 @@ from typing import Any
 from ...defenses.nearest import instead
 from ..errors import BadInput
 from ..extras import needed
+from ..judge.judgement import judgement_of
 from ..results.format import LEVELS, PROOFS, Epsilon, Results
 
 Tracker = Callable[[Results], None]
@@ -49,8 +50,8 @@ def tracked(results: Results) -> dict[str, float]:
 def untracked(results: Results) -> dict[str, str]:
     """What is no finite number, in words: infinite ε, the verdict, what was audited."""
     infinite = {name: "inf" for name, value in _numbers(results).items() if not isfinite(value)}
-    verdict = results.verdict
-    said = {"level": verdict.level, "proof": verdict.proof, "measured": str(verdict.measured).lower()}
+    judgement = judgement_of(results)
+    said = {"level": judgement.level, "proof": judgement.proof, "measured": str(judgement.measured).lower()}
     for row in results.epsilon:
         if row.demonstrated_from:
             said[_allowed(f"{_place(row)}/demonstrated_from")] = row.demonstrated_from
@@ -58,9 +59,10 @@ def untracked(results: Results) -> dict[str, str]:
 
 
 def _numbers(results: Results) -> dict[str, float]:
+    judgement = judgement_of(results)
     found: dict[str, float] = {
-        "verdict/level": LEVELS.index(results.verdict.level),
-        "verdict/proof": PROOFS.index(results.verdict.proof),
+        "verdict/level": LEVELS.index(judgement.level),
+        "verdict/proof": PROOFS.index(judgement.proof),
     }
     for name in ("test_accuracy", "majority_accuracy"):
         if (share := getattr(results.setup, name)) is not None:

@@ -65,7 +65,7 @@ def command(
     progress.close()
     click.echo(json_document(table.document()) if printing.as_json else text(table))
     if in_words and not printing.as_json:
-        from ..report.statement import statement
+        from ..say.statement import statement
 
         click.echo("\n" + "\n\n".join(statement(table.rows, table.secret)))
 

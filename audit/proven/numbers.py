@@ -15,7 +15,7 @@ from ...defenses.terms import Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..proof.certificate import Question, prove_settings, row_of
 from ..results.format import Epsilon
-from ..results.words import at_most, number
+from ..say.words import at_most, number
 from ..setup.promise import promise
 from .gaussian import gaussian_epsilon
 

@@ -11,7 +11,7 @@ from ...defenses.ranges import LEAST_SIZE
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..results.words import NO_SECRET, at_least, at_most, chosen_briefly, listed, number, on_condition
+from ..say.words import NO_SECRET, at_least, at_most, chosen_briefly, listed, number, on_condition
 from .numbers import Numbers, noise_for, number_rows
 
 NUMBERS = "numbers"  # the source of a table without a config

@@ -13,7 +13,7 @@ from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..proof.certificate import Question, prove, row_of, without_secret_draws
 from ..results.format import Epsilon
-from ..results.words import claimant
+from ..say.words import claimant
 from ..setup.auditor import Auditor
 from ..setup.format import Declaration
 from ..setup.ledger import Ledger

@@ -13,7 +13,7 @@ from ...defenses.scheme import Claim
 from ...defenses.terms import Observer
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
-from ..results.words import claimant
+from ..say.words import claimant
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import Config, parse_config, read_config

@@ -10,7 +10,7 @@ from ...defenses.terms import Observer
 from ..errors import BadInput
 from ..proof.certificate import Question, prove_together, row_of
 from ..results.format import Epsilon
-from ..results.words import at_most, listed
+from ..say.words import at_most, listed
 from .numbers_table import EpsilonTable
 from .table import ledger_of, table
 from .views import Views

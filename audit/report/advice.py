@@ -9,271 +9,155 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...defenses.terms import Observer
 from ..proven.gaussian import gaussian_multiplier
-from ..results.checks import USEFUL_EPSILON, checks, refutations
-from ..results.format import LEVELS, Epsilon, Results
-from ..results.levels import bounding_rows, level, proof
-from ..results.words import (
-    accuracy_said,
-    at_most,
-    listed,
-    noise,
-    number,
-    observer,
-    percent_at_most,
-    proof_said,
-    sees_uploads,
-)
+from ..results.checks import USEFUL_EPSILON
+from ..results.format import Epsilon
+from ..say import advice as say
+from ..say.words import number
+from .facts import ReportedSetting
 
 
-def advice(settings: Sequence[Results], labels: Sequence[str] = ()) -> list[str]:
-    """Sentences for one audited setting; for several, those of their comparison, then each one's own by its label."""
+def advice(settings: Sequence[ReportedSetting]) -> list[str]:
+    """Sentences for one audited setting; for several, those of their comparison, then each one's by its label."""
     if len(settings) == 1:
-        return [*_alone(settings[0]), *_own(settings[0])]
-    names = list(labels) or [results.setup.title for results in settings]
-    sentences = _comparison(settings, names)
-    for results, label in zip(settings, names, strict=True):
-        if own := _own(results):
-            sentences.append(f"“{label}”: {' '.join(own)}")
+        return [*_alone(settings[0]), *_of_setting(settings[0])]
+    sentences = _comparison(settings)
+    for setting in settings:
+        if further := _of_setting(setting):
+            sentences.append(f"“{setting.label}”: {' '.join(further)}")
     return sentences
 
 
-def _own(results: Results) -> list[str]:
-    return list(dict.fromkeys([*_clip(results), *_manner(results), *_proof(results)]))
+def _of_setting(setting: ReportedSetting) -> list[str]:
+    return list(dict.fromkeys([*_clip(setting), *_manner(setting), *_proof(setting)]))
 
 
-def shows_leak(results: Results) -> bool:
-    """Whether a leak was found, of any size; a claim that is false while the proof holds is none."""
-    return level(results.attacks, results.epsilon) != LEVELS[0] and not results.verdict.only_claim
-
-
-def measured(results: Results) -> bool:
-    """Whether there is anything to compare with a control at all."""
-    return results.verdict.measured
-
-
-def above_chance(results: Results) -> bool:
-    """Whether some interval lies above its control, by luck or not."""
-    return any(check.low > check.control for own in checks(results.attacks, results.epsilon) for check in own)
-
-
-def recommendable(results: Results) -> bool:
+def recommendable(setting: ReportedSetting) -> bool:
     """Whether a setting may be recommended: measured, no leak and no interval above chance, and a useful proof."""
+    judgement = setting.judgement
     return (
-        results.verdict.proof == "proven"
-        and results.setup.noise_std is not None
-        and measured(results)
-        and not shows_leak(results)
-        and not above_chance(results)
+        judgement.proof == "proven"
+        and setting.results.setup.noise_std is not None
+        and judgement.measured
+        and not judgement.shows_leak
+        and not judgement.above_chance
     )
 
 
-def _comparison(settings: Sequence[Results], names: Sequence[str]) -> list[str]:
-    """For each clip norm the least noise from which on, upwards, every setting may be recommended.
-
-    A quiet setting below a leaking one is luck.
-    """
-    called = {id(results): name for results, name in zip(settings, names, strict=True)}
-    known = [results for results in settings if measured(results) and results.setup.noise_std is not None]
+def _comparison(settings: Sequence[ReportedSetting]) -> list[str]:
+    """For each clip norm the least noise from which on, upwards, every setting may be recommended."""
+    known = [s for s in settings if s.judgement.measured and s.results.setup.noise_std is not None]
     if not known:
-        return [
-            "No setting has both a known noise_std and an interval to judge by, so no noise can be recommended from"
-            " these results."
-        ]
+        return [say.NOT_COMPARABLE]
+    norms = {setting.results.setup.clip_norm for setting in known}
     sentences = []
-    clips = sorted({results.setup.clip_norm for results in known}, key=lambda clip: (clip is None, clip or 0))
-    for clip in clips:
-        group = sorted((results for results in known if results.setup.clip_norm == clip), key=_amounts)
-        where = "" if len(clips) == 1 else " without a clip" if clip is None else f" at clip {number(clip)}"
-        last_leak = max((i for i, results in enumerate(group) if shows_leak(results)), default=-1)
-        quiet = group[last_leak + 1 :]
-        last_unfit = max((i for i, results in enumerate(quiet) if not recommendable(results)), default=-1)
-        if not quiet:
-            sentences.append(_all_leaked(group[-1], called[id(group[-1])], where))
-        elif last_unfit + 1 == len(quiet):
-            sentences.append(_none_fit(quiet[-1], called[id(quiet[-1])], where))
-        else:
-            best = quiet[last_unfit + 1]
-            accuracy = (
-                "" if best.setup.test_accuracy is None else f", at a test accuracy of {accuracy_said(best.setup)}"
-            )
-            sentences.append(
-                f"Of the settings measured{where}, “{called[id(best)]}” ({_noise(best)}) has the least noise at which"
-                f" ε ≤ {at_most(best.verdict.proven)} is proven and no leak was found, there and with more"
-                f" noise{accuracy}."
-            )
+    for clip in sorted(norms, key=lambda clip: (clip is None, clip or 0)):
+        group = [setting for setting in known if setting.results.setup.clip_norm == clip]
+        sentences.append(_of_clip(sorted(group, key=_amounts), _where(clip) if len(norms) > 1 else ""))
     return sentences
 
 
-KEY_IS_PUBLISHED = "the key of this noise is published, so what is proven does not hold against whoever has the config"
+def _where(clip: float | None) -> str:
+    return " without a clip" if clip is None else f" at clip {number(clip)}"
 
 
-def _none_fit(quietest: Results, name: str, where: str) -> str:
-    """Why none of the settings without a leak is recommended, by the one with the most noise."""
-    if above_chance(quietest):
-        why = "an interval lies above chance there, though among so many checks that may be luck: attack it again"
-    elif not quietest.setup.secret_key and proof(quietest.attacks, quietest.epsilon) == "proven":
-        why = KEY_IS_PUBLISHED
-    else:
-        why = f"that these attacks failed rules out no stronger one ({proof_said(quietest.verdict)})"
-    return f"No setting{where} can be recommended: “{name}” ({_noise(quietest)}) shows no leak, but {why}."
+def _of_clip(group: Sequence[ReportedSetting], where: str) -> str:
+    """group: of one clip norm, the least noise first. A quiet setting below a leaking one is luck."""
+    last_leak = max((i for i, setting in enumerate(group) if setting.judgement.shows_leak), default=-1)
+    quiet = group[last_leak + 1 :]
+    if not quiet:
+        attacks = group[-1].results.attacks
+        uploads_seen = any(not Observer.parse(attack.observer).sees_merged_only for attack in attacks)
+        return say.all_leaked(group[-1].results, group[-1].label, where, uploads_seen)
+    last_unfit = max((i for i, setting in enumerate(quiet) if not recommendable(setting)), default=-1)
+    if last_unfit + 1 == len(quiet):
+        return say.none_fits(quiet[-1].results, quiet[-1].label, where, _why_unfit(quiet[-1]))
+    best = quiet[last_unfit + 1]
+    return say.least_noise(best.results, best.judgement, best.label, where)
 
 
-def _alone(results: Results) -> list[str]:
-    if results.setup.own_code:
-        return _of_own_code(results)
-    if not results.attacks and not measured(results):
-        return ["Run attacks with the truth at hand before changing anything: nothing was measured here."]
-    if not measured(results):
-        return [
-            "Score the attacks where the training data is at hand: without it nothing can be said about what they"
-            " reached."
-        ]
-    if shows_leak(results):
-        return [
-            "Strengthen the noise and attack again: only this one setting was measured, so these results cannot say how"
-            " much is enough; `audit report` puts the results of several settings side by side."
-        ]
-    if above_chance(results):
-        return [
-            "Attack again, with more records or another seed: an interval lies above chance, though among so many"
-            " checks that may be luck."
-        ]
-    if not results.setup.secret_key and proof(results.attacks, results.epsilon) == "proven":
-        return [f"Train again with a secret noise key: {KEY_IS_PUBLISHED}."]
-    if results.verdict.proof != "proven":
-        return [
-            f"Do not rest on the attacks that failed: {proof_said(results.verdict)}, so nothing rules out a stronger"
-            " one."
-        ]
-    if _unproven(results):
-        return [f"No leak was found, but what is claimed is not proven ({proof_said(results.verdict)})."]
-    return [
-        f"Nothing has to change for what is proven, ε ≤ {at_most(results.verdict.proven)}: no attack beat its control."
-        " Less noise would prove less, and was not attacked."
-    ]
+def _why_unfit(quietest: ReportedSetting) -> str:
+    """Why a setting without a leak is not recommended."""
+    judgement = quietest.judgement
+    if judgement.above_chance:
+        return say.LUCK
+    if not judgement.secret and judgement.proven_if_secret:
+        return say.KEY_IS_PUBLISHED
+    return say.no_stronger_attack(judgement)
 
 
-def _of_own_code(results: Results) -> list[str]:
-    if refutations(results.epsilon) or refutations(results.epsilon, on_condition=True):
-        return [
-            "Look in the function for what gives more away than is claimed, and audit it again; these results cannot"
-            " say where it is."
-        ]
-    return ["Audit it with other canaries before relying on it: a canary that shows little says nothing of others."]
+def _alone(setting: ReportedSetting) -> list[str]:
+    judgement = setting.judgement
+    if setting.results.setup.own_code:
+        return [say.LOOK_IN_CODE if judgement.refuting("claimed") else say.OTHER_CANARIES]
+    if not judgement.measured:
+        if any(attack.scored for attack in setting.results.attacks):
+            return [say.MEASURE_MORE]
+        return [say.SCORE_ATTACKS if judgement.attacked else say.RUN_ATTACKS]
+    if judgement.shows_leak:
+        return [say.STRENGTHEN]
+    if judgement.above_chance:
+        return [say.ATTACK_AGAIN]
+    if not judgement.secret and judgement.proven_if_secret:
+        return [say.SECRET_KEY]
+    if judgement.proof != "proven":
+        return [say.not_proven(judgement)]
+    if _unproven(setting):
+        return [say.claim_not_proven(judgement)]
+    return [say.nothing_to_change(judgement)]
 
 
-def _clip(results: Results) -> list[str]:
-    setup = results.setup
+def _clip(setting: ReportedSetting) -> list[str]:
+    setup = setting.results.setup
     if setup.clip_norm is None or setup.share_clipped != 0:
         return []
-    median = setup.norm_before_clip_median
-    lower = ""
-    if median is not None and 0 < median < setup.clip_norm:
-        lower = (
-            f" A clip near {number(median)}, the median norm, would need only"
-            f" {percent_at_most(median / setup.clip_norm)} of the noise for the same proof (not re-attacked); the"
-            " median is of private data, so choose such a clip by public data."
-        )
-    return [
-        f"The clip of {number(setup.clip_norm)} changed nothing: no contribution was longer, so what was shared is as"
-        f" sharp as without it.{lower}"
-    ]
+    return [say.useless_clip(setup)]
 
 
-def _manner(results: Results) -> list[str]:
+def _manner(setting: ReportedSetting) -> list[str]:
     """If only the attack over all rounds succeeds, the repetition is what leaks."""
-    beaten = {"one-round": False, "all-rounds": False}
-    tried = dict(beaten)
-    for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):
-        if attack.manner in beaten and own:
-            tried[attack.manner] = True
-            beaten[attack.manner] |= any(check.beats for check in own)
-    if all(tried.values()) and beaten["all-rounds"] and not beaten["one-round"]:
-        return [
-            "All rounds of one client together leaked, where the attacks on a single round did not beat their control:"
-            " fewer rounds for each client would help (not re-attacked)."
-        ]
-    return []
+    beaten: dict[str, bool] = {}
+    for judged in setting.judgement.attacks:
+        manner = judged.attack.manner
+        if manner is not None and judged.checks:
+            beaten[manner] = beaten.get(manner, False) or any(check.beats for check in judged.checks)
+    return [say.FEWER_ROUNDS] if beaten.get("all-rounds") and beaten.get("one-round") is False else []
 
 
-def _claims(results: Results) -> list[Epsilon]:
-    return [row for row in results.epsilon if row.claimed is not None and math.isfinite(row.claimed)]
-
-
-def _unproven(results: Results) -> list[Epsilon]:
+def _unproven(setting: ReportedSetting) -> list[Epsilon]:
     """The rows whose claim is not proven."""
-    return [r for r in _claims(results) if r.claimed and r.proven is not None and r.proven > r.claimed * 1.001]
+    claims = [row for row in setting.judgement.epsilon if row.claimed and math.isfinite(row.claimed)]
+    return [row for row in claims if row.proven is not None and row.proven > (row.claimed or 0) * 1.001]
 
 
-def _proof(results: Results) -> list[str]:
+def _proof(setting: ReportedSetting) -> list[str]:
     """Where a claim is not proven, what would make it true; elsewhere, what noise a proof of use would take."""
-    unproven = [(row, row.claimed) for row in _unproven(results) if row.claimed]
-    bounding = [row for row in bounding_rows(results.attacks, results.epsilon).values() if row is not None]
-    weak = [(row, USEFUL_EPSILON) for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON]
-    sentences = []
-    said = [row for row, _ in unproven]
-    for row, target in [*unproven, *((row, target) for row, target in weak if row not in said)]:
-        what = f"{'the claimed ' if target == row.claimed else ''}ε = {number(target)}"
-        where = f"per {row.unit} ({row.adjacency}) towards {observer(row.observer)}"
-        if row.proven is None or math.isinf(row.proven):
-            sentences.append(f"For {what} {where}, {listed(_missing(results))}.")
-            continue
-        factor = noise_factor(row, target)
-        if factor is None:
-            known = "Proven" if results.setup.secret_key else "With a secret noise key proven"
-            sentences.append(
-                f"{known} {where} is ε = {at_most(row.proven)}, not {what}: `audit epsilon --target-epsilon {target:g}`"
-                " computes the noise it takes (not re-attacked)."
-            )
-            continue
-        std = results.setup.noise_std
-        amount = f"{at_most(factor)} times the noise" + (
-            f" (noise_std {at_most(std * factor)} instead of {number(std)})" if std else ""
-        )
-        key = "" if results.setup.secret_key else " and a secret noise key"
-        sentences.append(
-            f"Calibrate the noise to what the clip really guarantees for one {row.unit}: to prove {what} {where} over"
-            f" as many rounds takes {amount}{key}; computed, not re-attacked."
-        )
-    return sentences
-
-
-def _all_leaked(noisiest: Results, name: str, where: str) -> str:
-    """The sentence for settings of one clip that all leaked, the one with the most noise too."""
-    setup = noisiest.setup
-    uploads_seen = any(sees_uploads(attack.observer) for attack in noisiest.attacks)
-    if not any(_amounts(noisiest)):
-        what = "Training without clip or noise" if setup.clip_norm is None else "Clipping alone"
-        return f"{what} (“{name}”, no noise) leaked: noise is needed."
-    if not setup.noise_std and uploads_seen:
-        return (
-            f"Every setting{where} leaked, and a server's noise protects nobody from those who see the uploads"
-            f" ({_noise(noisiest)}): noise is needed before anything leaves the client."
-        )
-    return f"Every setting{where} leaked up to the largest noise tried ({_noise(noisiest)}): more noise is needed."
-
-
-def _amounts(results: Results) -> tuple[float, float]:
-    """What clients add, then what the server does: who sees the uploads is held off by the first alone."""
-    return results.setup.noise_std or 0.0, results.server_noise_std or 0.0
-
-
-def _noise(results: Results) -> str:
-    return noise(results.setup.noise_std, results.server_noise_std)
-
-
-def _missing(results: Results) -> list[str]:
-    setup = results.setup
-    absent = []
-    if setup.clip_norm is None:
-        absent.append("clip every contribution to a fixed, public norm")
-    if setup.noise_std == 0:
-        absent.append("add noise before anything leaves the client")
-    return absent or [
-        "make clip norm and noise scale public constants, and let no step use private data without noise (the reasons"
-        " under the table say which does)"
+    unproven = _unproven(setting)
+    bounding = setting.judgement.rows.bounding
+    weak = [row for row in bounding if row.proven is not None and row.proven > USEFUL_EPSILON and row not in unproven]
+    return [
+        *(_proof_of(row, row.claimed or 0.0, setting, claimed=True) for row in unproven),
+        *(_proof_of(row, USEFUL_EPSILON, setting, claimed=False) for row in weak),
     ]
+
+
+def _proof_of(row: Epsilon, target: float, setting: ReportedSetting, claimed: bool) -> str:
+    """What it takes to prove an ε of `target`."""
+    setup, what = setting.results.setup, say.target(target, claimed)
+    if row.proven is None or math.isinf(row.proven):
+        steps = ["clip every contribution to a fixed, public norm"] if setup.clip_norm is None else []
+        steps += ["add noise before anything leaves the client"] if setup.noise_std == 0 else []
+        return say.missing(row, what, steps)
+    factor = noise_factor(row, target)
+    if factor is None:
+        return say.compute_noise(row, what, target, setup.secret_key)
+    return say.calibrate(row, what, factor, setup)
+
+
+def _amounts(setting: ReportedSetting) -> tuple[float, float]:
+    """What clients add, then what the server does: who sees the uploads is held off by the first alone."""
+    return setting.results.setup.noise_std or 0.0, setting.results.server_noise_std or 0.0
 
 
 def noise_factor(row: Epsilon, target: float) -> float | None:

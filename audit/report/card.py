@@ -7,14 +7,15 @@ from pathlib import Path
 
 from ..errors import BadInput
 from ..files import write_named
-from ..results import words
 from ..results.format import Epsilon, Results
+from ..say import words
+from ..say.statement import statement
+from ..say.verdict import sentences
 from .facts import epsilon_table, notices
 from .markdown import escaped, markdown_table
 from .owner import read_owner
 from .points import NOT_STATED, POINTS, ClaimCard, make_card
 from .registry import registry_yaml
-from .statement import statement
 
 
 def write_card(folders: Sequence[Path], output: Path, owner: Path | None = None) -> Path:
@@ -45,10 +46,10 @@ def card_markdown(card: ClaimCard) -> str:
         lines += [f"Intended use: “{escaped(card.owner.intended_use)}”", ""]
     lines += [f"> {escaped(text)}\n" for text in (*card.refuted, *notices(results))]
     lines += ["## The guarantee in words", ""]
-    for text in (*statement(results.epsilon, results.setup.secret_key), " ".join(results.verdict.sentences)):
+    for text in (*statement(results.epsilon, results.setup.secret_key), " ".join(sentences(card.judgement))):
         lines += [escaped(text), ""]
     lines += ["## Claimed, proven, demonstrated", "", *_rows(results)]
-    reasons = epsilon_table(results)["reasons"]
+    reasons = epsilon_table(card.judgement)["reasons"]
     lines += [*(f"- {escaped(' '.join([f'{where}:', *said]))}" for where, said in reasons), *([""] if reasons else [])]
     lines += ["## NIST SP 800-226, point by point", ""]
     for point in POINTS:

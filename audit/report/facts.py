@@ -9,14 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ...defenses.presets import PRESETS
-from ..results import words
-from ..results.checks import Check, checks, picked, refutations, strength
+from ..judge.judgement import JudgedAttack, Judgement, Limit, Refutation, judgement_of
+from ..results.checks import Check, picked, strength
 from ..results.format import FILE, AttackResult, AuditedSetup, Epsilon, Results
-from ..results.levels import headline
-from ..results.warnings import implied, unscored
+from ..say import words
+from ..say.accuracy import accuracy_said, without_noise
+from ..say.metrics import METRICS, Metric, metric
+from ..say.reasons import reasons
+from ..say.verdict import sentences
+from ..say.warnings import implied, unscored
 from .together import combined, labels, no_noise_accuracy, noiseless
 
 CONTROLS = ("gray", "mean", "label_mean", "random")
@@ -40,7 +44,7 @@ class ReportedSetting:
     @property
     def without_noise(self) -> str:
         """What to say of that accuracy beside the setting's own; "" where it is the setting's own."""
-        return "" if noiseless(self.results) else words.without_noise(self.no_noise_accuracy)
+        return "" if noiseless(self.results) else without_noise(self.no_noise_accuracy)
 
     @cached_property
     def digest(self) -> str:
@@ -60,13 +64,21 @@ class ReportedSetting:
         return next((attack for attack in self.by_strength if attack.kind == kind and attack.scored), None)
 
     @cached_property
-    def _checks(self) -> dict[int, list[Check]]:
-        judged = checks(self.results.attacks, self.results.epsilon)
-        return {id(attack): own for attack, own in zip(self.results.attacks, judged)}
+    def judgement(self) -> Judgement:
+        return judgement_of(self.results)
 
-    def checks(self, attack: AttackResult) -> list[Check]:
+    @cached_property
+    def sentences(self) -> tuple[str, str, str]:
+        """What was reached, what ε says, what it means."""
+        return sentences(self.judgement)
+
+    @cached_property
+    def _judged(self) -> dict[int, JudgedAttack]:
+        return {id(judged.attack): judged for judged in self.judgement.attacks}
+
+    def checks(self, attack: AttackResult) -> tuple[Check, ...]:
         """The checks of one of the results' attacks, judged together with all others."""
-        return self._checks[id(attack)]
+        return self._judged[id(attack)].checks
 
     def compared(self, attack: AttackResult) -> tuple[float | None, str]:
         """What the verdict compares an attack's re-identified share with, and what that is: chance or a control.
@@ -77,10 +89,6 @@ class ReportedSetting:
         if check is None:
             return attack.value(picked(attack).chance), "chance"
         return check.control, "chance" if check.against == "chance" else "control"
-
-    @cached_property
-    def headline(self) -> Epsilon | None:
-        return headline(self.results.attacks, self.results.epsilon)
 
 
 def read_settings(folders: Sequence[Path]) -> list[ReportedSetting]:
@@ -111,48 +119,54 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
     without_noise: what to say of the accuracy without noise.
     """
     setup = results.setup
-    over = ""
-    if setup.sensitivity and setup.noise_multiplier is not None:
-        what = "noise on a batch's sum" if setup.clipped_in_training else "noise_std"
-        over = f"{what} divided by the clip norm {setup.sensitivity}"
-    clipped = [] if setup.share_clipped is None else [f"{words.percent(setup.share_clipped)} of contributions clipped"]
-    median = (
-        [] if setup.norm_before_clip_median is None else [f"median norm {words.number(setup.norm_before_clip_median)}"]
-    )
     if setup.own_code:
         return _declared(setup)
     central = _central(results)
     where = "on what a client sends, in parameter units" if central else "in parameter units"
     return [
-        {"name": "noise_std", "value": words.number(setup.noise_std), "note": where},
+        _fact("noise_std", words.number(setup.noise_std), where),
         *_own_noise(results),
-        {"name": "noise_multiplier", "value": words.number(setup.noise_multiplier), "note": over},
-        {
-            "name": "clip norm",
-            "value": "none" if setup.clip_norm is None else words.number(setup.clip_norm),
-            "note": ", ".join(clipped + median),
-        },
+        _fact("noise_multiplier", words.number(setup.noise_multiplier), _sensitivity(setup)),
+        _fact("clip norm", words.number(setup.clip_norm).replace(words.MISSING, "none"), _clipped(setup)),
         *central,
         *_constants(results),
-        {"name": "test accuracy", **_accuracy(setup, without_noise)},
+        _fact("test accuracy", *_accuracy(setup, without_noise)),
     ]
+
+
+def _fact(name: str, value: str, note: str = "") -> dict[str, str]:
+    return {"name": name, "value": value, "note": note}
+
+
+def _sensitivity(setup: AuditedSetup) -> str:
+    """What the multiplier is over."""
+    if not setup.sensitivity or setup.noise_multiplier is None:
+        return ""
+    what = "noise on a batch's sum" if setup.clipped_in_training else "noise_std"
+    return f"{what} divided by the clip norm {setup.sensitivity}"
+
+
+def _clipped(setup: AuditedSetup) -> str:
+    notes = []
+    if setup.share_clipped is not None:
+        notes.append(f"{words.percent(setup.share_clipped)} of contributions clipped")
+    if setup.norm_before_clip_median is not None:
+        notes.append(f"median norm {words.number(setup.norm_before_clip_median)}")
+    return ", ".join(notes)
 
 
 def _declared(setup: AuditedSetup) -> list[dict[str, str]]:
     """What is known of somebody's own code beforehand, by whatever it is called there."""
-    return [
-        {
-            "name": name.replace("_", " "),
-            "value": words.number(value) if isinstance(value, int | float) else str(value),
-            "note": "as declared",
-        }
+    values = {
+        name: words.number(value) if isinstance(value, int | float) else str(value)
         for name, value in setup.parameters.items()
-    ]
+    }
+    return [_fact(name.replace("_", " "), value, "as declared") for name, value in values.items()]
 
 
-def _accuracy(setup: AuditedSetup, without_noise: str) -> dict[str, str]:
-    value, _, beside = words.accuracy_said(setup, without_noise).partition(" (")
-    return {"value": value, "note": beside.removesuffix(")")}
+def _accuracy(setup: AuditedSetup, without_noise: str) -> tuple[str, str]:
+    value, _, further = accuracy_said(setup, without_noise).partition(" (")
+    return value, further.removesuffix(")")
 
 
 def _own_noise(results: Results) -> list[dict[str, str]]:
@@ -186,31 +200,27 @@ def _constants(results: Results) -> list[dict[str, str]]:
     source = results.setup.data.get("statistics_of")
     if source not in CONSTANTS:
         return []
-    note = "in front of the model, so everybody gets them" + (" without noise" if source == "training" else "")
-    return [{"name": "mean and std", "value": CONSTANTS[source], "note": note}]
+    note = "in front of the model, so everybody gets them"
+    if source == "training":
+        note += " without noise"
+    return [_fact("mean and std", CONSTANTS[source], note)]
 
 
 def _central(results: Results) -> list[dict[str, str]]:
     """What the server does to what it received (means over the rounds): who sees only its broadcasts sees that noise,
     who sees uploads does not.
     """
-    noise = results.server_noise_std
+    noise, central = results.server_noise_std, []
     norm, share = (results.mean_of(f"server_{name}") for name in ("clip_norm", "share_clipped"))
-    clipped = "by the server, of what it receives" + ("" if share is None else f": {words.percent(share)} clipped")
-    return [
-        *(
-            []
-            if noise is None
-            else [
-                {
-                    "name": "server's noise_std",
-                    "value": words.number(noise),
-                    "note": "added to what it broadcasts; the server itself sees none of it",
-                }
-            ]
-        ),
-        *([] if norm is None else [{"name": "server's clip norm", "value": words.number(norm), "note": clipped}]),
-    ]
+    if noise is not None:
+        note = "added to what it broadcasts; the server itself sees none of it"
+        central.append(_fact("server's noise_std", words.number(noise), note))
+    if norm is not None:
+        note = "by the server, of what it receives"
+        if share is not None:
+            note += f": {words.percent(share)} clipped"
+        central.append(_fact("server's clip norm", words.number(norm), note))
+    return central
 
 
 def notices(results: Results) -> list[str]:
@@ -218,42 +228,49 @@ def notices(results: Results) -> list[str]:
     return list(dict.fromkeys([*results.warnings, *implied(results), *unscored(results)]))
 
 
-def epsilon_table(results: Results) -> dict[str, Any]:
+def epsilon_table(judgement: Judgement) -> dict[str, Any]:
     """The rows by observer, and below the table each reason with the rows it is about."""
-    refuted, contradicted = _refuted(results.epsilon, "claimed"), _refuted(results.epsilon, "proven")
-    doubted = _refuted(results.epsilon, "claimed", on_condition=True)
-    in_doubt = _refuted(results.epsilon, "proven", on_condition=True)
+    rows = judgement.epsilon
     observers: dict[str, list[dict[str, Any]]] = {}
     about: dict[str, list[Epsilon]] = {}
-    for row in results.epsilon:
-        flag = ""
-        if id(row) in refuted or id(row) in contradicted:
-            flag = "refuted" if id(row) in refuted else "contradicted"
-        elif id(row) in doubted or id(row) in in_doubt:
-            flag = f"{'refuted' if id(row) in doubted else 'contradicted'} on its condition"
+    for row in rows:
+        refuted = _refuted_by(row, judgement)
+        flag = "" if not refuted else FLAGS[refuted[0].limit, refuted[0].on_condition]
         observers.setdefault(words.observer(row.observer), []).append({"row": row, "flag": flag})
-        for reason in _reasons(row, *(pairs.get(id(row)) for pairs in (refuted, contradicted, doubted, in_doubt))):
+        for reason in reasons(row, refuted):
             about.setdefault(reason, []).append(row)
-    rows = len(results.epsilon)
-    tested = any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in results.epsilon)
+    tested = any(row.tested for row in rows)
     grouped: dict[str, list[str]] = {}
     for reason, covered in about.items():
-        grouped.setdefault(
-            "every row" if rows > 1 and len(covered) == rows else "; ".join(_places(covered, len(observers))), []
-        ).append(reason)
+        place = "; ".join(_places(covered, len(observers)))
+        if 1 < len(covered) == len(rows):
+            place = "every row"
+        grouped.setdefault(place, []).append(reason)
     return {
-        "adjacencies": words.adjacency_said(row.adjacency for row in results.epsilon),
+        "adjacencies": words.adjacency_said(row.adjacency for row in rows),
         "observers": list(observers.items()),
         "reasons": list(grouped.items()),
         "untested": bool(rows) and not tested,
     }
 
 
-def _refuted(
-    rows: Sequence[Epsilon], what: Literal["claimed", "proven"], on_condition: bool = False
-) -> dict[int, Epsilon]:
-    """By the id of a row that demonstrates: the row it refutes, of its own observer where there is one."""
-    return {id(shown): row for shown, row in reversed(refutations(rows, what, on_condition))}
+FLAGS: dict[tuple[Limit, bool], str] = {
+    ("claimed", False): "refuted",
+    ("proven", False): "contradicted",
+    ("claimed", True): "refuted on its condition",
+    ("proven", True): "contradicted on its condition",
+}
+
+
+def _refuted_by(row: Epsilon, judgement: Judgement) -> list[Refutation]:
+    """What a row's test refutes, the gravest first: one claim and one proof, each certain or on a condition, of its own
+    observer where there is one.
+    """
+    first: dict[tuple[Limit, bool], Refutation] = {}
+    for refutation in judgement.refuted:
+        if refutation.shown is row:
+            first.setdefault((refutation.limit, refutation.on_condition), refutation)
+    return list(first.values())
 
 
 def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
@@ -271,67 +288,6 @@ def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
     ]
 
 
-def _reasons(
-    row: Epsilon,
-    refuted: Epsilon | None,
-    contradicted: Epsilon | None,
-    doubted: Epsilon | None,
-    in_doubt: Epsilon | None,
-) -> list[str]:
-    """Why the three numbers of a row differ, the gravest first.
-
-    Args:
-        refuted, contradicted: the rows whose claim, and whose proof, this one's demonstration refutes.
-        doubted, in_doubt: the same on its condition.
-    """
-
-    def of(other: Epsilon) -> str:
-        return "" if other.observer == row.observer else f" towards {words.observer(other.observer)}, who sees no less"
-
-    said = []
-    on_condition = words.at_least(row.demonstrated_on_condition)
-    chosen = f", {words.chosen_briefly(row)}" if row.demonstrated_from else ""
-    if refuted is not None:
-        confidence = f" with {words.percent_at_least(row.confidence)} confidence" if row.confidence is not None else ""
-        said.append(
-            f"Demonstrated ({words.at_least(row.demonstrated)}{confidence}{chosen}) exceeds claimed"
-            f" ({words.number(refuted.claimed)}{of(refuted)}): the claim is false."
-        )
-    if contradicted is not None:
-        said.append(
-            f"Demonstrated ({words.at_least(row.demonstrated)}{chosen}) exceeds proven"
-            f" ({words.at_most(contradicted.proven)}{of(contradicted)}): the proof does not describe what ran."
-        )
-    if doubted is not None:
-        said.append(
-            f"What is demonstrated if {row.condition} ({on_condition}{chosen}) exceeds claimed"
-            f" ({words.number(doubted.claimed)}{of(doubted)}): the claim is false on that condition."
-        )
-    if in_doubt is not None and contradicted is None:
-        said.append(
-            f"What is demonstrated if {row.condition} ({on_condition}{chosen}) exceeds proven"
-            f" ({words.at_most(in_doubt.proven)}{of(in_doubt)}): the proof does not describe what ran, or the condition"
-            " fails."
-        )
-    if row.claimed is not None and row.proven is not None:
-        if row.proven == float("inf") > row.claimed:
-            said.append("The claim has no proof at any finite ε.")
-        elif row.proven > row.claimed:
-            times = f", {words.number(row.proven / row.claimed, 2)} times the claim" if row.claimed else ""
-            said.append(f"What can be proven is ε = {words.at_most(row.proven)}{times}.")
-        elif row.proven < row.claimed:
-            said.append("More can be proven than is claimed.")
-    said += row.notes
-    ceiling = row.ceiling if row.ceiling_on_condition is None else row.ceiling_on_condition
-    if _exceeds(row.proven, ceiling):
-        said.append(f"{words.could_show(ceiling).capitalize()}.")
-    return said
-
-
-def _exceeds(value: float | None, bound: float | None) -> bool:
-    return value is not None and bound is not None and value > bound
-
-
 def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
     """In words: what, how, when, against whom.
 
@@ -346,7 +302,7 @@ def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
     return " · ".join(part for part in named if part)
 
 
-def _interval(name: str, metric: words.Metric, interval: tuple[float, float] | None) -> str:
+def _interval(name: str, metric: Metric, interval: tuple[float, float] | None) -> str:
     """In words. A demonstrated ε has no upper limit."""
     if interval is None:
         return words.MISSING
@@ -356,12 +312,12 @@ def _interval(name: str, metric: words.Metric, interval: tuple[float, float] | N
 
 def _beside(name: str, values: Mapping[str, float | None]) -> str:
     """What stands beside a metric's name: what chance gives, and the most that the proof allows any attack."""
-    chance = CHANCES.get(name, "")
-    said = [] if values.get(chance) is None else [f"chance {words.percent(values[chance])}"]
+    chance, notes = values.get(CHANCES.get(name, "")), []
+    if chance is not None:
+        notes.append(f"chance {words.percent(chance)}")
     if name == "pool_share":
-        ceiling = values.get("pool_ceiling")
-        said.append("no ceiling" if ceiling is None or ceiling >= 1 else f"ceiling {words.percent_at_most(ceiling)}")
-    return ", ".join(said)
+        notes.append(words.ceiling_said(values.get("pool_ceiling")))
+    return ", ".join(notes)
 
 
 def controls(attack: AttackResult) -> list[str]:
@@ -385,24 +341,22 @@ def metric_rows(attack: AttackResult, judged: Sequence[Check], further: bool = F
     further: the metrics that stand in the details alone (`FURTHER`), instead of all others.
     """
     values = attack.numbers
-    order = [name for name in words.METRICS if name in values] + sorted(
-        name for name in values if name not in words.METRICS
-    )
+    order = [name for name in METRICS if name in values] + sorted(name for name in values if name not in METRICS)
     beats = {check.metric: check.beats for check in judged}
     rows = []
     for name in order:
         if name in (*CHANCES.values(), "pool_ceiling") or (name in FURTHER) is not further:
             continue
-        metric, interval = words.metric(name), attack.intervals.get(name)
+        described, interval = metric(name), attack.intervals.get(name)
         rows.append(
             {
                 "name": name,
-                "label": metric.label,
-                "meaning": metric.meaning,
-                "direction": metric.direction,
-                "value": metric.say(values[name]),
-                "interval": _interval(name, metric, interval),
-                "controls": [metric.say(attack.controls[control].get(name)) for control in controls(attack)],
+                "label": described.label,
+                "meaning": described.meaning,
+                "direction": described.direction,
+                "value": described.say(values[name]),
+                "interval": _interval(name, described, interval),
+                "controls": [described.say(attack.controls[control].get(name)) for control in controls(attack)],
                 "control_names": controls(attack),
                 "chance": _beside(name, values),
                 "leaks": beats.get(name),

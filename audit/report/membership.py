@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...attacks import ATTACKS
-from ..results import words
+from ..judge.question import bounding_rows
 from ..results.format import AttackResult, ClientRow, Results, TprPoint
-from ..results.levels import bounding_rows
+from ..say import words
 from . import plots
 from .facts import ReportedSetting, attack_name
 
@@ -110,29 +110,19 @@ def _span(low: float, high: float) -> str:
 
 
 def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
+    cell = {"level": words.percent(level), "tpr": "", "interval": "", "realised": "", "lack": why}
     if point is None:
-        return {"level": words.percent(level), "tpr": "", "interval": "", "realised": "", "lack": why}
-    interval = ""
+        return cell
+    cell |= {"tpr": words.percent(point.tpr), "lack": ""}
     if point.interval is not None:
-        low = words.percent_at_least(point.interval[0]).removesuffix("\N{NO-BREAK SPACE}%")
-        interval = f"{low} to {words.percent_at_most(point.interval[1])}"
-    realised = "" if point.realised_fpr is None else words.percent(point.realised_fpr)
-    if point.ceiling is not None:
-        realised += f"; {said_ceiling(point)}"
-    return {
-        "level": words.percent(level),
-        "tpr": words.percent(point.tpr),
-        "interval": interval,
-        "realised": realised,
-        "lack": "",
-    }
+        cell["interval"] = words.between(point.interval)
+    reached = [words.percent(point.realised_fpr)] if point.realised_fpr is not None else []
+    return {**cell, "realised": "; ".join(filter(None, (*reached, said_ceiling(point))))}
 
 
 def said_ceiling(point: TprPoint) -> str:
     """The most that the proof allows any attack at this point, in words."""
-    if point.ceiling is None:
-        return ""
-    return "no ceiling" if point.ceiling >= 1 else f"ceiling {words.percent_at_most(point.ceiling)}"
+    return "" if point.ceiling is None else words.ceiling_said(point.ceiling)
 
 
 def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
@@ -149,20 +139,18 @@ def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
 
 def coverage(results: Results) -> list[str]:
     """Which ε covers whom: the proven and claimed ε by observer, and the attacks that no proven ε bounds."""
-    rows = {row.observer: row for who, row in bounding_rows([], results.epsilon).items() if row and who != "asked"}
+    observers = [row.observer for row in results.epsilon if not row.aside]
+    rows = {observer: row for observer, row in bounding_rows(observers, results.epsilon).items() if row}
     if not rows:
         return []
-    units = {row.unit for row in rows.values()}
     proven: dict[float, list[str]] = {}
     for observer, row in rows.items():
         proven.setdefault(math.inf if row.proven is None else row.proven, []).append(words.observer(observer))
-    finite = [
-        f"ε = {words.number(value)} towards {words.listed(who)}"
-        for value, who in sorted(proven.items())
-        if value < math.inf
-    ]
-    unbounded = [f"no finite ε towards {words.listed(who)}" for value, who in proven.items() if value == math.inf]
-    sentences = [f"Proven for one {' or '.join(sorted(units))}: {'; '.join(finite + unbounded)}."]
+    unbounded = proven.pop(math.inf, [])
+    bounds = [f"ε = {words.number(value)} towards {words.listed(names)}" for value, names in sorted(proven.items())]
+    bounds += [f"no finite ε towards {words.listed(unbounded)}"] if unbounded else []
+    units = " or ".join(sorted({row.unit for row in rows.values()}))
+    sentences = [f"Proven for one {units}: {'; '.join(bounds)}."]
     claims = {(row.claimed, row.unit, row.observer) for row in results.epsilon if row.claimed is not None}
     sentences += [
         f"The claimed ε of {words.number(value)} for one {unit} speaks of {words.observer(who)} only."

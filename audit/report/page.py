@@ -15,10 +15,13 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ..results import words
+from ..judge.judgement import Judgement
 from ..results.ablation import nothing_said, worth, worth_cells
 from ..results.format import AttackResult, Pair, Results
-from ..results.warnings import picked_said
+from ..say import words
+from ..say.badge import leak_said, proof_word
+from ..say.metrics import metric
+from ..say.warnings import picked_said
 from . import plots
 from .advice import advice
 from .cells import cell_table
@@ -44,7 +47,7 @@ def page(folders: Sequence[Path]) -> str:
         audited=_audited([setting.results for setting in settings]),
         settings=[_setting(setting, i) for i, setting in enumerate(settings)],
         several=several(settings) if len(settings) > 1 else None,
-        advice=advice([setting.results for setting in settings], [setting.label for setting in settings]),
+        advice=advice(settings),
         version=_version(settings),
     )
 
@@ -111,7 +114,7 @@ def _version(settings: Sequence[ReportedSetting]) -> str:
 def _decision(decided: Decision) -> dict[str, Any]:
     return {
         "share": decided.share,
-        "badge": _badge(decided.worst.results),
+        "badge": _badge(decided.worst.judgement),
         "worst": decided.worst.label,
         "leak": None if decided.leak is None else _leak(decided.leak),
         "losses": decided.losses,
@@ -120,15 +123,14 @@ def _decision(decided: Decision) -> dict[str, Any]:
     }
 
 
-def _badge(results: Results) -> dict[str, str]:
-    """Both axes of a verdict: the words, and the class names that colour them."""
-    verdict = results.verdict
-    level = verdict.level if verdict.measured or verdict.level != "none found" else "not measured"
+def _badge(judgement: Judgement) -> dict[str, str]:
+    """Both axes of a judgement: the words, and the class names that colour them."""
+    level = judgement.level if judgement.measured else "not measured"
     return {
-        "leak": words.leak_said(verdict),
+        "leak": leak_said(judgement),
         "level": level.replace(" ", "-"),
-        "proof": words.proof_word(verdict),
-        "proven": verdict.proof.replace(" ", "-"),
+        "proof": proof_word(judgement),
+        "proven": judgement.proof.replace(" ", "-"),
     }
 
 
@@ -178,10 +180,10 @@ def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
         "subtitle": _subtitle([results]),
         "facts": facts(results, setting.without_noise),
         "without_noise": setting.no_noise_accuracy is not None and setting.without_noise != "",
-        "badge": _badge(results),
-        "sentences": results.verdict.sentences,
+        "badge": _badge(setting.judgement),
+        "sentences": setting.sentences,
         "notices": notices(results),
-        "epsilon": epsilon_table(results),
+        "epsilon": epsilon_table(setting.judgement),
         "pictures": pictures,
         "tables": _tables(setting),
         "overview": _overview(setting),
@@ -317,12 +319,12 @@ def _overview(setting: ReportedSetting) -> dict[str, Any]:
                 "observer": words.observer(attack.observer),
                 "n": attack.n,
                 "values": [
-                    {"value": attack.value(name), "said": words.metric(name).say(attack.value(name))} for name in names
+                    {"value": attack.value(name), "said": metric(name).say(attack.value(name))} for name in names
                 ],
                 "outcome": "yes" if any(check.beats for check in own) else "no" if own else words.MISSING,
             }
         )
-    return {"metrics": [words.metric(name).label for name in names], "rows": rows}
+    return {"metrics": [metric(name).label for name in names], "rows": rows}
 
 
 def _worth(results: Results) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from ..results.format import AttackResult, Histogram, Roc
-from ..results.words import number
+from ..say.words import number
 
 # Okabe and Ito's palette, readable with every kind of colour vision; markers and dashes say the same in grey print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from ...defenses.presets import PRESETS
-from ...metrics.intervals import clopper_pearson_interval
 from ..errors import BadInput
+from ..judge.judgement import Judgement, judgement_of
 from ..lock import holder_of
-from ..results import words
-from ..results.checks import refutations
-from ..results.format import Epsilon, Results
-from ..results.levels import headline
+from ..results.format import Results
+from ..say import words
+from ..say.accuracy import accuracy_interval, useless
+from ..say.leak import refuted
+from ..say.loss import three
 from .facts import CONSTANTS
 from .owner import Owner
 from .together import combined
@@ -42,28 +43,20 @@ class ClaimCard:
     runs: int = 1
 
     @cached_property
-    def row(self) -> Epsilon | None:
-        """The ε that the config asks about; where that was not priced, the one a short text should quote."""
-        asked = table_of(self.results.setup.config, "audit")
-        place = {key: asked.get(key) for key in ("observer", "unit", "adjacency", "delta")}
-        rows = self.results.epsilon
-        own = (row for row in rows if all(getattr(row, key) == value for key, value in place.items()))
-        return next(own, None) or headline(self.results.attacks, rows)
+    def judgement(self) -> Judgement:
+        return judgement_of(self.results)
 
     @cached_property
     def refuted(self) -> list[str]:
         """Which claims and proofs a test refutes, a sentence each."""
-        said = []
-        for what in ("claimed", "proven"):
-            for on_condition in (False, True):
-                for shown, row in refutations(self.results.epsilon, what, on_condition):  # type: ignore[arg-type]
-                    said.append(_refuted(shown, row, what, on_condition))
-        return list(dict.fromkeys(said))
+        judgement = self.judgement
+        ordered = [*judgement.refuting("claimed"), *judgement.refuting("proven")]
+        return list(dict.fromkeys(refuted([refutation], "this setup") for refutation in ordered))
 
     @cached_property
     def places(self) -> list[str]:
         """Each row in a sentence: claimed, proven rounded up, demonstrated rounded down."""
-        return [_three(row, self.results.setup.secret_key) for row in self.results.epsilon]
+        return [three(row, self.judgement) for row in self.judgement.epsilon]
 
 
 def make_card(folders: Sequence[Path], owner: Owner | None = None) -> ClaimCard:
@@ -77,42 +70,6 @@ def make_card(folders: Sequence[Path], owner: Owner | None = None) -> ClaimCard:
         if results.setup.digest != read[0].setup.digest:
             raise BadInput(f"a claim card is about one setup, and {folder} is of another than {folders[0]}")
     return ClaimCard(combined(read), owner or Owner(), len(read))
-
-
-# --- words
-
-
-def _three(row: Epsilon, secret: bool) -> str:
-    delta = "" if row.delta is None else f", δ = {words.number(row.delta)}"
-    proven = "nothing was priced" if row.proven is None else _proven(row, secret)
-    shown = "no test of ε was run"
-    if row.demonstrated is not None or row.demonstrated_on_condition is not None:
-        both = (words.on_condition(row), None if row.demonstrated is None else words.at_least(row.demonstrated))
-        sure = "" if row.confidence is None else f" with {words.percent_at_least(row.confidence)} confidence"
-        shown = f"at least {' and '.join(filter(None, both))} is demonstrated{words.chosen(row)}{sure}"
-    return (
-        f"Per {row.unit}, towards {words.observer(row.observer)} ({row.adjacency}{delta}): {words.claim_said(row)},"
-        f" {proven}, {shown}."
-    )
-
-
-def _proven(row: Epsilon, secret: bool) -> str:
-    by = f" ({row.accountant})" if row.accountant not in (None, "none") else ""
-    if row.proven == inf:
-        return "no finite ε is proven (∞)"
-    said = "is proven" if secret else "would be proven if the noise's key, which is published, were secret"
-    return f"at most {words.at_most(row.proven)} {said}{by}"
-
-
-def _refuted(shown: Epsilon, row: Epsilon, what: str, on_condition: bool) -> str:
-    value = shown.demonstrated_on_condition if on_condition else shown.demonstrated
-    condition = f" if {shown.condition}" if on_condition else ""
-    limit = words.number(row.claimed) if what == "claimed" else words.at_most(row.proven)
-    end = "the claim is refuted" if what == "claimed" else "the proof is contradicted, by its own or the code's fault"
-    return (
-        f"Per {row.unit}, towards {words.observer(row.observer)} ({row.adjacency}): {limit} is {what}, and a test"
-        f" demonstrated at least {words.at_least(value)}{condition}{words.chosen(shown)}: {end}{condition}."
-    )
 
 
 # --- the points
@@ -143,7 +100,8 @@ def _unit(card: ClaimCard) -> Iterable[str]:
     rows = card.results.epsilon
     if not rows:
         return
-    asked = "" if card.row is None else f"; the config asks about one {card.row.unit} under {card.row.adjacency}"
+    row = card.judgement.rows.asked
+    asked = "" if row is None else f"; the config asks about one {row.unit} under {row.adjacency}"
     units, adjacencies = (
         words.listed(list(dict.fromkeys(each))) for each in zip(*((r.unit, r.adjacency) for r in rows))
     )
@@ -157,7 +115,7 @@ def _utility(card: ClaimCard) -> Iterable[str]:
         yield f"The final model has {words.percent(setup.test_accuracy)} of the test split right{_interval(card)}."
         if setup.guessing_accuracy is not None:
             yield f"Guessing without a look at the records gets {words.percent(setup.guessing_accuracy, 3)}."
-        yield from filter(None, [words.useless(setup)])
+        yield from filter(None, [useless(setup)])
         if setup.noise_std != 0 or card.results.server_noise_std:
             yield "What it would have right without noise was not measured."
     elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):
@@ -165,17 +123,11 @@ def _utility(card: ClaimCard) -> Iterable[str]:
 
 
 def _interval(card: ClaimCard) -> str:
-    setup = card.results.setup
-    count, accuracy = table_of(setup.data, "sizes").get("test"), setup.test_accuracy
-    if (
-        not isinstance(count, int)
-        or count < 1
-        or accuracy is None
-        or abs(accuracy * count - round(accuracy * count)) > 1e-3
-    ):
+    limits = accuracy_interval(card.results.setup)
+    if limits is None:
         return ""
-    low, high = clopper_pearson_interval(round(accuracy * count), count)
-    return f" (of {count} records; 95 % interval {words.percent_at_least(low)} to {words.percent_at_most(high)})"
+    of = f"of {card.results.setup.test_records} records"
+    return f" ({of}; 95 % interval {words.percent_at_least(limits[0])} to {words.percent_at_most(limits[1])})"
 
 
 def _bias(card: ClaimCard) -> Iterable[str]:
@@ -193,16 +145,15 @@ def _algorithm(card: ClaimCard) -> Iterable[str]:
     given = {key: value for key, value in setup.parameters.items() if value is not None}
     if given:
         yield f"Parameters: {', '.join(f'{key} = {value}' for key, value in given.items())}."
-    facts = [
-        "" if setup.clients is None else words.times(setup.clients, "client"),
-        "" if setup.rounds is None else words.times(setup.rounds, "round"),
-        "" if setup.share is None else f"each sends its {setup.share}",
-        "" if setup.model is None else f"model {setup.model.name} of {setup.model.parameters or '?'} numbers",
-        words.noise(setup.noise_std, card.results.server_noise_std),
-        "no clip of what is sent" if setup.clip_norm is None else f"clip norm {words.number(setup.clip_norm)}",
-        "clipped inside local training" if setup.clipped_in_training else "",
-    ]
-    yield f"Trained: {', '.join(filter(None, facts))}."
+    numbered = {"client": setup.clients, "round": setup.rounds}
+    facts = [words.times(count, noun) for noun, count in numbered.items() if count is not None]
+    facts += [f"each sends its {setup.share}"] if setup.share else []
+    if setup.model is not None:
+        facts.append(f"model {setup.model.name} of {setup.model.parameters or '?'} numbers")
+    facts.append(words.noise(setup.noise_std, card.results.server_noise_std))
+    facts.append(f"clip norm {words.number(setup.clip_norm)}" if setup.clip_norm else "no clip of what is sent")
+    facts += ["clipped inside local training"] if setup.clipped_in_training else []
+    yield f"Trained: {', '.join(facts)}."
 
 
 def _correctness(card: ClaimCard) -> Iterable[str]:

@@ -17,10 +17,11 @@ from unicodedata import category, normalize
 
 from ...defenses.terms import Observer
 from ..errors import BadInput
-from ..results import words
 from ..results.format import Epsilon
+from ..say import words
+from ..say.statement import ADJACENCIES_IN_WORDS
+from .owner import Owner
 from .points import NOT_STATED, POINTS, ClaimCard, constants, table_of
-from .statement import ADJACENCIES_IN_WORDS
 
 REQUIRED = (  # of every entry, and known to the owner alone
     "name",
@@ -36,25 +37,25 @@ DIGITS = 4  # of a proven ε, rounded up
 
 def registry_entry(card: ClaimCard) -> dict[str, Any]:
     """The entry as plain values. Raises BadInput where its owner says too little for the registry's lowest tier."""
-    owner, results, row = card.owner, card.results, card.row
+    owner, results, row = card.owner, card.results, card.judgement.rows.answer
     if missing := [key for key in REQUIRED if getattr(owner, key) is None]:
         raise BadInput(
             f"OpenDP's registry asks for what only the owner knows: give {words.listed(missing)} in --card-from FILE"
         )
-    void = results.verdict.proof == "none" or not results.setup.secret_key  # contradicted, or the noise is no secret
+    void = card.judgement.proof == "none" or not card.judgement.secret  # contradicted, or the noise is no secret
     proven = None if row is None or void or row.proven in (None, inf) else row
     basic = {key: getattr(owner, key) for key in REQUIRED if key != "registry_authors"}
     basic |= {"data_product_type": "Machine learning model"}
     if owner.data_product_sector:
         basic |= {"data_product_sector": owner.data_product_sector}
-    variant = {"variant_name": "Approximate DP" if proven.delta else "Pure DP"} if proven else {}
-    numbers = {"epsilon": _up(proven.proven)} | ({"delta": proven.delta} if proven.delta else {}) if proven else {}
+    variant, numbers = _guarantee(proven)
     said = {point.key or "epsilon": _lines(point.answered(card)) for point in POINTS}
-    rounds = results.setup.rounds
+    rounds, rows = results.setup.rounds, [] if row is None else [row]
+    stated = [key for key in ("security", "access_control") if getattr(owner, key)]
     return {
         "url_slug": _slug(str(owner.name)),
         "status": "Draft",
-        "tier": 1 if proven is None else 3 if owner.tuning and owner.justification else 2,
+        "tier": _tier(owner, proven),
         "deployment": {
             "basic": basic,
             "dp_variant": {
@@ -63,8 +64,8 @@ def registry_entry(card: ClaimCard) -> dict[str, Any]:
                 "unprotected_quantities": _public(card),
             },
             "privacy_loss": {
-                **({} if row is None else {"privacy_unit": f"{row.unit.capitalize()}-level"}),
-                "privacy_unit_details": _lines([*([] if row is None else [_worlds(row)]), said["unit"]]),
+                **_unit(row),
+                "privacy_unit_details": _lines([*map(_worlds, rows), said["unit"]]),
                 "privacy_parameters": numbers,
                 "privacy_parameters_details": _lines([_which(card), *card.refuted, *card.places]),
             },
@@ -84,18 +85,11 @@ def registry_entry(card: ClaimCard) -> dict[str, Any]:
                     "Whatever an observer computes from what it sees, and whatever is done with the model later, costs"
                     " nothing more. An observer who sees less than another one is priced at no more than that one."
                 ),
-                "composition": _lines([] if row is None else row.notes),
+                "composition": _lines([note for row in rows for note in row.notes]),
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": _lines([constants(card), owner.tuning or NOT_STATED]),
-                "mechanisms": _lines(
-                    [
-                        said[key]
-                        for key in ("algorithm", "correctness", "side_channels")
-                        + (("security",) if owner.security else ())
-                        + (("access_control",) if owner.access_control else ())
-                    ]
-                ),
+                "mechanisms": _lines([said[key] for key in ("algorithm", "correctness", "side_channels", *stated)]),
                 "justification": owner.justification or NOT_STATED,
             },
             "administrative": {"registry_authors": owner.registry_authors},
@@ -109,6 +103,26 @@ def registry_yaml(card: ClaimCard) -> str:
 
 
 # --- what it says
+
+
+def _guarantee(proven: Epsilon | None) -> tuple[dict[str, str], dict[str, float]]:
+    """The variant of DP, and its numbers; neither without a proof."""
+    if proven is None:
+        return {}, {}
+    epsilon = {"epsilon": _up(proven.proven)}
+    if not proven.delta:
+        return {"variant_name": "Pure DP"}, epsilon
+    return {"variant_name": "Approximate DP"}, {**epsilon, "delta": proven.delta}
+
+
+def _tier(owner: Owner, proven: Epsilon | None) -> int:
+    if proven is None:
+        return 1
+    return 3 if owner.tuning and owner.justification else 2
+
+
+def _unit(row: Epsilon | None) -> dict[str, str]:
+    return {} if row is None else {"privacy_unit": f"{row.unit.capitalize()}-level"}
 
 
 def _up(value: float | None) -> float:
@@ -139,7 +153,7 @@ def _worlds(row: Epsilon) -> str:
 
 
 def _which(card: ClaimCard) -> str:
-    row = card.row
+    row = card.judgement.rows.answer
     if row is None or row.proven is None:
         return "No ε was priced, so none is given."
     place = f"towards {words.observer(row.observer)}, per {row.unit}, {row.adjacency}"
@@ -162,8 +176,8 @@ def _data(card: ClaimCard) -> str:
     setup = card.results.setup
     sizes = ", ".join(f"{count} {name}" for name, count in table_of(setup.data, "sizes").items())
     known = [f"{key}: {setup.data[key]}" for key in ("name", "source", "licence") if setup.data.get(key)]
-    own = card.owner.data_collection
-    return _lines([*known, f"records: {sizes}" if sizes else "", f"The owner states: “{own}”" if own else ""])
+    stated = card.owner.data_collection
+    return _lines([*known, f"records: {sizes}" if sizes else "", f"The owner states: “{stated}”" if stated else ""])
 
 
 def _public(card: ClaimCard) -> str:

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from ..errors import BadInput
 from ..files import json_text, write_named
 from ..lock import holder_of
-from ..results.format import LEVELS, AttackResult, Results
-from ..results.words import (
+from ..results.format import LEVELS, AttackResult, Epsilon, Results
+from ..say.badge import badge
+from ..say.words import (
     MISSING,
     at_least,
     at_most,
-    badge,
     chosen_briefly,
     claim,
     claimant,
@@ -76,7 +76,7 @@ def _json(folders: Sequence[Path]) -> str:
     content = {
         "format": 1,
         "comparison": rows,
-        "advice": advice([s.results for s in settings], [s.label for s in settings]),
+        "advice": advice(settings),
         "results": [results.model_dump(by_alias=True) for s in settings for _, results in s.parts],
     }
     return json_text(content)
@@ -149,9 +149,7 @@ def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "delta": row.delta,
             "quantity": f"epsilon_{what}",
             "value": getattr(row, what),
-            "condition": row.condition if what.endswith("_on_condition") else "",
-            "demonstrated_from": row.demonstrated_from if what.startswith("demonstrated") else "",
-            "claimed_by": row.claimed_by if what == "claimed" else "",
+            **_further(row, what),
         }
         for row in setting.results.epsilon
         for what in (
@@ -163,6 +161,14 @@ def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
             "ceiling_on_condition",
         )
     ]
+
+
+def _further(row: Epsilon, what: str) -> dict[str, str]:
+    """What else belongs to one of a row's numbers."""
+    if what == "claimed":
+        return {"claimed_by": row.claimed_by}
+    further = {"condition": row.condition} if what.endswith("_on_condition") else {}
+    return {**further, "demonstrated_from": row.demonstrated_from} if what.startswith("demonstrated") else further
 
 
 def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
@@ -204,7 +210,7 @@ def _markdown(folders: Sequence[Path]) -> str:
     settings = read_settings(folders)
     lines = ["# dpfl-audit report", ""]
     if len(settings) > 1:
-        worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
+        worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.level))
         lines += [escaped(sentence) for sentence in summary(settings, worst)] + [""]
         lines += markdown_table(
             [
@@ -223,8 +229,7 @@ def _markdown(folders: Sequence[Path]) -> str:
                 [
                     row["setting"],
                     row["badge"],
-                    number(row["noise_std"])
-                    + (f" + {number(row['server_noise_std'])} (server)" if row["server_noise_std"] else ""),
+                    _noise(row),
                     number(row["clip_norm"]),
                     number(row["psnr"]),
                     _beside_control(row),
@@ -241,20 +246,26 @@ def _markdown(folders: Sequence[Path]) -> str:
     lines += [
         "## What to change",
         "",
-        *(f"- {escaped(text)}" for text in advice([s.results for s in settings], [s.label for s in settings])),
+        *(f"- {escaped(text)}" for text in advice(settings)),
         "",
     ]
     return "\n".join(lines)
 
 
+def _noise(row: dict[str, Any]) -> str:
+    if not row["server_noise_std"]:
+        return number(row["noise_std"])
+    return f"{number(row['noise_std'])} + {number(row['server_noise_std'])} (server)"
+
+
 def _beside_control(row: dict[str, Any]) -> str:
     share, control = row["reidentified"], row["reidentified_control"]
-    return percent(share) + ("" if control is None else f" ({row['reidentified_against']} {percent(control)})")
+    return percent(share) if control is None else f"{percent(share)} ({row['reidentified_against']} {percent(control)})"
 
 
 def _with_conditions(counted: str, *conditions: str | None) -> str:
-    said = "; ".join(filter(None, conditions))
-    return f"{counted} ({said})" if said else counted
+    named = "; ".join(filter(None, conditions))
+    return f"{counted} ({named})" if named else counted
 
 
 def _setting(setting: ReportedSetting) -> list[str]:
@@ -262,7 +273,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
     lines = [
         f"## {escaped(setting.label)}",
         "",
-        f"**Verdict: {badge(results.verdict)}.** " + escaped(" ".join(results.verdict.sentences)),
+        f"**Verdict: {badge(setting.judgement)}.** " + escaped(" ".join(setting.sentences)),
         "",
     ]
     lines += [
@@ -289,9 +300,12 @@ def _setting(setting: ReportedSetting) -> list[str]:
             for row in results.epsilon
         ],
     )
-    lines += [escaped(epsilon_table(results)["adjacencies"]), ""]
+    lines += [escaped(epsilon_table(setting.judgement)["adjacencies"]), ""]
     lines += [
-        *(f"- {escaped(' '.join([f'{where}:', *reasons]))}" for where, reasons in epsilon_table(results)["reasons"]),
+        *(
+            f"- {escaped(' '.join([f'{where}:', *reasons]))}"
+            for where, reasons in epsilon_table(setting.judgement)["reasons"]
+        ),
         "",
     ]
     if any(attack.kind == "membership" for attack in results.attacks) and (sentences := coverage(results)):

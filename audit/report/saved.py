@@ -14,7 +14,8 @@ from ..errors import BadInput
 from ..lock import NAME as LOCK
 from ..lock import empty, writing
 from ..results.format import FILE, Results
-from ..results.words import badge, times
+from ..say.badge import badge
+from ..say.words import times
 from .page import page
 from .render import render
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..results import words
 from ..results.checks import picked
 from ..results.format import LEVELS
+from ..say import words
+from ..say.accuracy import accuracy_interval, accuracy_said
+from ..say.badge import badge, leak_said
 from . import plots
-from .advice import measured, shows_leak
 from .facts import ReportedSetting
 from .pictures import data_uri, fingerprint, read_pictures
 
@@ -19,13 +20,13 @@ STRIP = 8  # images in a row
 
 
 def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
-    worst = max(settings, key=lambda setting: LEVELS.index(setting.results.verdict.level))
+    worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.level))
     return {
-        "level": worst.results.verdict.level,
-        "badge": words.badge(worst.results.verdict),
+        "level": worst.judgement.level,
+        "badge": badge(worst.judgement),
         "adjacencies": words.adjacency_said(row.adjacency for s in settings for row in s.results.epsilon),
         "multiplier": words.MULTIPLIER,
-        "measured": measured(worst.results),
+        "measured": worst.judgement.measured,
         "sentences": summary(settings, worst),
         "rows": comparison(settings),
         "strip": _strip(settings),
@@ -36,18 +37,18 @@ def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
 def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list[str]:
     """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
     leaks: dict[str, list[str]] = {}
-    for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.results.verdict.level)):
-        leaks.setdefault(words.leak_said(setting.results.verdict), []).append(setting.label)
+    for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.judgement.level)):
+        leaks.setdefault(leak_said(setting.judgement), []).append(setting.label)
     judged = "; ".join(f"{leak}: {words.quoted(labels)}" for leak, labels in leaks.items())
-    quiet = [setting.label for setting in settings if measured(setting.results) and not shows_leak(setting.results)]
-    untested = [setting.label for setting in settings if not measured(setting.results)]
+    quiet = [setting.label for setting in settings if setting.judgement.measured and not setting.judgement.shows_leak]
+    untested = [setting.label for setting in settings if not setting.judgement.measured]
     if quiet:
         last = f"No leak was found with {words.quoted(quiet)}; that is no proof, the proven ε below is."
     elif len(untested) < len(settings):
         last = "In every setting that was measured a leak was found."
     else:
         last = "Nothing was measured in any setting."
-    return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.results.verdict.sentences[0]}", last]
+    return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.sentences[0]}", last]
 
 
 def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
@@ -59,19 +60,19 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
     """
     rows = []
     for i, setting in enumerate(settings):
-        setup, row = setting.results.setup, setting.headline
+        setup, row = setting.results.setup, setting.judgement.rows.quoted
         best, member = setting.strongest("inversion"), setting.strongest("membership")
         line_up = best and picked(best)
         control, against = setting.compared(best) if best else (None, "")
-        low, high = words.accuracy_interval(setup) or (None, None)
+        low, high = accuracy_interval(setup) or (None, None)
         rows.append(
             {
                 "id": f"setting-{i + 1}",
                 "setting": setting.label,
-                "level": setting.results.verdict.level,
-                "proof": setting.results.verdict.proof,
-                "badge": words.badge(setting.results.verdict),
-                "measured": measured(setting.results),
+                "level": setting.judgement.level,
+                "proof": setting.judgement.proof,
+                "badge": badge(setting.judgement),
+                "measured": setting.judgement.measured,
                 "noise_std": setup.noise_std,
                 "server_noise_std": setting.results.server_noise_std,
                 "noise_multiplier": setup.noise_multiplier,
@@ -81,7 +82,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "accuracy_high": high,
                 "guessing_accuracy": setup.guessing_accuracy,
                 "no_noise_accuracy": setting.no_noise_accuracy,
-                "accuracy": words.accuracy_said(setup, setting.without_noise),
+                "accuracy": accuracy_said(setup, setting.without_noise),
                 "psnr": best and best.value("psnr"),
                 "reidentified": best and line_up and best.value(line_up.share),
                 "reidentified_interval": best and line_up and best.intervals.get(line_up.share),
@@ -126,8 +127,8 @@ def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
         rows.append(
             {
                 "label": setting.label,
-                "level": setting.results.verdict.level,
-                "measured": measured(setting.results),
+                "level": setting.judgement.level,
+                "measured": setting.judgement.measured,
                 "cells": cells,
                 "notes": _strip_notes(setting, bool(images)),
             }

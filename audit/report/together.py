@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from scipy.stats import binom
 
-from ..results import words
+from ..judge.question import RowQuestion
 from ..results.format import AttackResult, AuditedSetup, Choice, Epsilon, Results
-from ..results.verdict import verdict
-from ..results.warnings import not_run, not_tested
+from ..say import words
+from ..say.verdict import judged
+from ..say.warnings import not_run, not_tested
 
 
 def combined(parts: Sequence[Results]) -> Results:
@@ -30,18 +31,16 @@ def combined(parts: Sequence[Results]) -> Results:
             first_of.setdefault(attack.model_dump_json(), attack.having(run=part.digest))
     attacks = list(first_of.values())
     ablated = {entry.model_dump_json(): entry.having(run=part.digest) for part in parts for entry in part.ablated}
-    rows: dict[tuple[Any, ...], list[Epsilon]] = {}
-    for row in (row for part in parts for row in part.epsilon):  # equal ones too: each test has its own luck
-        rows.setdefault((row.observer, row.unit, row.adjacency, row.delta), []).append(row)
-    epsilon = [_one_row(same) for same in rows.values()]
+    epsilon = _together([row for part in parts for row in part.epsilon])
     untried = {text for part in parts for text in (*not_run(part), *not_tested(part.epsilon))}  # in their own run
-    return first.having(
+    return judged(
         scoring=min(part.scoring for part in parts),
         digest=" ".join(dict.fromkeys(part.digest for part in parts)),
+        seed=first.seed,
+        setup=first.setup,
         warnings=tuple(dict.fromkeys(text for part in parts for text in part.warnings if text not in untried)),
         choice=_chosen(parts, attacks),
         quick=any(part.quick for part in parts),
-        verdict=verdict(attacks, epsilon, first.setup.secret_key, bool(first.setup.unchecked)),
         epsilon=tuple(epsilon),
         attacks=tuple(attacks),
         ablated=tuple(ablated.values()),
@@ -65,38 +64,52 @@ def _chosen(parts: Sequence[Results], attacks: Sequence[AttackResult]) -> Choice
     return Choice(minutes=minutes, ran=tuple(ran.values()), not_run=tuple(left.values()))
 
 
-def _one_row(rows: Sequence[Epsilon]) -> Epsilon:
-    """The same row of several results. Of several proofs, by several versions, the weakest counts; of several tests
-    what `_shown` says, as the largest of many is above the truth by luck.
+def _together(rows: Iterable[Epsilon]) -> list[Epsilon]:
+    """Every question's row once. Of several proofs, by several versions, the weakest counts; of several tests what
+    `_shown` says, as the largest of many is above the truth by luck. Equal rows count too: each test has its own luck.
     """
-    if len(rows) == 1:
-        return rows[0]
-    base = max(rows, key=lambda row: (row.proven is not None, row.proven or 0.0))
+    by_question: dict[RowQuestion, list[Epsilon]] = {}
+    for row in rows:
+        by_question.setdefault(RowQuestion.about(row), []).append(row)
+    together = []
+    for same in by_question.values():
+        base = max(same, key=lambda row: (row.proven is not None, row.proven or 0.0))
+        together.append(base if len(same) == 1 else base.having(**_common(same, base)))
+    return together
+
+
+def _common(rows: Sequence[Epsilon], base: Epsilon) -> dict[str, Any]:
+    """What rows of one question say together. base: the one of which least is proven."""
     claim = next((row for row in rows if row.claimed is not None), base)
-    tests = [row for row in rows if row.demonstrated is not None or row.demonstrated_on_condition is not None]
-    changes: dict[str, Any] = {"claimed": claim.claimed, "claimed_by": claim.claimed_by}
-    changes |= {"asked": any(row.asked for row in rows), "aside": all(row.aside for row in rows)}
-    if tests:
-        # What the adversary chose is said of all numbers of a row, so they come from tests with the same choice.
-        furthest = max(tests, key=lambda row: (row.ceiling or 0.0, row.ceiling_on_condition or 0.0))
-        tests = [row for row in tests if row.demonstrated_from == furthest.demonstrated_from]
-        confidence = min((row.confidence for row in tests if row.confidence is not None), default=None)
-        conditional = max(tests, key=lambda row: (row.demonstrated_on_condition or 0.0, bool(row.condition)))
-        on_it = [row for row in tests if row.condition == conditional.condition]
-        changes |= {
-            "demonstrated": _shown(tests, "demonstrated", "ceiling"),
-            "ceiling": _largest(tests, "ceiling"),
-            "confidence": confidence,
-            "condition": conditional.condition,
-            "demonstrated_on_condition": _shown(on_it, "demonstrated_on_condition", "ceiling_on_condition"),
-            "ceiling_on_condition": _largest(on_it, "ceiling_on_condition"),
-            "demonstrated_from": furthest.demonstrated_from,
-            "untested": "",
-        }
-    else:
-        changes["untested"] = next((row.untested for row in rows if row.untested), "")
-    notes = dict.fromkeys(note for row in rows for note in row.notes)
-    return base.having(**changes, notes=tuple(notes))
+    tests = [row for row in rows if row.tested]
+    return {
+        "claimed": claim.claimed,
+        "claimed_by": claim.claimed_by,
+        "asked": any(row.asked for row in rows),
+        "aside": all(row.aside for row in rows),
+        **_tested(tests),
+        "untested": "" if tests else next((row.untested for row in rows if row.untested), ""),
+        "notes": tuple(dict.fromkeys(note for row in rows for note in row.notes)),
+    }
+
+
+def _tested(tests: Sequence[Epsilon]) -> dict[str, Any]:
+    """What the adversary chose is said of all numbers of a row, so they come from tests with the same choice."""
+    if not tests:
+        return {}
+    furthest = max(tests, key=lambda row: (row.ceiling or 0.0, row.ceiling_on_condition or 0.0))
+    tests = [row for row in tests if row.demonstrated_from == furthest.demonstrated_from]
+    conditional = max(tests, key=lambda row: (row.demonstrated_on_condition or 0.0, bool(row.condition)))
+    on_it = [row for row in tests if row.condition == conditional.condition]
+    return {
+        "demonstrated": _shown(tests, "demonstrated", "ceiling"),
+        "ceiling": _largest(tests, "ceiling"),
+        "confidence": min((row.confidence for row in tests if row.confidence is not None), default=None),
+        "condition": conditional.condition,
+        "demonstrated_on_condition": _shown(on_it, "demonstrated_on_condition", "ceiling_on_condition"),
+        "ceiling_on_condition": _largest(on_it, "ceiling_on_condition"),
+        "demonstrated_from": furthest.demonstrated_from,
+    }
 
 
 def _shown(tests: Sequence[Epsilon], name: str, ceiling: str) -> float | None:

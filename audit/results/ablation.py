@@ -13,7 +13,7 @@ from math import hypot
 from typing import Any
 
 from ...metrics.intervals import Interval, bootstrap_interval, clopper_pearson_interval
-from . import words
+from ..say import words
 from .checks import picked
 from .format import AttackResult, Results
 

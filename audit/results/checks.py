@@ -1,5 +1,5 @@
 """What an attack got beside what its control explains, and what a test showed beside what is claimed and proven: the
-evidence that levels (levels.py) are read from.
+evidence that levels (`judge.judgement`) are read from.
 
 One check in forty lies above its control by luck, so of many checks some do. They are therefore judged together, by
 Holm's (1979) procedure: the one with the least p-value of m must stay below .05/m, the next below .05/(m − 1), and so
@@ -19,14 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
-from typing import Literal
 
+from ...defenses.terms import Observer
 from ...metrics.intervals import clopper_pearson_interval
 from ..setup.promise import USEFUL_DELTA
-from .format import AttackResult, Epsilon
-from .words import (
-    sees_at_most,
-)
+from .format import AttackResult, Epsilon, Level, TprPoint
 
 STRICT_FPR = 0.01
 COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
@@ -63,89 +60,77 @@ def checks(attacks: Sequence[AttackResult], epsilon: Sequence[Epsilon]) -> list[
 
     epsilon: the ε table, whose proofs are the controls of what canaries demonstrate.
     """
-    own_checks = [_checks(attack, epsilon) for attack in attacks]
+    alone = [_checks(attack, epsilon) for attack in attacks]
+    every = [check for attack in alone for check in attack if check.p_value is not None]
     asked: dict[str, list[float]] = {}
-    for check in (check for own in own_checks for check in own):
-        if check.question and check.p_value is not None:
-            asked.setdefault(check.question, []).append(check.p_value)
-    of_questions = [value for values in asked.values() for value in _answers(values)]
-    of_entries = [c.p_value for own in own_checks for c in own if not c.question and c.p_value is not None]
-    values = sorted([*of_entries, *of_questions])
+    for check in every:
+        if check.question:
+            asked.setdefault(check.question, []).append(check.p_value or 0.0)
+    of_entries = [check.p_value or 0.0 for check in every if not check.question]
+    values = sorted([*of_entries, *(value for answers in asked.values() for value in _answers(answers))])
     passed = takewhile(lambda pair: pair[1] <= SIGNIFICANCE / (len(values) - pair[0]), enumerate(values))
     limit = max((p for _, p in passed), default=-1.0)
     together: dict[str, tuple[int, int]] = {}
-    for attack, own in zip(attacks, own_checks):
-        for check in own:
+    for attack, judged in zip(attacks, alone, strict=True):
+        for check in judged:
             if check.metric == "reidentified" and check.question:
                 n, (hits, images) = attack.n or 1, together.get(check.question, (0, 0))
                 together[check.question] = hits + round((check.value or 0.0) * n), images + n
 
-    def judged(check: Check) -> Check:
+    def judged_together(check: Check) -> Check:
         if check.p_value is None:
             return replace(check, beats=check.low > check.control)
         beats = check.p_value <= limit
         powerless = not beats and check.least > SIGNIFICANCE / len(values)
         return replace(check, beats=beats, powerless=powerless, together=together.get(check.question, (0, 0)))
 
-    return [[judged(check) for check in own] for own in own_checks]
+    return [[judged_together(check) for check in attack] for attack in alone]
 
 
 def _answers(values: Sequence[float]) -> Sequence[float]:
     """A question's p-value, once; its entries that got no more than their control have 1, and ask nothing of their own.
     All of them, where each was judged by itself.
     """
-    found = {value for value in values if value < 1}
-    return values if len(found) > 1 else list(found or {1.0})
+    below = {value for value in values if value < 1}
+    return values if len(below) > 1 else list(below or {1.0})
 
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
-    known: list[Check] = []
-    line_up = picked(attack)
-    comparable = COMPARABLE not in attack.not_measured or line_up.share == "pool_share"
+    line_up, alike, own_pool = picked(attack), question_of(attack), attack.value("pool_share") is not None
+    comparable = COMPARABLE not in attack.not_measured
+    judged: list[Check] = []
+
+    def judge(
+        metric: str, low: float, control: float, key: str = "", against: str = "chance", question: str = ""
+    ) -> None:
+        """key: of its value and p-values, where that is not the metric's name."""
+        key = key or metric
+        p, least = attack.p_values.get(key, 1.0), attack.least_p_values.get(key, 0.0)
+        judged.append(Check(metric, attack.value(key), low, control, p, against, least=least, question=question))
+
     low, chance = attack.low(line_up.share), attack.value(line_up.chance)
-    if comparable and low is not None and chance is not None:
-        best = best_control(attack)
+    if (comparable or own_pool) and low is not None and chance is not None:
+        best, question = best_control(attack), f"{alike} {line_up.share}"
         against = "chance" if best == chance else "a control"
-        p, least = attack.p_values.get(line_up.share, 1.0), attack.least_p_values.get(line_up.share, 0.0)
-        question = f"{question_of(attack)} {line_up.share}"
-        known.append(
-            Check("reidentified", attack.value(line_up.share), low, best, p, against, least=least, question=question)
-        )
+        judge("reidentified", low, best, line_up.share, against=against, question=question)
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
-        known.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
-    # Without other images there is no test.
-    if "psnr_margin" in attack.p_values and COMPARABLE not in attack.not_measured:
-        low = attack.low("psnr_margin")
-        low = -inf if low is None else low  # one image has no interval
-        p = attack.p_values["psnr_margin"]
-        question = f"{question_of(attack)} psnr_margin"
-        least = attack.least_p_values.get("psnr_margin", 0.0)
-        known.append(Check("psnr_margin", attack.value("psnr_margin"), low, 0.0, p, least=least, question=question))
+        judged.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
+    if "psnr_margin" in attack.p_values and comparable:  # without other images there is no test
+        low = attack.low("psnr_margin")  # one image has no interval
+        judge("psnr_margin", -inf if low is None else low, 0.0, question=f"{alike} psnr_margin")
     if "linked" in attack.p_values:
-        value, least = attack.value("linked"), attack.least_p_values.get("linked", 0.0)
-        known.append(
-            Check(
-                "linked",
-                value,
-                attack.low("linked") or 0.0,
-                attack.value("linked_chance") or 0.0,
-                attack.p_values["linked"],
-                least=least,
-            )
-        )
+        judge("linked", attack.low("linked") or 0.0, attack.value("linked_chance") or 0.0)
     if (low := attack.low("auc")) is not None:
-        control = max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0)
-        least = attack.least_p_values.get("auc", 0.0)
-        known.append(Check("auc", attack.value("auc"), low, control, attack.p_values.get("auc", 1.0), least=least))
+        judge("auc", low, max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0))
     point = strict_point(attack)
     # The interval takes the false positive rate for exact, so without a p-value it says nothing.
-    if point is not None and "tpr" in attack.p_values:
-        control, least = max(STRICT_FPR, point[2]), attack.least_p_values.get("tpr", 0.0)
-        known.append(Check("tpr", point[0], point[1], control, attack.p_values["tpr"], least=least))
+    if point is not None and point.interval is not None and "tpr" in attack.p_values:
+        control, least = max(STRICT_FPR, point.realised_fpr or 0.0), attack.least_p_values.get("tpr", 0.0)
+        judged.append(Check("tpr", point.tpr, point.interval[0], control, attack.p_values["tpr"], least=least))
     low = attack.low("epsilon")
     if attack.kind == "canary" and low is not None and attack.observer not in observers_aside(epsilon):
-        known.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
-    return known
+        judged.append(Check("epsilon", attack.value("epsilon"), low, _allowed_canary(attack, epsilon), None))
+    return judged
 
 
 def best_control(attack: AttackResult) -> float:
@@ -181,12 +166,6 @@ def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
     return least if least <= USEFUL_EPSILON else 0.0
 
 
-def leaking(epsilon: Sequence[Epsilon], aside: bool = False) -> list[Epsilon]:
-    """The rows of which more ε is demonstrated than a proof allows; `aside`: of those that the run is not about."""
-    own = [row for row in epsilon if row.aside == aside]
-    return [row for row in own if most_demonstrated(row) > allowed_epsilon(row, epsilon)]
-
-
 def observers_aside(epsilon: Sequence[Epsilon]) -> set[str]:
     """Whom the run is not about."""
     return {row.observer for row in epsilon if row.aside}
@@ -207,57 +186,18 @@ def picked(attack: AttackResult) -> Picked:
     return Picked("reidentified", "reidentified_chance")
 
 
-def strict_point(attack: AttackResult) -> tuple[float, float, float] | None:
-    """TPR at 1 % FPR, its lower limit, and the FPR really reached; None if not measured."""
-    for point in attack.tpr_points:
-        if abs(point.fpr - STRICT_FPR) < 1e-9 and point.interval is not None:
-            return point.tpr, point.interval[0], point.realised_fpr or 0.0
-    return None
-
-
-def refutations(
-    epsilon: Sequence[Epsilon], what: Literal["claimed", "proven"] = "claimed", on_condition: bool = False
-) -> list[tuple[Epsilon, Epsilon]]:
-    """Pairs (demonstrated, claimed) of rows in which the demonstration refutes the claim; or (demonstrated, proven),
-    where it contradicts the proof, which is all that a claim of the accountant's own says.
-
-    Only what is demonstrated without a condition counts. `on_condition` asks for the other pairs instead: those that
-    only a bound with a condition refutes, so that somebody may be right to doubt them.
-
-    Rows are compared at equal unit, adjacency and δ. What is demonstrated of an observer also holds of one who sees at
-    least as much, by post-processing; pairs of one observer come first. A client-level `replace_one` claim is also
-    refuted at record level, since exchanging one record is one way of exchanging the client's data. A `zero_out` claim
-    is not: one record can turn a clipped update around (distance 2C), while leaving the client out moves it by C only.
-    """
-    pairs = []
-    for shown in epsilon:
-        for claim in epsilon:
-            limit: float | None = getattr(claim, what)
-            if what == "claimed" and claim.claimed_by == "accountant":
-                continue
-            if limit is not None and bounded_by(shown, claim) and _exceeds(shown, limit, on_condition):
-                pairs.append((shown, claim))
-    return sorted(pairs, key=lambda pair: pair[0].observer != pair[1].observer)
+def strict_point(attack: AttackResult) -> TprPoint | None:
+    """The TPR at 1 % FPR with its limits and the FPR really reached; None if not measured."""
+    points = (point for point in attack.tpr_points if abs(point.fpr - STRICT_FPR) < 1e-9)
+    return next((point for point in points if point.interval is not None), None)
 
 
 def bounded_by(shown: Epsilon, row: Epsilon) -> bool:
     """Whether an ε of `row`, claimed or proven, also bounds what is demonstrated of `shown`."""
-    same = shown.delta == row.delta and sees_at_most(shown.observer, row.observer)
+    same = shown.delta == row.delta and Observer.parse(shown.observer).sees_at_most(Observer.parse(row.observer))
     same_row = (shown.unit, shown.adjacency) == (row.unit, row.adjacency)
     implied = (shown.unit, row.unit, row.adjacency) == ("record", "client", "replace_one")
     return same and (same_row or implied)
-
-
-def _exceeds(shown: Epsilon, limit: float, on_condition: bool) -> bool:
-    counted = shown.demonstrated is not None and shown.demonstrated > limit
-    if not on_condition:
-        return counted
-    return not counted and shown.demonstrated_on_condition is not None and shown.demonstrated_on_condition > limit
-
-
-def refuted_on_condition(epsilon: Sequence[Epsilon]) -> list[tuple[Epsilon, Epsilon]]:
-    """The pairs of rows in which a bound with a condition exceeds a claim, then those in which it exceeds a proof."""
-    return refutations(epsilon, "claimed", on_condition=True) + refutations(epsilon, "proven", on_condition=True)
 
 
 def most_demonstrated(row: Epsilon) -> float:
@@ -299,6 +239,15 @@ def _low_of_line_up(own: Sequence[Check]) -> float:
     """Of this message, or of all of the attack's: many messages of one image each are as bad as one of many."""
     together = rebuilt_together(own)
     return max(_low(own, "reidentified"), together[0] if together else 0.0)
+
+
+def severity(attack: AttackResult, judged: Sequence[Check]) -> Level:
+    """The leak that an attack shows, by the rule of `judge.judgement`."""
+    if severely_rebuilt(judged):
+        return "severe"
+    if clearly_rebuilt(attack, judged) or clearly_member(judged):
+        return "high"
+    return "moderate" if any(check.beats for check in judged) else "none found"
 
 
 def severely_rebuilt(own: Sequence[Check]) -> bool:

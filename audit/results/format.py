@@ -239,6 +239,11 @@ class Epsilon(_Part):
             raise TypeError(f"{changed[0]} belongs to a proof, and a proof is made by `prove`")
         return super().having(**changes)
 
+    @property
+    def tested(self) -> bool:
+        """Whether a test of this row demonstrated anything, 0 too."""
+        return self.demonstrated is not None or self.demonstrated_on_condition is not None
+
 
 class TprPoint(_Part):
     fpr: Share

@@ -16,9 +16,10 @@ from math import inf
 from ...defenses.nearest import instead
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
 from ..errors import BadInput
-from .checks import checks
+from ..judge.judgement import judgement_of
+from ..say.metrics import METRICS
+from ..say.words import chosen_briefly
 from .format import LEVELS, PROOFS, AttackResult, Epsilon, Results
-from .words import METRICS, chosen_briefly
 
 LEVEL, PROOF = "level", "proof"
 ORDERS: dict[str, tuple[str, ...]] = {LEVEL: LEVELS, PROOF: PROOFS}  # gated by a word
@@ -219,10 +220,12 @@ def _nothing(gate: Gate, results: Results) -> str:
 def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
     """Every value with where it was measured; None where it should have been measured and was not."""
     if gate.metric == LEVEL:
-        if results.verdict.measured:  # else the level says no more than that nothing was tried
-            yield LEVELS.index(results.verdict.level), ""
+        judgement = judgement_of(results)
+        if judgement.measured:  # else the level says no more than that nothing was tried
+            yield LEVELS.index(judgement.level), ""
     elif gate.metric == PROOF:
-        yield PROOFS.index(results.verdict.proof), "" if results.setup.secret_key else _PUBLISHED
+        judgement = judgement_of(results)
+        yield PROOFS.index(judgement.proof), "" if judgement.secret else _PUBLISHED
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)
@@ -243,10 +246,9 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
         yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
         yield from ((None, f"{_entry(a)}: {a.doubt}") for a in results.attacks if a.kind in kinds and a.doubt)
         if gate.metric == "reidentified":  # out of their own pools, which is what a page shows
-            for attack, own in zip(results.attacks, checks(results.attacks, results.epsilon)):
-                yield from (
-                    (c.value, f"{_entry(attack)}, own pool") for c in own if c.metric == gate.metric and c.beats
-                )
+            for judged in judgement_of(results).attacks:
+                beaten = (check for check in judged.checks if check.metric == gate.metric and check.beats)
+                yield from ((check.value, f"{_entry(judged.attack)}, own pool") for check in beaten)
 
 
 def _by_luck(gate: Gate, attack: AttackResult) -> str:

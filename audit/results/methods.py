@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from . import words
+from ..say import words
 from .format import AttackResult, Method, Results
 
 RAN = "ran"

@@ -9,7 +9,7 @@ from ...attacks import ATTACKS, AUTO
 from ...attacks.cells import ChosenAttack
 from ..errors import BadInput
 from ..results.ablation import nothing_said
-from ..results.words import listed
+from ..say.words import listed
 from ..setup.config import CANARY
 from .options import INVERSION, RunOptions
 from .public_half import PublicHalf

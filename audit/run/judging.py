@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from .. import scoring
 from ..results.format import SCORING, AttackResult, Choice, NotRun, Results
-from ..results.verdict import verdict
-from ..results.warnings import NO_TRUTH, implied
+from ..say.verdict import judged
+from ..say.warnings import NO_TRUTH, implied
 from ..scoring.trained_loss import doubt_of_loss
 from . import evidence
 from .audited import audited_setup
@@ -37,13 +37,12 @@ def judged_results(
     attacks = (*_doubted(job, scores.attacks), *prices.attacks)
     chosen_by_us, unfinished = _ran(job.choice, collected)
     setup = audited_setup(job.auditor)
-    results = Results(
+    results = judged(
         digest=job.digest,
         scoring=SCORING,
         setup=setup,
         quick=job.options.quick,
         seed=job.options.seed,
-        verdict=verdict(attacks, prices.rows, setup.secret_key, bool(setup.unchecked)),
         epsilon=prices.rows,
         attacks=attacks,
         ablated=ablated,

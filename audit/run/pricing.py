@@ -26,7 +26,7 @@ class Priced:
 
     @property
     def tested(self) -> bool:
-        return any(row.demonstrated is not None or row.demonstrated_on_condition is not None for row in self.rows)
+        return any(row.tested for row in self.rows)
 
 
 def priced(job: Job, progress: Progress | None, workers: Workers = HERE) -> Priced:

@@ -20,7 +20,7 @@ from ...metrics.reidentification import picked_from_pool
 from ..files import cache_folder, write_tensors
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Method, Metrics, ReferenceClassifier
-from ..results.warnings import EVERYTHING, NO_TRUTH
+from ..say.warnings import EVERYTHING, NO_TRUTH
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger

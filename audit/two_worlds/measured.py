@@ -7,7 +7,7 @@ from math import inf, isnan
 from typing import Literal
 
 from ..proven.gaussian import gaussian_multiplier
-from ..results.words import at_least, could_show
+from ..say.words import at_least, could_show
 from .draws import MechanismAudit, delta_at
 from .estimators import LowerBound, violation
 from .sequential import Taken

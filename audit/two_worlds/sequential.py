@@ -13,7 +13,7 @@ from math import inf, isfinite
 
 import numpy as np
 
-from ..results.words import number
+from ..say.words import number
 from .estimators import LowerBound
 from .estimators.betting import (
     Bets,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from ..results.words import at_least
+from ..say.words import at_least
 from ..two_worlds.coin_ledger import composed
 from ..two_worlds.draws import MechanismAudit, audit_scores
 from ..two_worlds.estimators import LowerBound

@@ -17,10 +17,10 @@ from ..files import write_bytes
 from ..lock import NAME as LOCK
 from ..lock import empty, writing
 from ..results.format import FILE, OWN_CODE, SCORING, AttackResult, AuditedSetup, Epsilon, Metrics, Results
-from ..results.verdict import verdict
-from ..results.warnings import implied
-from ..results.words import at_least, number
-from ..results.words import observer as observer_said
+from ..say.verdict import judged
+from ..say.warnings import implied
+from ..say.words import at_least, number
+from ..say.words import observer as observer_said
 from ..setup.description import versions
 from ..two_worlds.draws import MechanismAudit
 from ..two_worlds.estimators import Finding, LowerBound, violation
@@ -202,7 +202,7 @@ class OwnAudit:
             controls=measured.controls,
         )
         parameters = about.parameters
-        results = Results(
+        results = judged(
             scoring=SCORING,
             digest=self.digest,
             seed=about.seed,
@@ -217,7 +217,6 @@ class OwnAudit:
                 clipped_in_training=True if "clip_norm" in parameters else None,
                 versions=versions(),
             ),
-            verdict=verdict([entry], [row]),
             epsilon=(row,),
             attacks=(entry,),
         )

@@ -226,7 +226,7 @@ def make_results(
 ) -> Path:
     """Write a RESULTS folder; `changes` replace whole fields of results.json. The verdict is the real one."""
     from dpfl_audit.audit.results.format import SCORING
-    from dpfl_audit.audit.results.verdict import verdict
+    from dpfl_audit.audit.say.verdict import judged
 
     for sub in ("evidence", "originals"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
@@ -303,9 +303,10 @@ def make_results(
         "rounds": [{"round": 1, "test_loss": 1.9, "test_accuracy": 0.4}],
     }
     content["setup"] |= changes.pop("setup", {})
-    entries, table = [AttackResult.model_validate(a) for a in attacks], [Epsilon.model_validate(r) for r in rows]
+    entries, table = tuple(map(AttackResult.model_validate, attacks)), tuple(map(Epsilon.model_validate, rows))
     audited = AuditedSetup.model_validate(content["setup"])
-    content["verdict"] = verdict(entries, table, audited.secret_key, bool(audited.unchecked)).model_dump()
+    made = judged(scoring=SCORING, setup=audited, epsilon=table, attacks=entries)
+    content["verdict"] = made.verdict.model_dump()
     (folder / "results.json").write_text(json.dumps({**content, **changes}), encoding="utf-8")
     return folder
 

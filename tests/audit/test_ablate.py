@@ -18,8 +18,9 @@ from dpfl_audit.audit.report.page import _worth
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.together import combined
 from dpfl_audit.audit.results.ablation import stronger_without, worth, worth_lines
-from dpfl_audit.audit.results.format import SCORING, AttackResult, Metrics, Results
+from dpfl_audit.audit.results.format import SCORING, AttackResult, AuditedSetup, Metrics, Results
 from dpfl_audit.audit.run import RunOptions, opened, run
+from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -149,12 +150,9 @@ def test_one_message_has_its_own_intervals() -> None:
 
 
 def _with(attacks: list[AttackResult], ablated: list[AttackResult]) -> Results:
-    from dpfl_audit.audit.results.verdict import verdict
-
-    return Results(
+    return judged(
         scoring=SCORING,
-        setup={"digest": "", "name": "", "scheme": "fedavg", "parameters": {}},
-        verdict=verdict(attacks, []),
+        setup=AuditedSetup(digest="", scheme="fedavg"),
         epsilon=(),
         attacks=tuple(attacks),
         ablated=tuple(ablated),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...results import words
+from ...say.accuracy import untrained, useless
 from ..facts import ReportedSetting
 from ..together import noiseless
 from .change import Change, change_of
@@ -40,13 +40,6 @@ def decision_on(settings: Sequence[ReportedSetting]) -> Decision:
 def _untrained(settings: Sequence[ReportedSetting]) -> str:
     """A model that guesses in every setting says nothing of what noise costs; without noise it learned nothing."""
     results = [setting.results for setting in settings if setting.results.setup.test_accuracy is not None]
-    if not results or not all(words.useless(own.setup) for own in results):
+    if not results or not all(useless(each.setup) for each in results):
         return ""
-    if any(map(noiseless, results)):
-        return (
-            "No better than guessing: the model learned nothing yet, so accuracy says nothing about the cost of noise."
-        )
-    return (
-        "No better than guessing: either the model learned nothing yet, or the noise keeps it from learning; a training"
-        " without noise tells which."
-    )
+    return untrained(any(map(noiseless, results)))

@@ -9,7 +9,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...results.words import at_least, at_most
+from ...say.words import at_least, at_most
 
 Scores = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from ...results.words import at_least, could_show
+from ...say.words import at_least, could_show
 from .bound import LowerBound
 
 

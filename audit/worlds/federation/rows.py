@@ -20,7 +20,7 @@ from ....defenses.workers import HERE, Workers
 from ...errors import BadInput
 from ...proven.gaussian import gaussian_multiplier
 from ...results.format import CRAFTED_WEIGHTS, AttackResult, Epsilon, Metrics
-from ...results.warnings import not_tested
+from ...say.warnings import not_tested
 from ...setup.auditor import Auditor
 from ...setup.experiment import Experiment
 from ...two_worlds.coin_ledger import Round, composed, planned_rounds, with_a_draw

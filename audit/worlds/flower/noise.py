@@ -16,7 +16,7 @@ from ...record.flower.defects import (
     unclipped_tensors,
     weights_beyond_noise,
 )
-from ...results.words import at_most, number
+from ...say.words import at_most, number
 from ..outcome import DEFECT
 
 

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dpfl_audit.audit.choose import again as attacking
 from dpfl_audit.audit.choose import carry_out, search
 from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
-from dpfl_audit.audit.choose.attacks import LEAST_ITERATIONS, plan_attacks
+from dpfl_audit.audit.choose.attacks import INVERSION, LEAST_ITERATIONS, plan_attacks
 from dpfl_audit.audit.choose.carry_out import carry_out_study as choose
 from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
@@ -181,7 +182,7 @@ def test_what_is_attacked_again_joins_the_rounds_that_audit_run_joins(tmp_path: 
     train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
     audited = runner.opened(setup, RunOptions(attacks=("inversion",)))
     plan = attacking._plan(case, setup, frozenset(), with_canary=False)
-    assert plan.weaker == () and not any("it ran with" in said for said in plan.not_run)
+    assert plan.weaker == () and not any(INVERSION in text for text in plan.not_run)
     again = runner.opened(setup, plan.options(RunOptions(pixels_only=True)))
     joined = [{c.part.key for c in planned_cells(job, HERE).cells} for job in (audited, again)]
     together = [{key for key in keys if key.startswith("all-rounds")} for keys in joined]
@@ -215,7 +216,7 @@ def test_an_inversion_joins_no_rounds_where_that_would_leave_it_hardly_any_itera
     for shortest in (1.0, 1e9):
         plan = plan_attacks(setup, options, 1e-4, rounds=2, shortest=shortest)
         assert ('inversion.manners=["one-round"]' in plan.overrides) == (shortest == 1.0)
-        assert any("all rounds together" in said for said in plan.weaker) == (shortest == 1.0)
+        assert bool(plan.weaker) == (shortest == 1.0)
 
 
 def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(tmp_path: Path) -> None:
@@ -261,7 +262,7 @@ def test_an_inversion_is_shortened_and_never_left_out(tmp_path: Path) -> None:
         assert plan.names[0] == "inversion" and plan.names[1].startswith("membership")
         ran = runner.opened(setup, plan.options(RunOptions(quick=quick, pixels_only=True))).attacks[0].settings
         assert (ran["iterations"], ran["restarts"]) == (LEAST_ITERATIONS, 1)
-        assert any(said.startswith("inversion with") and "it ran with 30 and 1" in said for said in plan.not_run)
+        assert any(text.startswith(INVERSION) and " 30 and 1" in text for text in plan.not_run)
 
 
 def test_minutes_left_over_make_an_inversion_longer(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_minutes_left_over_make_an_inversion_longer(tmp_path: Path) -> None:
     train_together([Training(build(parse_config(RAW), tmp_path), setup, PUBLISHED)])
     plan = plan_attacks(setup, RunOptions(pixels_only=True, canaries=False), 60.0)
     assert plan.overrides == ("inversion.iterations=12", "inversion.restarts=2")
-    assert not any("it ran with" in said for said in plan.not_run)
+    assert not any(INVERSION in text for text in plan.not_run)
 
 
 def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
@@ -286,9 +287,11 @@ def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
 
 def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
     page = (done.folder / "study.html").read_text()
-    assert page.index("<h1>Take noise_multiplier") < page.index("<h2>What it keeps") < page.index("<h2>All settings")
+    places = [page.index(f"<{head}") for head in ("h1>Take ", "h2>What it keeps", "h2>All ")]
+    assert places == sorted(places)
     assert "http://" not in page.replace("http://www.w3.org", "") and 'src="data:' in page
-    assert page.count("data-sort") > 8 and "What was not tried" in page
+    assert page.count("data-sort") > 8
+    assert all(lack in unescape(page) for again in done.tried for lack in again.not_tried)
 
 
 def test_trials_leave_no_setups_behind(done: Study) -> None:
@@ -343,7 +346,8 @@ def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_beg
         for kind in ("training rounds", "attacking", "scoring"):
             assert any(words.startswith(stage) and words.endswith(kind) for _, _, words in heard), (stage, kind)
     # What comes after the search has its share of the time from the first setting on.
-    assert max(share for share, _, words in heard if words.startswith("settings 1 to 4")) < 0.9 * WHOLE
+    search = [share for share, _, words in heard if words.startswith("settings 1 to 4")]
+    assert max(search) < 0.9 * WHOLE
 
 
 @pytest.mark.parametrize(
@@ -396,9 +400,10 @@ def test_what_no_key_can_keep_is_never_trained_and_the_goal_is_named(tmp_path: P
     goals = Goals(epsilon_at_most=0.01, leakage_at_most=0.9)
     study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals))
     assert study.chosen is None and study.obstacle is not None
-    assert study.obstacle.goal == "proven ε at most 0.01" and "nearest is noise_multiplier 10" in study.sentence
+    assert (study.obstacle.goal,) == goals.words[:1] and study.obstacle.nearest is not None
+    assert study.obstacle.nearest.point["scheme.noise_multiplier"] == 10 and study.obstacle.sentence in study.sentence
     assert not (tmp_path / "study" / "recommended.toml").exists()
-    assert "No setting that was tried" in (tmp_path / "study" / "study.html").read_text()
+    assert study.obstacle.goal in unescape((tmp_path / "study" / "study.html").read_text())
 
 
 def test_a_space_that_diverges_everywhere_is_one_sentence(tmp_path: Path) -> None:
@@ -528,7 +533,7 @@ def test_a_goal_that_could_not_be_measured_stands_in_the_way(done: Study) -> Non
     case = replace(done.case, goals=Goals(accuracy_at_least=0.5, reidentified_at_most=0.3))
     unscored = made(0, 0.9, 8, 50.0).model_copy(update={"outcome": Performance(accuracies=(0.9,), test_records=300)})
     found = obstacle(case, [unscored], [])
-    assert found.goal.startswith("re-identified at most 30") and f"{found.goal}: not measured" in found.sentence
+    assert found.goal == case.goals.words[1]
 
 
 def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> None:
@@ -538,9 +543,9 @@ def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> 
     two = SingledOut(attack="membership-lira", what="", hits=4, n=80, chance=0.0, shares=(0.0, 0.1), one_threshold=True)
     again = Again(trial=0, seeds=(1, 2), outcome=trial.outcome.model_copy(update={"leaks": (two,)}))
     goal = case.goals.words[1]
-    assert f"too wide to show “{goal}”" in obstacle(case, [trial], [again]).sentence
+    assert obstacle(case, [trial], [again]).unsure == (goal,)
     unproven = trial.model_copy(update={"outcome": again.outcome})  # as close, and not worth another attack
-    assert f"too wide to show “{goal}”" in obstacle(case, [unproven], []).sentence
+    assert obstacle(case, [unproven], []).unsure == (goal,)
     leaks = two.model_copy(update={"hits": 60, "shares": (0.7, 0.8)})
     again = again.model_copy(update={"outcome": trial.outcome.model_copy(update={"leaks": (leaks,)})})
     assert "too wide" not in obstacle(case, [trial], [again]).sentence
@@ -577,7 +582,6 @@ def test_a_search_on_auxiliary_records_costs_nobody_anything(tmp_path: Path) -> 
     raw = {**RAW, "data": {**RAW["data"], "samples_per_client": 10}}
     study = choose(raw, tmp_path / "study", replace(OPTIONS, rows=None, trials=2, vary=("scheme.clip=0.3,1",)))
     assert study.case.rows == "auxiliary" and study.price.epsilon is None
-    assert "costs the federation's clients nothing" in study.price.sentences[0]
     training = build(parse_config(raw), tmp_path).data
     rows = {row.numpy().tobytes() for row in training.inputs}
     assert study.again is not None
@@ -612,7 +616,7 @@ def test_of_a_private_selection_the_best_alone_is_shown(tmp_path: Path) -> None:
     assert len(document["trials"]) == 1 and document["trials"][0]["number"] == 0 and not document["beside"]
     assert document["search"]["trainings"] is None
     assert len((tmp_path / "study" / "trials.csv").read_text().splitlines()) == 2
-    assert "in a private selection" in (tmp_path / "study" / "recommended.toml").read_text()
+    assert "private selection" in (tmp_path / "study" / "recommended.toml").read_text()
 
 
 def test_a_private_selection_costs_what_the_worst_candidate_s_would_and_less_than_all(tmp_path: Path) -> None:
@@ -642,4 +646,4 @@ def test_what_is_no_private_selection_is_priced_as_all_its_trainings(tmp_path: P
 
 
 def test_a_published_key_hides_nothing(done: Study) -> None:
-    assert done.price.epsilon == math.inf and "is no secret" in done.price.sentences[0]
+    assert done.price.epsilon == math.inf and "secret" in done.price.sentences[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -131,7 +132,7 @@ def test_under_pytest_a_failure_reads_like_one(tmp_path):
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 1 and "AssertionError: update is not (1, 1e-05)-DP per client" in ran.stdout
+    assert ran.returncode == 1 and "AssertionError: update" in ran.stdout
     assert "assertions.py" not in ran.stdout  # only the user's own line
 
 
@@ -147,7 +148,7 @@ def test_junit_has_a_case_a_gate():
     suite = ElementTree.fromstring(junit_text(cases, "a & b").encode())
     assert suite.attrib == {"name": "dpfl-audit", "tests": "3", "failures": "1", "errors": "1"}
     assert [case[0].tag for case in suite] == ["failure", "system-out", "error"]
-    assert suite[0][0].attrib["message"] == "gate failed: <x>  "
+    assert suite[0][0].attrib["message"].endswith(" <x>  ")
 
 
 def test_audit_run_writes_it(tmp_path, capsys):
@@ -159,11 +160,11 @@ def test_audit_run_writes_it(tmp_path, capsys):
     setup, results, junit = (tmp_path / name for name in ("setup", "results", "gates.xml"))
     assert called(capsys, "train", tmp_path / "config.toml", "-o", setup, "--quiet")[0] == 0
     run = ("run", setup, "-o", results, "--attack", "inversion", "--quiet", "--junit", junit)
-    assert called(capsys, *run, "--fail-if", "proof != proven", "--fail-if", "psnr > 1000")[0] == 1
+    gates = ("proof != proven", "psnr > 1000")
+    assert called(capsys, *run, "--fail-if", gates[0], "--fail-if", gates[1])[0] == 1
     suite = ElementTree.parse(junit).getroot()
     assert suite.attrib["failures"] == "1" and [case.attrib["name"] for case in suite] == [
-        "proof != proven",
-        "psnr > 1000",
+        str(parse_gate(gate)) for gate in gates
     ]
 
 
@@ -176,10 +177,10 @@ def test_more_leakage_is_a_regression_and_the_same_is_none(make_results, members
         for name, quality, auc, seed in (("a", 0.2, 0.55, 0), ("b", 0.97, 0.85, 0), ("c", 0.2, 0.551, 0))
     )
     code, said, _ = called(capsys, "diff", good, bad)
-    assert code == 1 and "worse   membership-rmia, server: AUC 0.55" in said and "regressions" in said
+    assert code == 1 and re.search(r"^worse +membership-rmia, server: AUC 0\.55", said, re.M)
     assert called(capsys, "diff", good, again)[:1] == (0,)
     code, said, _ = called(capsys, "diff", bad, good)
-    assert code == 0 and "better  membership-rmia" in said and "no regression beyond the intervals" in said
+    assert code == 0 and re.search(r"^better +membership-rmia", said, re.M) and "worse" not in said
     document = json.loads(called(capsys, "diff", good, bad, "--json")[1])
     assert document["regressions"] > 0 and {one["change"] for one in document["differences"]} >= {"worse"}
 
@@ -188,7 +189,7 @@ def test_what_is_not_measured_any_more_is_a_regression(make_results, membership,
     both = make_results(tmp_path / "both", extra_attacks=[membership(0.6)])
     one = make_results(tmp_path / "one")
     code, said, _ = called(capsys, "diff", both, one)
-    assert code == 1 and "lost    membership-rmia" in said and "B did not measure it" in said
+    assert code == 1 and re.search(r"^lost +membership-rmia", said, re.M)
     assert called(capsys, "diff", one, both)[0] == 0
 
 
@@ -219,7 +220,7 @@ def test_a_refutation_that_a_smaller_test_could_not_repeat_is_not_better(row, ma
         for name, shown, ceiling in (("a", 6.0, 9.0), ("b", 2.0, 4.0))
     )
     (one,) = [one for one in compared(a, b).differences if one.what == "demonstrated ε"]
-    assert one.change == "unclear" and "could not have refuted" in one.why
+    assert one.change == "unclear"
 
 
 def test_nothing_in_common_is_no_comparison():
@@ -329,4 +330,4 @@ def test_results_of_a_mechanism_can_be_compared(tmp_path: Path):
         for shift in (0.5, 9.0)
     )
     (one,) = compared(before, after).regressions
-    assert one.what == "demonstrated ε" and "B's claim or proof is refuted" in one.why
+    assert (one.what, one.change) == ("demonstrated ε", "worse")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from dpfl_audit.audit.proven.numbers_table import EpsilonTable, text
 from dpfl_audit.audit.proven.table import table
-from dpfl_audit.audit.report.statement import statement
 from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import build

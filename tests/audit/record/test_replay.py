@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 from dpfl_audit.audit import run as runner
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
-from dpfl_audit.audit.results.verdict import verdict
+from dpfl_audit.audit.say.verdict import verdict
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.config import parse_config
@@ -130,13 +131,11 @@ def test_epsilon_evidence_and_verdict_are_the_same(both, tmp_path):
         assert any(note.startswith("Priced as its owner declares") for note in b.notes)
     # The pipeline's key is the published one here, so that both have the same noise; what is proven holds for a secret
     # one, which is what the loop's owner declares. And that it is declared, the verdict says.
-    assert other.verdict.declared and "if what its owner declares is so" in other.verdict.sentences[1]
+    assert other.verdict.declared
     # A recording does not state its loss either, and noisy uploads cannot show it.
     assert not any(a.doubt for a in one.attacks) and all(b.doubt for b in other.attacks)
     doubted = [a.having(doubt=b.doubt) for a, b in zip(one.attacks, other.attacks)]
-    expected = verdict(doubted, one.epsilon, secret=True, declared=True)
-    sentence = expected.sentences[1].replace(" if what its owner declares is so", "")
-    assert sentence == verdict(one.attacks, one.epsilon, secret=True).sentences[1]
+    expected = verdict(judge(AuditEvidence(tuple(doubted), one.epsilon, premises=("noise",))))
     assert other.verdict.model_copy(update={"proven": None}) == expected.model_copy(update={"proven": None})
     assert other.verdict.proven == pytest.approx(expected.proven, rel=1e-6) and expected.proof == "weak"
     assert [a.key for a in one.attacks] == [b.key for b in other.attacks] and len(

@@ -4,77 +4,75 @@ from __future__ import annotations
 
 import pytest
 from dpfl_audit.audit.report.advice import advice, recommendable
+from dpfl_audit.audit.report.facts import ReportedSetting
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.results.verdict import verdict
+from dpfl_audit.audit.say import advice as say
 
 
 @pytest.fixture
 def setting(make_results, row, tmp_path):
     """A setting by its noise, what is proven, and how well it was attacked."""
 
-    def make(std: float, proven: object, quality: float = 0.0, **changes) -> Results:
+    def make(std: float, proven: object, quality: float = 0.0, **changes) -> ReportedSetting:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         rows = [row(proven=proven, accountant="closed form", **changes)]
-        return Results.read(make_results(folder, f"noise {std:g}", quality=quality, noise_std=std, n=6, epsilon=rows))
+        make_results(folder, f"noise {std:g}", quality=quality, noise_std=std, n=6, epsilon=rows)
+        return ReportedSetting(folder, Results.read(folder), f"noise {std:g}")
 
     return make
 
 
-def above(results: Results) -> Results:
+def above(setting: ReportedSetting) -> ReportedSetting:
     """The same with an interval above chance that many checks explain."""
-    attack = results.attacks[0]
+    attack = setting.results.attacks[0]
     lucky = attack.having(
         metrics={**attack.numbers, "psnr_margin": 0.5},
         intervals={**attack.intervals, "psnr_margin": [0.1, 0.9]},
         p_values={"psnr_margin": 0.04, "reidentified": 1.0},
     )
-    return results.having(attacks=(lucky,), verdict=verdict((lucky,), results.epsilon))
+    return ReportedSetting(setting.folder, setting.results.having(attacks=(lucky,)), setting.label)
 
 
 @pytest.mark.parametrize("proven", ["inf", None, 159.0])
 def test_no_noise_is_recommended_where_nothing_useful_is_proven(setting, proven):
     """That attacks failed bounds no stronger one; a proof does."""
-    said = advice([setting(0.01, "inf", 0.9), setting(0.3, proven)])
-    assert "has the least noise" not in " ".join(said)
-    assert said[0].startswith("No setting can be recommended: “noise 0.3” (noise_std 0.3) shows no leak, but")
-    assert "that these attacks failed rules out no stronger one" in said[0]
+    quiet = setting(0.3, proven)
+    assert not quiet.judgement.shows_leak and not recommendable(quiet)
+    why = say.no_stronger_attack(quiet.judgement)
+    assert advice([setting(0.01, "inf", 0.9), quiet])[0] == say.none_fits(quiet.results, "noise 0.3", "", why)
 
 
 def test_the_least_noise_that_is_proven_is_recommended(setting):
-    said = advice([setting(0.01, "inf", 0.9), setting(0.1, 159.0), setting(0.2, 9.0), setting(0.3, 6.0)])[0]
-    assert "“noise 0.2” (noise_std 0.2) has the least noise at which ε ≤ 9 is proven and no leak was found" in said
+    settings = [setting(0.01, "inf", 0.9), setting(0.1, 159.0), setting(0.2, 9.0), setting(0.3, 6.0)]
+    least = settings[2]
+    assert advice(settings)[0] == say.least_noise(least.results, least.judgement, "noise 0.2", "")
+    assert least.judgement.proven == 9
 
 
 def test_no_setting_is_recommended_whose_interval_lies_above_chance(setting):
     """Corrected for many checks it is no leak; for a recommendation it is doubt enough."""
-    quiet = setting(0.3, 6.0)
+    loud, quiet = setting(0.01, "inf", 0.9), setting(0.3, 6.0)
     lucky = above(quiet)
-    assert lucky.verdict.level == "none found" and recommendable(quiet) and not recommendable(lucky)
-    said = advice([setting(0.01, "inf", 0.9), lucky])
-    assert said[0].startswith("No setting can be recommended") and "an interval lies above chance" in said[0]
-    assert advice([lucky])[0].startswith("Attack again")
-    assert "“noise 0.3” (noise_std 0.3) has the least noise" in advice([setting(0.01, "inf", 0.9), quiet])[0]
+    assert lucky.judgement.level == "none found" and recommendable(quiet) and not recommendable(lucky)
+    assert advice([loud, lucky])[0] == say.none_fits(lucky.results, "noise 0.3", "", say.LUCK)
+    assert advice([lucky])[0] == say.ATTACK_AGAIN
+    assert advice([loud, quiet])[0] == say.least_noise(quiet.results, quiet.judgement, "noise 0.3", "")
 
 
 @pytest.mark.parametrize("changes", [{"claimed": 8.0, "proven": 800.0}, {"proven": 800.0}, {"proven": "inf"}])
 def test_advice_on_one_setting_never_says_both_no_change_and_more_noise(setting, changes):
-    proven = changes.pop("proven")
-    said = " ".join(advice([setting(0.3, proven, **changes)]))
-    assert "no change" not in said and "Nothing has to change" not in said
-    assert ("times the noise" in said) is (proven == 800.0)
-    assert "Do not rest on the attacks that failed" in said
+    alone = setting(0.3, changes.pop("proven"), **changes)
+    first, further = advice([alone])
+    assert first == say.not_proven(alone.judgement)
+    assert (say.place(alone.results.epsilon[0]) in further) and "Nothing" not in further
 
 
 def test_where_a_proof_of_use_stands_nothing_has_to_change(setting):
-    assert advice([setting(0.3, 6.0)]) == [
-        "Nothing has to change for what is proven, ε ≤ 6: no attack beat its control. Less noise would prove less, and"
-        " was not attacked."
-    ]
-    said = advice([setting(0.3, 6.001, claimed=2.0)])
-    assert (
-        said[0] == "No leak was found, but what is claimed is not proven (proven ε ≤ 6.01)."
-        and "times the noise" in said[1]
-    )
+    enough = setting(0.3, 6.0)
+    assert advice([enough]) == [say.nothing_to_change(enough.judgement)]
+    claimed = setting(0.3, 6.001, claimed=2.0)
+    first, _ = advice([claimed])
+    assert first == say.claim_not_proven(claimed.judgement)
 
 
 def test_noise_is_rounded_up_and_so_is_what_is_proven(setting):

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,39 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report.decision import Decision, decision_on, share
-from dpfl_audit.audit.report.decision.change import _typed
+from dpfl_audit.audit.report.decision.change import _parameter
 from dpfl_audit.audit.report.decision.sharing import at_most_right, least_wrong
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
-from dpfl_audit.audit.results.format import Epsilon
-from dpfl_audit.audit.results.verdict import verdict
+from dpfl_audit.audit.say.accuracy import untrained
+from dpfl_audit.audit.say.change import CLAIMED, FIND_FAULT, SECRET_KEY, STRONG, first_steps_note, half_of
+from dpfl_audit.audit.say.sharing import (
+    SEEN,
+    UPDATES,
+    Sharable,
+    only_some,
+    proven_answer,
+    right_of,
+    right_of_worst,
+    several_leak,
+    too_little,
+    unproven,
+)
+from dpfl_audit.audit.say.words import observer
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.presets.base import Population
 
 Maker = Callable[..., Path]
-STOP = "Do not share these updates"
+STOP = ("no", "leak", UPDATES.stop)
+PER_CLIENT = "per client towards the server (zero_out, δ = 10⁻⁵)"
 CLOSED = {"accountant": "closed form", "unit": "client"}
+
+
+def answer(found: Decision) -> tuple[str, str, str]:
+    return found.share.answer, found.share.reason, found.share.sentence
 
 
 @pytest.fixture
@@ -54,16 +73,16 @@ def multiplier_one(row: Any, **changes: Any) -> list[dict[str, Any]]:
 
 def test_a_severe_leak_is_a_no(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8})
-    assert found.share.answer == "no" and found.share.sentence == STOP
-    assert "100\N{NO-BREAK SPACE}% of them could be re-identified" in found.share.because
+    assert answer(found) == STOP and found.worst.sentences[0] == found.share.because
 
 
 @pytest.mark.parametrize("proven", ["inf", None, 159.0])
 def test_attacks_that_failed_are_no_yes(proven: Any, decide: Any, row: Any) -> None:
     found = decide({"quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=proven)]})
-    proof = "nothing useful proven" if proven == 159.0 else "nothing proven"  # a bound of 159 is one
-    assert found.share.answer == "unproven" and found.share.sentence == f"No leak found, {proof}"
-    assert found.share.because.endswith("this is not a yes.")
+    assert (found.share.answer, found.share.reason) == ("unproven", "unproven")
+    bounding = found.worst.judgement.rows.bounding
+    assert ("useful" in too_little(bounding)) is (proven == 159.0)  # a bound of 159 is one
+    assert too_little(bounding) in found.share.sentence and unproven(bounding[0]) in found.share.because
 
 
 @pytest.mark.parametrize("attacked", [True, False])
@@ -71,40 +90,32 @@ def test_a_proof_holds_whether_or_not_anybody_attacked(attacked: bool, decide: A
     changes = {"noise_std": 0.3, "epsilon": [row(proven=1.0)]}
     found = decide({**changes, "quality": 0.0, "n": 8} if attacked else {**changes, "n": 2, "truth": False})
     # (e + 1e-5)/(1 + e) = .73106 at ε = 1, rounded up.
-    assert not found.share.limited and "(zero_out, δ = 10⁻⁵)" in found.share.because
-    said = found.share.sentence.replace("\N{NO-BREAK SPACE}", " ")
-    assert found.share.answer == "proven" and said == "Proven: no attack can be right more than 73.2 % of the time"
-    assert "one record took part" in found.share.because and "the server" in found.share.because
+    sentence = proven_answer("73.2\N{NO-BREAK SPACE}%", limited=False)
+    assert answer(found) == ("proven", "proven", sentence) and not found.share.limited
+    assert right_of(found.worst.judgement.rows.bounding[0], ["server"]) in found.share.because
 
 
 def test_a_proof_that_lets_an_attacker_be_nearly_sure_does_not_read_like_a_yes(decide: Any, row: Any) -> None:
     share = decide({"quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=7.3)]}).share
-    said = [text.replace("\N{NO-BREAK SPACE}", " ") for text in (share.sentence, share.because)]
-    assert share.limited and said[0] == "Proven within limits: an attack may be right up to 99.94 % of the time"
-    assert said[1].endswith("A strong guarantee (ε ≤ 1) allows 73.2 %.")
+    assert share.limited and share.sentence == proven_answer("99.94\N{NO-BREAK SPACE}%", limited=True)
+    assert share.because.endswith(" 73.2\N{NO-BREAK SPACE}%.")
 
 
 @pytest.mark.parametrize(
-    ("observer", "question", "no"),
-    [
-        ("server", "May these updates be shared?", "Do not share these updates"),
-        ("uplink(2)", "May these updates be shared?", "Do not share these updates"),
-        ("model", "May this model be published?", "Do not publish this model"),
-        ("aggregate", "May these sums be shared?", "Do not share these sums"),
-        ("downlink", "May the models sent out be shared?", "Do not share the models sent out"),
-    ],
+    ("observer", "what"),
+    [(name, SEEN.get(name, UPDATES)) for name in ("server", "uplink(2)", "model", "aggregate", "downlink")],
 )
-def test_the_question_is_about_what_was_looked_at(observer: str, question: str, no: str, decide: Any, row: Any) -> None:
+def test_the_question_is_about_what_was_looked_at(observer: str, what: Sharable, decide: Any, row: Any) -> None:
     rows = [row(observer=observer, proven=2.0, demonstrated=6.0, confidence=0.95)]
     share = decide({"attacks": [], "noise_std": 0.3, "epsilon": rows}).share
-    assert (share.question, share.sentence) == (question, no)
+    assert (share.question, share.sentence) == (what.question, what.stop)
     both = decide({"attacks": [], "noise_std": 0.3, "epsilon": [*rows, row(observer="server", unit="client")]}).share
-    assert both.question == "May these updates be shared?"  # the server's row counts as well
+    assert both.question == UPDATES.question  # the server's row counts as well
 
 
 def test_nothing_measured_is_said(decide: Any, row: Any) -> None:
     found = decide({"n": 2, "truth": False, "epsilon": [row()]})
-    assert found.share.answer == "unproven" and found.share.sentence.startswith("Leak not measured, nothing ")
+    assert answer(found)[:2] == ("unproven", "unproven") and not found.worst.judgement.measured
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 7.3, 10.0])
@@ -121,13 +132,11 @@ def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
         {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.2, "epsilon": [row(proven=159.0)]},
         {"name": "proven", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=2.0)]},
     )
-    assert found.share.answer == "proven" and found.share.sentence == "Share these updates only as with “proven”"
-    assert (
-        "got more with “loud”" in found.share.because and "Nothing useful is proven with “quiet”" in found.share.because
-    )
-    assert found.worst.label == "loud"
+    assert answer(found) == ("proven", "proven", UPDATES.only_as(["proven"]))
+    because = only_some(["proven"], at_most_right(least_wrong(2.0, 1e-5)), "“loud”", "“quiet”")
+    assert found.share.because.startswith(because) and found.worst.label == "loud"
     assert (found.change.basis, found.change.noise_std, found.change.proven) == ("measured", 0.3, 2.0)
-    assert found.change.sentence == "Use the noise of “proven”"
+    assert "“proven”" in found.change.sentence
 
 
 def test_trainings_of_the_same_people_add_up(decide: Any, row: Any) -> None:
@@ -147,8 +156,8 @@ def test_a_setting_without_a_leak_does_not_redeem_the_others(decide: Any, row: A
         {"name": "loud", "quality": 0.97, "n": 8},
         {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=159.0)]},
     )
-    assert found.share.sentence == STOP
-    assert "1 of 2 settings leak; with “quiet” no leak was found, but nothing useful is proven" in found.share.because
+    assert answer(found) == STOP
+    assert found.share.because == several_leak(f"“loud”: {found.worst.sentences[0]}", 1, 2, "“quiet”")
 
 
 # --- the strongest leak ---
@@ -164,20 +173,19 @@ def test_the_gravest_leak_of_all_settings_is_shown(decide: Any, membership: Any,
 def test_a_membership_leak_is_shown_by_its_roc(decide: Any, membership: Any) -> None:
     leak = decide({"quality": 0.0, "n": 8, "extra_attacks": [membership()]}).leak
     assert leak is not None and (leak.kind, leak.found) == ("roc", True)
-    assert "of the members recognised while 1\N{NO-BREAK SPACE}% of outsiders are accused" in leak.said
-    assert re.search(r"AUC 0[.0-9]+ \(0[.0-9]+ to [01][.0-9]*\) \(guessing 0.5\)", leak.said)
+    assert re.search(r"^6\.1.%.*AUC 0[.0-9]+ \(0[.0-9]+ to [01][.0-9]*\) \(guessing 0.5\)", leak.said)
 
 
 def test_a_refuted_claim_is_a_number(decide: Any, row: Any) -> None:
     rows = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=6.2, confidence=0.95)]
     leak = decide({"quality": 0.0, "n": 8, "noise_std": 0.01, "epsilon": rows}).leak
-    assert leak is not None and (leak.kind, leak.value, leak.found) == ("number", "ε ≥ 6.2", True)
-    assert leak.beside == "5.3 claimed, 812 proven"
+    assert leak is not None and (leak.kind, leak.value.split()[-1], leak.found) == ("number", "6.2", True)
+    assert [word for word in leak.beside.split() if word[0].isdigit()] == ["5.3", "812"]
 
 
 def test_the_best_failure_is_called_one(decide: Any) -> None:
     leak = decide({"quality": 0.0, "n": 8, "noise_std": 0.3}).leak
-    assert leak is not None and not leak.found and "no closer to the original than the best control" in leak.said
+    assert leak is not None and not leak.found and leak.attack is not None and leak.attack.value("psnr_margin") <= 0
 
 
 def test_nothing_tried_shows_nothing(decide: Any) -> None:
@@ -217,7 +225,7 @@ def test_epsilon_is_of_what_the_config_asks_about(decide: Any, row: Any) -> None
     """Asked about who gets the model, a page began with the ε of a claim towards the server."""
     rows = [row(claimed=5.0, claimed_by="owner", proven=22.0), row(observer="model", proven=8.0, asked=True)]
     losses = decide({"n": 2, "noise_std": 0.1, "epsilon": rows}).losses
-    assert losses is not None and losses.observer == "whoever gets the final model" and losses.proven.high == 8.0
+    assert losses is not None and losses.observer == observer("model") and losses.proven.high == 8.0
 
 
 def test_the_first_screen_is_about_whom_the_config_asks_about(make_results: Maker, row: Any, tmp_path: Path) -> None:
@@ -227,12 +235,11 @@ def test_the_first_screen_is_about_whom_the_config_asks_about(make_results: Make
     content = make_results(tmp_path / "model", noise_std=0.1, epsilon=[canary, asked])
     found = json.loads((content / "results.json").read_text())
     found["attacks"] = []
-    found["verdict"] = verdict([], [Epsilon.model_validate(row) for row in found["epsilon"]]).model_dump()
     (content / "results.json").write_text(json.dumps(found))
     decision = decision_on(read_settings([content]))
-    assert decision.share.question == "May this model be published?" and decision.share.answer == "proven"
+    assert decision.share.question == SEEN["model"].question and decision.share.answer == "proven"
     assert decision.losses is not None and decision.losses.proven is not None and decision.losses.proven.high == 8.0
-    assert decision.change.basis == "measured" and "whoever gets the final model" in decision.change.where
+    assert decision.change.basis == "measured" and observer("model") in decision.change.where
     assert decision.leak is None
 
 
@@ -245,10 +252,9 @@ def test_a_refuted_claim_about_somebody_else_is_no_leak_towards_whom_is_asked_ab
     folder = make_results(tmp_path / "model", noise_std=0.1, epsilon=[claim, asked])
     found = json.loads((folder / "results.json").read_text())
     found["attacks"] = []
-    found["verdict"] = verdict([], [Epsilon.model_validate(row) for row in found["epsilon"]]).model_dump()
     (folder / "results.json").write_text(json.dumps(found))
     decision = decision_on(read_settings([folder]))
-    assert decision.share.sentence == "A claim is refuted, nothing useful proven"
+    assert (decision.share.answer, decision.share.reason) == ("unproven", "unproven")
     assert decision.losses is not None and decision.losses.proven is not None and decision.losses.proven.high == 364.0
     assert decision.losses.refuted and decision.leak is None
 
@@ -258,7 +264,7 @@ def test_advice_for_a_formula_that_promises_too_much_leaves_it_out(decide: Any, 
     for claim, said in ((("paper", 4.0), True), (("owner", 4.0), False), (("paper", 30.0), False)):
         epsilon = multiplier_one(row, claimed_by=claim[0], claimed=claim[1])
         setting = {"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": epsilon, "setup": {"digest": str(claim)}}
-        assert ('claim = "none"' in decide(setting).change.sentence) is said
+        assert ('"none"' in decide(setting).change.sentence) is said
 
 
 def test_a_false_claim_beside_a_useful_proof_is_no_reason_not_to_share(decide: Any, row: Any) -> None:
@@ -266,13 +272,11 @@ def test_a_false_claim_beside_a_useful_proof_is_no_reason_not_to_share(decide: A
     claim = {"claimed": 0.24, "claimed_by": "paper", "demonstrated": 0.83, "confidence": 0.95, "ceiling": 5.0}
     held = row(unit="client", proven=4.38, asked=True, accountant="closed form", **claim)
     found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [held, row(proven=10.0)]})
-    assert found.share.answer == "proven" and found.share.because.startswith("The claim of this setup is refuted")
+    assert found.share.answer == "proven" and found.worst.judgement.only_claim
     right = at_most_right(least_wrong(4.38, 1e-5, held["mu"]))
-    assert (
-        found.share.sentence
-        == f"A claim is refuted. Proven within limits: an attack may be right up to {right} of the time"
-    )
-    assert "as one record can turn a whole clipped update around" in found.share.because
+    assert found.share.sentence.endswith(proven_answer(right, limited=True))
+    asked, record = found.worst.judgement.epsilon
+    assert right_of_worst(asked, record, at_most_right(least_wrong(10.0, 1e-5))) in found.share.because
     assert found.losses is not None and found.losses.refuted and found.change.basis == "measured"
     leaked = decide(
         {"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [{**held, "proven": 12.0}], "setup": {"digest": "other"}}
@@ -297,23 +301,22 @@ def test_the_headline_is_of_the_unit_that_is_asked_about(decide: Any, row: Any) 
     """Asked about clients, 2.35 stood on the ε card and "right up to 99.5 %", of a record's 5.18, above it."""
     rows = [row(unit="client", proven=2.35, asked=True), row(proven=5.18)]
     found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": rows})
-    assert found.share.sentence.endswith(f"right up to {at_most_right(least_wrong(2.35, 1e-5))} of the time")
-    assert "one client took part" in found.share.because
-    assert (
-        f"About one record, towards the server, it is {at_most_right(least_wrong(5.18, 1e-5))}" in found.share.because
-    )
+    client, record = found.worst.judgement.epsilon
+    assert found.share.sentence == proven_answer(at_most_right(least_wrong(2.35, 1e-5)), limited=True)
+    assert right_of(client, ["server"]) in found.share.because
+    assert right_of_worst(client, record, at_most_right(least_wrong(5.18, 1e-5))) in found.share.because
 
 
 @pytest.mark.parametrize(
-    ("asked", "record", "said"),
-    [(8.0, 19.0, "too little proven per record"), (11.0, 19.0, "nothing useful proven"), (8.0, None, "nothing proven")],
+    ("asked", "record", "word"), [(8.0, 19.0, "record"), (11.0, 19.0, "useful"), (8.0, None, "nothing")]
 )
 def test_a_proof_of_clients_beside_none_of_records_is_not_nothing(
-    asked: float, record: float | None, said: str, decide: Any, row: Any
+    asked: float, record: float | None, word: str, decide: Any, row: Any
 ) -> None:
     rows = [row(unit="client", proven=asked, asked=True), row(proven=record)]
     found = decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": rows})
-    assert found.share.sentence == f"No leak found, {said}"
+    lacking = too_little(found.worst.judgement.rows.bounding)
+    assert word in lacking and found.share.sentence.endswith(lacking)
 
 
 def test_the_noise_is_also_named_as_the_config_has_it(decide: Any, row: Any) -> None:
@@ -339,9 +342,9 @@ def test_that_parameter_is_in_proportion_to_the_noise(name: str) -> None:
     preset, key = PRESETS[name], OWN_NOISE[name]
     given = {k: v for k, v in preset.example.items() if k != key}
     if "schedule" in preset.parameters.model_fields:
-        assert _typed(name, {key: 2.0, "schedule": "linear"}, 1.5) == ""
+        assert _parameter(name, {key: 2.0, "schedule": "linear"}, 1.5) == ""
         given["schedule"] = "constant"
-    assert _typed(name, {key: 2.0}, 1.5) == f", {key} = 3"
+    assert _parameter(name, {key: 2.0}, 1.5) == f"{key} = 3"
 
     def noise(value: float) -> list[float]:
         parameters = preset.parameters(**{**given, key: value})
@@ -360,8 +363,7 @@ def test_a_claim_about_somebody_else_is_said_beside_what_is_asked(decide: Any, r
     asked = row(observer="downlink", unit="client", proven=4.0, asked=True)
     losses = decide({"quality": 0.0, "n": 8, "epsilon": [claim, asked]}).losses
     assert losses is not None and losses.claimed is None
-    assert losses.elsewhere.startswith("8 is claimed by the owner per client towards the server (zero_out")
-    assert losses.elsewhere.endswith("; nothing is proven there.")
+    assert re.match(r"8 .* per client towards the server \(zero_out.*; nothing is proven", losses.elsewhere)
     own = decide({"quality": 0.0, "n": 8, "epsilon": [claim, {**asked, "claimed": 5.0, "claimed_by": "owner"}]}).losses
     assert own is not None and own.elsewhere == ""
 
@@ -384,13 +386,9 @@ def test_no_row_is_no_loss(decide: Any) -> None:
 def test_the_noise_that_is_named_proves_what_is_said(decide: Any, row: Any) -> None:
     """The theorem: at that noise the accountant's own curve for fifteen releases is at ε = 10."""
     change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}).change
-    assert (
-        change.basis == "computed"
-        and change.proven == 10.0
-        and change.where == "per client towards the server (zero_out, δ = 10⁻⁵)"
-    )
+    assert (change.basis, change.proven, change.where) == ("computed", 10.0, PER_CLIENT)
     assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
-    assert change.accuracy is None and "at noise_std 1" in change.accuracy_now
+    assert change.accuracy is None and "noise_std 1" in change.accuracy_now
 
 
 def test_the_noise_cures_every_row_that_the_verdict_counts(decide: Any, row: Any) -> None:
@@ -398,11 +396,11 @@ def test_the_noise_cures_every_row_that_the_verdict_counts(decide: Any, row: Any
     record = row(accountant="closed form", proven=gaussian_epsilon(0.5, 1e-5))
     client = multiplier_one(row, asked=True)[0]
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [record, client]}).change
-    assert (change.proven, change.where) == (10.0, "per client towards the server (zero_out, δ = 10⁻⁵)")
+    assert (change.proven, change.where) == (10.0, PER_CLIENT)
     assert gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
     met = {**record, "claimed": 30.0, "claimed_by": "owner", "proven": 9.0}
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [met, client]}).change
-    assert (change.proven, change.where) == (10.0, "per client towards the server (zero_out, δ = 10⁻⁵)")
+    assert (change.proven, change.where) == (10.0, PER_CLIENT)
     unknown = {**client, "proven": "inf", "accountant": "none"}
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": [met, unknown]}).change
     assert (
@@ -414,15 +412,15 @@ def test_a_claim_below_ten_is_what_the_noise_should_make_true(decide: Any, row: 
     epsilon = multiplier_one(row, claimed=4.0, claimed_by="owner")
     change = decide({"quality": 0.97, "n": 8, "noise_std": 1.0, "epsilon": epsilon}).change
     assert change.proven == 4.0 and gaussian_epsilon(change.noise_std / math.sqrt(15), 1e-5) == pytest.approx(4.0)
-    assert change.why == "That is what is claimed"
+    assert change.why == CLAIMED
 
 
 @pytest.mark.parametrize(
     ("multiplier", "target", "why"),
     [
         (1.0, 10.0, ""),  # that more promises little is said on the same screen
-        (4.0, 1.0, "10 is proven already; 1 is a strong guarantee"),
-        (20.0, None, "is proven already; this is half of it"),
+        (4.0, 1.0, STRONG),
+        (20.0, None, half_of(gaussian_epsilon(20.0 / math.sqrt(15), 1e-5))),
     ],
 )
 def test_why_this_epsilon_is_said(decide: Any, row: Any, multiplier: float, target: float | None, why: str) -> None:
@@ -430,14 +428,14 @@ def test_why_this_epsilon_is_said(decide: Any, row: Any, multiplier: float, targ
     change = decide(
         {"quality": 0.97, "n": 8, "noise_std": multiplier, "epsilon": [row(**CLOSED, proven=proven)]}
     ).change
-    assert change.proven == (proven / 2 if target is None else target) and change.why.endswith(why)
+    assert (change.proven, change.why) == (proven / 2 if target is None else target, why)
 
 
 def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -> None:
     """The quiet setting has noise_std .3 and a proof of 23: the answer is the noise of a proof, not .3."""
     quiet = {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": multiplier_one(row)}
     change = decide({"name": "loud", "quality": 0.97, "n": 8}, quiet).change
-    assert change.basis == "computed" and change.sentence == "Take 2 times the noise of “quiet” (noise_std 0.3)"
+    assert change.basis == "computed" and re.search(r"Take 2 .*“quiet” \(noise_std 0\.3\)$", change.sentence)
     assert gaussian_epsilon(change.noise_std / 0.3 / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
 
 
@@ -451,14 +449,31 @@ def test_the_noise_of_another_training_says_nothing(decide: Any, row: Any) -> No
 def test_without_clip_or_noise_the_steps_are_named_and_no_number(decide: Any) -> None:
     change = decide({"quality": 0.97, "n": 8, "clip_norm": None}).change
     assert change.basis == "unknown" and change.noise_std is None and change.accuracy is None
-    assert change.sentence.startswith("Clip every update to a fixed, public norm and add noise")
-    assert "scheme.name=local-gaussian --set scheme.clip=1 --set scheme.target_epsilon=10`" in change.note
+    assert change.sentence.count(" and ") == 1 and change.sentence.startswith("Clip ")
+    assert change.note == first_steps_note(noisy=False)
 
 
 def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
     epsilon = [row(**CLOSED, proven=3.0, demonstrated=6.0, confidence=0.95)]
     change = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": epsilon}).change
-    assert change.basis == "unknown" and change.sentence.startswith("Find the fault first")
+    assert (change.basis, change.sentence) == ("unknown", FIND_FAULT)
+
+
+def test_a_proof_that_an_attack_contradicts_comes_before_any_noise(decide: Any, row: Any, membership: Any) -> None:
+    """Nine of ten members were recognised where the proof allows two in a hundred: "take 2.8 times the noise"."""
+    point = {"fpr": 0.01, "tpr": 0.9, "interval": [0.8, 0.95], "realised_fpr": 0.01, "ceiling": 0.02}
+    entry = membership()
+    entry["metrics"] = {**entry["metrics"], "tpr_at_fpr": [point]}
+    proven = [row(**CLOSED, proven=3.2)]
+    found = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": proven, "extra_attacks": [entry]})
+    assert found.worst.judgement.contradicted and found.change.sentence == FIND_FAULT
+
+
+def test_a_row_that_was_never_tested_is_no_demonstrated_zero(decide: Any, row: Any) -> None:
+    """ "ε ≥ –" stood beside a test of another row that had shown 0."""
+    tested = row(unit="client", proven=3.0, demonstrated=0.0, ceiling=5.0)
+    leak = decide({"attacks": [], "noise_std": 1.0, "epsilon": [row(proven=2.0), tested]}).leak
+    assert leak is not None and leak.value.endswith(" 0") and leak.beside.startswith("3 ")
 
 
 def test_of_several_answers_the_share_is_the_same_alone_and_in_the_decision(decide: Any) -> None:
@@ -476,7 +491,7 @@ def test_more_than_a_useful_proof_allows_of_another_unit_is_a_no(decide: Any, ro
         row(unit="client", proven=900.0, demonstrated=60.0, ceiling=70.0, confidence=0.95),
     ]
     found = decide({"quality": 0.0, "n": 8, "epsilon": rows})
-    assert found.share.answer == "no" and found.share.sentence == STOP
+    assert answer(found) == STOP
 
 
 def test_a_perfect_test_under_a_useless_proof_is_a_leak(decide: Any, row: Any) -> None:
@@ -487,8 +502,8 @@ def test_a_perfect_test_under_a_useless_proof_is_a_leak(decide: Any, row: Any) -
 def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, row: Any) -> None:
     rows = [row(unit="record", proven=1.0, accountant="closed form")]
     found = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "published"}})
-    assert found.share.answer == "unproven" and "the noise is no secret" in found.share.sentence
-    assert "secret noise key" in found.change.sentence and found.change.noise_std is None
+    assert (found.share.answer, found.share.reason) == ("unproven", "published key")
+    assert (found.change.sentence, found.change.noise_std) == (SECRET_KEY, None)
     within = [row(unit="record", proven=1.0, demonstrated=0.9, ceiling=5.0, confidence=0.95)]
     beyond = [{**within[0], "proven": None}, *rows]  # of which nothing is proven: a leak of moderate size
     beyond[0] |= {"unit": "client"}
@@ -499,9 +514,7 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
         assert leak.share.answer == answer
     much = {"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}
     said = decide({**much, "setup": {"noise_key": "published", "digest": "a third"}}).change.sentence
-    assert (
-        said == "Train with a secret noise key, and take 2 times the noise (noise_std 1)"
-    )  # no factor proves anything without
+    assert re.match(r"Train with a secret .*take 2 times", said)  # no factor proves anything without
     secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
     assert secret.share.answer == "proven"
 
@@ -523,13 +536,13 @@ PHOTOS = {"name": "photos", "classes": 100, "sizes": {"test": 900}}
 
 def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8, "clip_norm": None, "setup": {"data": PHOTOS}})
-    assert (
-        found.change.accuracy_now.replace("\N{NO-BREAK SPACE}", " ") == "it is 41 % at noise_std 0 and 1 % by guessing"
-    )
+    assert re.search(r"41.%.*noise_std 0 .*1.% by guessing", found.change.accuracy_now)
     assert found.change.accuracy_now in render([found.worst.folder]) and found.untrained == ""
 
 
-@pytest.mark.parametrize(("clean", "said"), [(0.011, "learned nothing yet, so"), (None, "either"), (0.2, "")])
+@pytest.mark.parametrize(
+    ("clean", "said"), [(0.011, untrained(without_noise=True)), (None, untrained(without_noise=False)), (0.2, "")]
+)
 def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(
     clean: float | None, said: str, decide: Any
 ) -> None:
@@ -541,7 +554,7 @@ def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(
     if clean is not None:
         settings.append({"name": "clean", "quality": 0.97, "n": 8, "setup": {"data": PHOTOS, "test_accuracy": clean}})
     found = decide(*settings)
-    assert said in found.untrained and bool(said) == bool(found.untrained)
+    assert found.untrained == said
     assert found.untrained in render([found.worst.folder.parent / str(i) for i in range(len(settings))])
 
 
@@ -558,31 +571,30 @@ def test_a_refuted_claim_is_named_with_its_setting(decide: Any, row: Any) -> Non
         {"name": "bare", "quality": 0.97, "n": 8, "noise_std": 0.01, "epsilon": kept},
         {"name": "canary", "attacks": [], "noise_std": 0.1, "epsilon": refuted},
     )
-    assert found.losses is not None and found.losses.refuted == (
-        "The claim ε = 5.3 of “canary” is refuted: at least 5.61 was demonstrated, per record.",
-    )
-    assert "“canary” is refuted: at least 5.61" in render([found.worst.folder.parent / name for name in ("0", "1")])
+    assert found.losses is not None
+    (sentence,) = found.losses.refuted
+    assert re.search("“canary”.* 5\\.3 .* 5\\.61", sentence)
+    assert sentence in unescape(render([found.worst.folder.parent / name for name in ("0", "1")]))
 
 
 def test_a_contradicted_proof_and_a_condition_are_named(decide: Any, row: Any) -> None:
-    broken = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=3.0)]})
-    assert broken.losses is not None and broken.losses.refuted == (
-        "The proof of ε ≤ 2 of “a” is contradicted: at least 3 was demonstrated, per record.",
-    )
+    def refuted(changes: dict[str, Any]) -> list[tuple[str, bool, float]]:
+        found = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(**changes)]})
+        pairs = found.worst.judgement.refuted
+        assert found.losses is not None and len(found.losses.refuted) == bool(pairs)
+        return [(pair.limit, pair.on_condition, pair.demonstrated) for pair in pairs]
+
+    assert refuted({"proven": 2.0, "demonstrated": 3.0}) == [("proven", False, 3.0)]
     gaussian = {"condition": "the noise is Gaussian", "demonstrated_on_condition": 9.0, "ceiling_on_condition": 30.0}
-    doubted = [row(claimed=5.3, claimed_by="paper", proven=812.0, demonstrated=2.0, **gaussian)]
-    found = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": doubted})
-    assert found.losses is not None and found.losses.refuted == (
-        "The claim ε = 5.3 of “a” is refuted if the noise is Gaussian: at least 9 on that condition was demonstrated,"
-        " per record.",
-    )
-    kept = decide({"name": "a", "quality": 0.0, "n": 8, "epsilon": [row(proven=2.0, demonstrated=1.0)]})
-    assert kept.losses is not None and kept.losses.refuted == ()
+    doubted = {"claimed": 5.3, "claimed_by": "paper", "proven": 812.0, "demonstrated": 2.0, **gaussian}
+    assert refuted(doubted) == [("claimed", True, 9.0)]
+    assert refuted({"proven": 2.0, "demonstrated": 1.0}) == []
 
 
 def test_more_noise_with_a_published_key_is_no_advice(decide: Any, row: Any) -> None:
     """Of a proof without a closed form no factor is computed: "Add more noise", and no word of the key."""
     sampled = {"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": [row(proven=31.4, accountant="PLD")]}
-    for key, said in (("published", "Train with a secret noise key and add more noise"), ("secret", "Add more noise")):
+    for key in ("published", "secret"):
         found = decide({**sampled, "setup": {"noise_key": key, "digest": key}})
-        assert (found.change.basis, found.change.sentence) == ("unknown", said)
+        assert found.change.basis == "unknown"
+        assert ("secret" in found.change.sentence) is (key == "published")

@@ -17,8 +17,8 @@ from dpfl_audit.audit.report.card import card_markdown
 from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.results.words import useless
 from dpfl_audit.audit.run.audited import audited_setup
+from dpfl_audit.audit.say.accuracy import useless
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.say.sharing import UPDATES
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if BROWSER is None:
@@ -123,7 +124,7 @@ def test_the_decision_fits_one_screen(kind: str, width: int, pages: dict[str, Pa
     box = page.locator(".first").bounding_box()
     assert box["y"] + box["height"] <= FIRST_SCREEN
     seen = page.locator(".first").inner_text()
-    assert "May these updates be shared?" in seen and "Which noise?" in seen and "noise_std" in seen
+    assert UPDATES.question in seen and "Which noise?" in seen and "noise_std" in seen
     assert "Accuracy:" in seen
     assert kind == "nothing" or all(word in seen for word in ("proven", "claimed", "demonstrated"))
     assert pages[kind].stat().st_size < LARGEST_PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
-from dpfl_audit.audit.results.levels import was_measured
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import questions
 from dpfl_audit.audit.scoring.membership_entries import assign
@@ -68,7 +69,7 @@ def test_what_a_message_tells_of_a_clients_classes_is_no_leak_of_records(tmp_pat
     results = attacked(tmp_path, **SHARDS)
     (attack,) = results.attacks
     assert attack.p_values and not any(check.beats for (check, *_) in checks([attack], []))
-    assert "outsiders have the classes that members have, client by client" in attack.assumed
+    assert any("client by client" in text for text in attack.assumed)
     assert results.verdict.level == "none found" and attack.value("n_nonmembers") > 50
 
 
@@ -76,8 +77,8 @@ def test_a_partition_that_is_not_by_lot_has_no_control(tmp_path):
     results = attacked(tmp_path, partition="sorted")
     (attack,) = results.attacks
     assert attack.value("auc") > 0.8 and attack.p_values == attack.controls == attack.intervals == {}
-    assert checks([attack], []) == [[]] and "was not measured" in results.verdict.sentences[0]
-    assert any("members and outsiders differ in kind (partition sorted)" in text for text in results.warnings)
+    assert checks([attack], []) == [[]] and not results.verdict.measured
+    assert any("(partition sorted)" in text for text in results.warnings)
 
 
 def test_candidates_of_both_kinds_have_the_same_classes(tmp_path):
@@ -132,7 +133,7 @@ def test_p_values_hold_where_scores_follow_from_class_and_client():
 def test_who_might_have_traded_places(partition, classes, test, comparable, by_class, published):
     lot = lot_of(partition, classes, test)
     assert (lot.comparable, lot.by_class) == (comparable, by_class)
-    assert ("published test split" in lot.sentence) == published
+    assert (re.search("published test", lot.sentence) is not None) == published
 
 
 def test_outsiders_of_photos_are_left_over_by_the_lot(tmp_path):
@@ -201,7 +202,7 @@ def test_where_no_control_is_comparable_nothing_was_measured(tmp_path):
     }
     setup = train(build(parse_config(config), tmp_path), tmp_path / "s")
     results = run(setup, tmp_path / "r", RunOptions(attacks=("inversion",), device="cpu"))
-    assert all("of a kind" in attack.not_measured["control"] for attack in results.attacks)
+    assert all("control" in attack.not_measured for attack in results.attacks)
     assert (results.verdict.level, results.verdict.measured) == ("none found", False)
     assert "not measured" in results.verdict.sentences[0]
 
@@ -232,7 +233,7 @@ def test_one_picture_that_is_back_whole_is_a_leak_whatever_a_line_up_of_it_can_t
 def test_where_no_control_is_comparable_an_exact_picture_still_is_one(tmp_path):
     results = one_record(tmp_path, rounds=1, noise_std=0.0, partition="sorted")
     attack = results.attacks[0]
-    assert "of a kind" in attack.not_measured["control"]
+    assert "control" in attack.not_measured
     assert attack.value("exact") == 1.0 and results.verdict.level == "severe"
 
 
@@ -325,7 +326,7 @@ def test_two_messages_that_nothing_could_tell_from_luck_are_no_measurement(monke
     monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
     judged = questions.judged_together(entries, None, [[0], [1]], None, 0, others=0)
     assert all(check.powerless and not check.beats for own in checks(judged, []) for check in own)
-    assert not was_measured(judged, [])
+    assert not judge(AuditEvidence(tuple(judged), ())).measured
 
 
 def test_margins_of_many_messages_are_one_question(monkeypatch):

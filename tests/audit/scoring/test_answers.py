@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from dpfl_audit.audit.results.checks import checks
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
+from dpfl_audit.audit.results.checks import checks, rebuilt_together
 from dpfl_audit.audit.results.format import AttackResult, Metrics
-from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.scoring.answers import of_margins
 from dpfl_audit.audit.scoring.line_ups import LineUps
 from dpfl_audit.audit.scoring.questions import judged_together
@@ -105,11 +105,13 @@ def test_many_messages_do_not_drown_what_each_of_them_shows(back: int, leak: boo
 def test_messages_of_one_image_are_as_bad_as_one_message_of_many(back: int, level: str) -> None:
     """Twenty of twenty came back, a message each, and no message alone has a lower limit above 2.5 %: "moderate"."""
     line_ups, sent = world(1, records=20), apart(20)
-    found = verdict(judged(line_ups, sent, pictures(line_ups, sent, range(back), 1)), [])
+    entries = judged(line_ups, sent, pictures(line_ups, sent, range(back), 1))
+    found = judge(AuditEvidence(tuple(entries), ()))
     assert found.level == level
     if back == 20:
-        assert "100\N{NO-BREAK SPACE}% of the 20 in all messages" in found.sentences[0]
-        assert "(interval 83" in found.sentences[0]
+        together = {rebuilt_together(each.checks) for each in found.attacks}
+        ((low, high),) = filter(None, together)
+        assert (round(low, 3), high) == (0.832, 1.0)  # Clopper and Pearson's of 20 of 20
 
 
 @pytest.mark.parametrize("brighter", [0.0, 0.6])

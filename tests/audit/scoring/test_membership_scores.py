@@ -9,9 +9,9 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import MembershipScores
 from dpfl_audit.audit.files import json_text
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, ClassRow, parse
-from dpfl_audit.audit.results.levels import was_measured
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.metrics.intervals import clopper_pearson_interval
 from dpfl_audit.metrics.membership import auc_p_value, tpr_at_fpr
@@ -92,7 +92,8 @@ def test_perfect_scores_have_the_least_p_values_there_are(members: int, outsider
         for name, p_value in entry.p_values.items():
             assert p_value == pytest.approx(entry.least_p_values[name], rel=0.35)
         two = [entry, entry]
-        assert any(check.beats for own in checks(two, []) for check in own) is tells is was_measured(two, [])
+        assert any(check.beats for own in checks(two, []) for check in own) is tells
+        assert judge(AuditEvidence(tuple(two), ())).measured is tells
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "ties", "constant", "heavy"])

@@ -12,9 +12,9 @@ from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import digest_of_file
 from dpfl_audit.audit.results.format import SCORING, Results, Verdict
-from dpfl_audit.audit.results.warnings import implied
 from dpfl_audit.audit.run import evidence
 from dpfl_audit.audit.run.audited import audited_setup
+from dpfl_audit.audit.say.warnings import implied
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor, check_setup
 from dpfl_audit.audit.setup.config import parse_config

@@ -6,10 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
+from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
-from dpfl_audit.audit.results.checks import refutations
 from dpfl_audit.audit.results.format import Epsilon
-from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
@@ -120,8 +119,8 @@ def test_laplace_noise_at_its_true_epsilon_contradicts_no_proof(protocol):
     (filled,), attacks, _ = demonstrate_rows(made, rows, settings)
     assert 0 < filled.demonstrated <= 5.0 and filled.condition == ""
     assert "epsilon_if_gaussian" not in attacks[0].numbers
-    judged = verdict(attacks, [filled])
-    assert judged.level == "none found" and "contradicted" not in judged.sentences[0]
+    judgement = judge(AuditEvidence(tuple(attacks), (filled,)))
+    assert judgement.level == "none found" and judgement.refuted == ()
 
 
 def test_a_gaussian_bound_keeps_its_condition_and_stands_beside_the_counted_one():
@@ -145,7 +144,7 @@ def test_no_claim_hides_a_proof_that_only_the_gaussian_bound_contradicts(claimed
     place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": DELTA}
     filled = Epsilon(**place, claimed=claimed, proven=20.0).having(**vars(row))
     assert filled.demonstrated <= filled.ceiling < 10 < 20 < filled.demonstrated_on_condition
-    assert refutations([filled], "proven", on_condition=True) == [(filled, filled)]
+    assert len(judge(AuditEvidence((), (filled,))).refuting("proven", on_condition=True)) == 1
     assert any(note.startswith("Proof violated if the noise is Gaussian: at least ε") for note in row.notes)
     assert claimed != 0.5 or row.notes[0].startswith("Claim violated: at least ε")  # by counting, on no condition
 

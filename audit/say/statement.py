@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from ..results.format import Epsilon
-from ..results.words import NO_SECRET, at_least, at_most, listed, number, observer, times
+from .words import NO_SECRET, at_least, at_most, listed, number, observer, times
 
 _LEVELS = {
     "client": "All data of one client (client level)",
@@ -20,6 +20,10 @@ ADJACENCIES_IN_WORDS = {
     "zero_out": "in one of the worlds {it} counts as nothing (zero_out)",
     "replace_one": "in one of the worlds another's data are in the place of {it} (replace_one)",
 }
+NOT_PRICED = "No ε was priced, so nothing is guaranteed."
+NOTHING = "Whoever looks may learn everything."
+NO_DRAW = "No secret draw is counted on."
+NUMBER_IS_KNOWN = "How many take part is no secret in either world."
 _COVERED = {
     "client": "A client's ε covers all its records together, but not those that a person has with other clients.",
     "record": "A record's ε covers that record alone: a person with several is protected less.",
@@ -38,13 +42,13 @@ def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
     counted on.
     """
     if not rows:
-        return ["No ε was priced, so nothing is guaranteed."]
+        return [NOT_PRICED]
     places: dict[tuple[str, str], list[Epsilon]] = {}
     for row in rows:
         places.setdefault((row.observer, row.unit), []).append(row)
     units = dict.fromkeys(row.unit for row in rows)
     # A draw by coins hides nobody from whoever knows how many it gave.
-    counts = "" if any(map(_counts_on_a_draw, rows)) else " How many take part is no secret in either world."
+    counts = "" if any(map(_counts_on_a_draw, rows)) else f" {NUMBER_IS_KNOWN}"
     return [
         "Take two worlds that differ in the data of one client, or in one record. Whatever is seen has in one world a"
         " probability of at most e^ε times that in the other, plus δ. The smaller ε and δ, the less it tells; ε = ∞"
@@ -81,10 +85,10 @@ def _limit(row: Epsilon) -> str:
 def _draw(rows: Sequence[Epsilon]) -> str:
     """Whether these ε count on a draw that nobody saw, and what they are without it."""
     if not any(row.proven is not None and row.proven < inf for row in rows):
-        return "Whoever looks may learn everything."
+        return NOTHING
     counting = [row for row in rows if _counts_on_a_draw(row)]
     if not counting:
-        return "No secret draw is counted on."
+        return NO_DRAW
     without = listed([f"{at_most(row.proven_without_sampling)} ({row.adjacency})" for row in counting])
     return (
         "This counts on nobody knowing who, or which records, were drawn, nor how many, where each is drawn by a coin;"

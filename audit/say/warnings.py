@@ -10,20 +10,17 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from ..results.ablation import stronger_without
+from ..results.format import AuditedSetup, Epsilon, Results
 from ..setup.format import LAST_MODEL
 from ..setup.promise import promise
 from . import words
-from .ablation import stronger_without
-from .format import AuditedSetup, Epsilon, Results
+from .accuracy import useless
+from .metrics import metric
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
-KINDS = {  # as people call them
-    "inversion": "inversion",
-    "linking": "linking",
-    "membership": "membership inference",
-    "canary": "canaries",
-}
+NO_CLIP = "Nothing was clipped in training: this setup has no clip."
 ANONYMOUS = ("anonymous-gossip", "anonymous-leader")
 EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
 
@@ -37,7 +34,7 @@ def implied(results: Results) -> list[str]:
         median = "" if norm is None else f", the median norm before the clip was {norm:.3g}"
         sentences.append(f"Nothing was clipped in training: C = {setup.clip_norm:g}{median}.")
     if _without_clip(results) and not setup.recorded:
-        sentences.append("Nothing was clipped in training: this setup has no clip.")
+        sentences.append(NO_CLIP)
     sentences += declared_said(setup)
     sentences += doubted(results)
     if setup.status == "diverged":
@@ -45,7 +42,7 @@ def implied(results: Results) -> list[str]:
         sentences.append(f"Training diverged; only its {finite} are attacked.")
     if lost := sum("not_finite" in row for row in results.rounds):
         sentences.append(f"In {words.times(lost, 'round')} a client's value was not finite, and 0 went in its place.")
-    sentences += filter(None, [words.useless(setup)])
+    sentences += filter(None, [useless(setup)])
     if setup.status == "partial":
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):
@@ -129,7 +126,7 @@ def not_run(results: Results) -> list[str]:
         tried = {attack.kind for attack in results.attacks}
         tried |= {"canary"} if any(row.demonstrated is not None or row.untested for row in results.epsilon) else set()
         named = results.setup.scheme not in ANONYMOUS  # then there is nothing to link
-        absent = [name for kind, name in KINDS.items() if kind not in tried and not (named and kind == "linking")]
+        absent = [name for kind, name in words.KINDS.items() if kind not in tried and not (named and kind == "linking")]
         return [f"Not tried: {words.listed(absent)} (not named by --attack)."] if tried and absent else []
     reasons: dict[tuple[str, str], list[str]] = {}
     for attack in results.choice.not_run:
@@ -142,15 +139,15 @@ def unscored(results: Results) -> list[str]:
     """Every reason why something was not measured, once, with the names of all that it is about."""
     names: dict[str, list[str]] = {}
     for attack in results.attacks:
-        for metric, reason in attack.not_measured.items():
-            names.setdefault(reason.rstrip("."), []).append(metric)
+        for name, reason in attack.not_measured.items():
+            names.setdefault(reason.rstrip("."), []).append(name)
     return [_unmeasured(metrics, reason) for reason, metrics in names.items()]
 
 
 def _unmeasured(metrics: list[str], reason: str) -> str:
     if EVERYTHING in metrics:
         return f"{reason}."
-    labels = list(dict.fromkeys(words.metric(name).label for name in metrics))
+    labels = list(dict.fromkeys(metric(name).label for name in metrics))
     return f"{words.listed(labels)} not measured: {reason}."
 
 

@@ -1,0 +1,1 @@
+"""Sentences for people, by subject. What they say is decided elsewhere."""

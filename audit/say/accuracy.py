@@ -1,0 +1,86 @@
+"""What a model is good for, in words."""
+
+from __future__ import annotations
+
+from ...metrics.intervals import clopper_pearson_interval
+from ..results.format import AuditedSetup
+from .words import MISSING, percent, percent_at_least, percent_at_most, times
+
+
+def without_noise(accuracy: float | None) -> str:
+    """What stands beside the accuracy of a setting with noise: that of the same training without.
+
+    >>> without_noise(None), without_noise(0.75).replace("\N{NO-BREAK SPACE}", " ")
+    ('without noise not measured', 'without noise 75 %')
+    """
+    return f"without noise {'not measured' if accuracy is None else percent(accuracy)}"
+
+
+def accuracy_said(setup: AuditedSetup, *more: str) -> str:
+    """The accuracy on test records, with its 95 % interval and what guessing gets, each where it is known, and more.
+
+    >>> known = {"digest": "", "scheme": "ldp", "test_accuracy": 0.71, "data": {"classes": 10, "sizes": {"test": 300}}}
+    >>> accuracy_said(AuditedSetup(**known)).replace("\N{NO-BREAK SPACE}", " ")
+    '71 % (65 % to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
+    >>> accuracy_said(AuditedSetup(**known, majority_accuracy=0.1234)).replace("\N{NO-BREAK SPACE}", " ")
+    '71 % (65 % to 77 % on 300 test records; always guessing the most frequent class gives 12.3 %)'
+    """
+    if setup.test_accuracy is None:
+        return MISSING
+    beside = []
+    if (interval := accuracy_interval(setup)) is not None:
+        low, high = percent_at_least(interval[0]), percent_at_most(interval[1])
+        beside.append(f"{low} to {high} on {times(setup.test_records or 0, 'test record')}")
+    if (guessing := setup.guessing_accuracy) is not None:
+        guess = f"guessing one of {round(1 / guessing)} classes"
+        if setup.majority_accuracy is not None:
+            guess = "always guessing the most frequent class"
+        beside.append(f"{guess} gives {percent(guessing, 3)}")
+    beside += [text for text in more if text]
+    return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
+
+
+def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
+    """95 % Clopper–Pearson limits of the accuracy; None where accuracy or number of test records is unknown."""
+    n = setup.test_records
+    if setup.test_accuracy is None or n is None:
+        return None
+    return clopper_pearson_interval(round(setup.test_accuracy * n), n)
+
+
+def useless_said(accuracy: float | None, limits: tuple[float, float] | None, guessing: float | None) -> str:
+    """That a model is no better than none, in a sentence; "" where its accuracy's limits lie above what a guess gets,
+    or where either is unknown.
+
+    >>> useless_said(0.72, (0.71, 0.73), 0.761).replace("\N{NO-BREAK SPACE}", " ")
+    'The model is worse than no model: it has 72 % of the test records right (71 % to 73 %), guessing alone 76.1 %.'
+    >>> useless_said(0.77, (0.75, 0.79), 0.761).partition(":")[0], useless_said(0.8, (0.78, 0.82), 0.761)
+    ('The model is not shown to be better than no model', '')
+    """
+    if accuracy is None or limits is None or guessing is None or limits[0] > guessing:
+        return ""
+    compared = "worse than" if limits[1] < guessing else "not shown to be better than"
+    right = f"{percent(accuracy, 3)} of the test records right"
+    interval = f"{percent_at_least(limits[0])} to {percent_at_most(limits[1])}"
+    return f"The model is {compared} no model: it has {right} ({interval}), guessing alone {percent(guessing, 3)}."
+
+
+def untrained(without_noise: bool) -> str:
+    """That every model only guesses. without_noise: whether one of them was trained so."""
+    if without_noise:
+        return "No better than guessing: the model learned nothing yet, so its accuracy says nothing of the noise."
+    return (
+        "No better than guessing: the model learned nothing yet, or the noise keeps it from learning. A training"
+        " without noise tells which."
+    )
+
+
+def useless(setup: AuditedSetup) -> str:
+    """`useless_said` of what was audited.
+
+    >>> data = {"classes": 10, "sizes": {"test": 300}}
+    >>> setups = [AuditedSetup(digest="", scheme="ldp", test_accuracy=a, data=data) for a in (0.12, 0.3)]
+    >>> [bool(useless(setup)) for setup in setups]
+    [True, False]
+    """
+    return useless_said(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy)

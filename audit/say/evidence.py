@@ -1,0 +1,86 @@
+"""What one attack got, or one test of ε showed, in a line beside its picture."""
+
+from __future__ import annotations
+
+from math import inf
+
+from ..judge.judgement import Judgement
+from ..results.checks import STRICT_FPR, most_demonstrated, picked, strict_point
+from ..results.format import AttackResult, Epsilon
+from . import words
+
+
+def rebuilt(attack: AttackResult, control: float | None, against: str) -> str:
+    """control: what the attack's share is judged by, which `against` names."""
+    share, margin = attack.value(picked(attack).share), attack.value("psnr_margin")
+    parts = []
+    if share is not None:
+        parts.append(_reidentified(attack, share, control, against))
+    if margin is not None and margin > 0:
+        parts.append(f"{words.number(margin, 2)} dB closer to the original than the best control")
+    elif margin is not None:
+        parts.append("no closer to the original than the best control")
+    return ", ".join(parts)
+
+
+def _reidentified(attack: AttackResult, share: float, control: float | None, against: str) -> str:
+    interval, exact = attack.intervals.get(picked(attack).share), attack.value("exact")
+    details = [words.between(interval)] if interval else []
+    details += [] if control is None else [f"{against} {words.percent(control)}"]
+    of = "" if attack.n is None else f" of {words.times(attack.n, attack.thing)}"
+    compared = f" ({'; '.join(details)})" if details else ""
+    back = f", {words.percent(exact)} came back beyond doubt" if exact else ""
+    return f"{words.percent(share)}{of} re-identified{compared}{back}"
+
+
+def linked_line(attack: AttackResult) -> str:
+    interval = attack.intervals.get("linked")
+    between = f"{words.between(interval)}; " if interval else ""
+    share, chance = words.percent(attack.value("linked")), words.percent(attack.value("linked_chance"))
+    return f"{share} of the pairs of messages of one anonymous sender linked ({between}chance {chance})"
+
+
+def recognised(attack: AttackResult) -> str:
+    point = strict_point(attack)
+    guessing = f"{area(attack)} (guessing 0.5)"
+    if point is None:
+        return guessing
+    rate = words.percent(STRICT_FPR)
+    return f"{words.percent(point.tpr)} of the members recognised at a false positive rate of {rate}; {guessing}"
+
+
+def area(attack: AttackResult) -> str:
+    """AUC, with its interval."""
+    interval = attack.intervals.get("auc")
+    between = f" ({words.at_least(interval[0])} to {words.at_most(interval[1])})" if interval else ""
+    return f"AUC {words.number(attack.value('auc'))}{between}"
+
+
+def counts(row: Epsilon) -> bool:
+    """Whether the most that is demonstrated of a row holds in any case, without its condition."""
+    return row.demonstrated is not None and row.demonstrated >= most_demonstrated(row)
+
+
+def tested(row: Epsilon) -> str:
+    """Where a test demonstrated the most, and on which condition."""
+    condition = ""
+    if not counts(row):
+        condition = f", if {row.condition}"
+        if row.demonstrated is not None:
+            condition += f" (at least {words.at_least(row.demonstrated)} in any case)"
+    return f"demonstrated by a test, {words.where(row)}{condition}{words.chosen(row)}"
+
+
+def least_line(row: Epsilon) -> str:
+    """The most that is demonstrated of a row."""
+    return f"ε ≥ {words.at_least(most_demonstrated(row))}"
+
+
+def limits(row: Epsilon, judgement: Judgement) -> str:
+    """What is claimed and proven of a row."""
+    proven = "ε not priced" if judgement.proof == "not priced" else "nothing proven"
+    if row.proven is not None and row.proven < inf:
+        proven = f"{words.at_most(row.proven)} proven"
+    if row.claimed is None:
+        return proven
+    return f"{words.claim(row.claimed, row.claimed_by)} claimed, {proven}"

@@ -1,0 +1,227 @@
+"""Made results, each with all that is said of it: what `snapshot.txt` holds.
+
+python tests/say/cases.py        writes the snapshot again; read the difference before it is committed
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.report.advice import advice
+from dpfl_audit.audit.report.decision import decision_on
+from dpfl_audit.audit.report.facts import ReportedSetting, epsilon_table, notices
+from dpfl_audit.audit.report.owner import Owner
+from dpfl_audit.audit.report.points import POINTS, ClaimCard
+from dpfl_audit.audit.report.side_by_side import summary
+from dpfl_audit.audit.results.format import OWN_CODE, AttackResult, AuditedSetup, Choice, Epsilon, NotRun
+from dpfl_audit.audit.results.gates import outcome, parse_gate
+from dpfl_audit.audit.say.badge import badge
+from dpfl_audit.audit.say.statement import statement
+from dpfl_audit.audit.say.verdict import judged
+from dpfl_audit.audit.setup.format import Declaration
+from entries import IF_GAUSSIAN, QUIET, image, member
+
+SNAPSHOT = Path(__file__).with_name("snapshot.txt")
+LEAKING = image(0.8, share=0.92, margin=4.0, margin_low=3.0)
+LINKED = {
+    "attack": "linking",
+    "observer": "server",
+    "metrics": {"linked": 0.4, "linked_chance": 0.1},
+    "intervals": {"linked": [0.3, 0.6]},
+    "p_values": {"linked": 1e-6},
+}
+UNSCORED = {"attack": "inversion", "observer": "server", "metrics": {"psnr": None, "attack_loss": 0.1}}
+FEW = {**member(), "least_p_values": {"auc": 0.12}}
+CRAFTED = {"demonstrated_from": "crafted initial weights"}
+
+
+def row(**changes: Any) -> Epsilon:
+    place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
+    return Epsilon.model_validate({**place, **changes})
+
+
+def setting(attacks: list[Any], rows: list[Epsilon], label: str = "a", **setup: Any) -> ReportedSetting:
+    """One audited setup. setup: further fields of `AuditedSetup`; `choice` and `warnings` are the results' own."""
+    further = {name: setup.pop(name) for name in ("choice", "warnings", "quick") if name in setup}
+    known: dict[str, Any] = {
+        "digest": label,
+        "name": label,
+        "scheme": "ldp",
+        "noise_std": 0.1,
+        "clip_norm": 1.0,
+        "share_clipped": 0.4,
+        "test_accuracy": 0.71,
+        "data": {"name": "photos", "classes": 10, "sizes": {"test": 300}},
+    }
+    results = judged(
+        scoring=4,
+        setup=AuditedSetup(**{**known, **setup}),
+        epsilon=tuple(rows),
+        attacks=tuple(map(AttackResult.model_validate, attacks)),
+        **further,
+    )
+    return ReportedSetting(Path(), results, label)
+
+
+def settings() -> dict[str, ReportedSetting]:
+    """By what they show."""
+    proven, weak, none = row(proven=3.2, mu=0.75), row(proven=812.0, mu=20.0), row(proven="inf")
+    gaussian = {"claimed": 26.0, "claimed_by": "owner", "demonstrated": 8.6, "ceiling": 8.6, **IF_GAUSSIAN}
+    claim = {"claimed": 5.3, "claimed_by": "paper", "confidence": 0.95, "ceiling": 7.4}
+    canary = {
+        "attack": "canary/mechanism",
+        "observer": "server",
+        "metrics": {"epsilon": 4.9},
+        "intervals": {"epsilon": [4.9, 5.5]},
+        "settings": {"unit": "client", "adjacency": "zero_out"},
+    }
+    asked = row(observer="model", proven=8.0, mu=1.5, asked=True)
+    server = {"proven": 22.0, "demonstrated": 4.9, "claimed": 22.0, "claimed_by": "accountant"}
+    lucky = {**image(0.1, margin=-1.0, margin_low=-2.0), "p_values": {"reidentified": 0.03, "psnr_margin": 1.0}}
+    luck = {**lucky, "p_values": {"reidentified": 0.03, "psnr_margin": 0.04}}
+    alone = {**image(0.05, chance=0.2, share=1.0), "n": 1, "least_p_values": {"reidentified": 0.34}}
+    alone["p_values"] = {"reidentified": 0.34}
+    declared = Declaration(what="clip", said="1.0", status="declared", why="nobody saw it")
+    point = {"fpr": 0.01, "tpr": 0.9, "interval": [0.8, 0.95], "realised_fpr": 0.01, "ceiling": 0.02}
+    beyond = {**member(), "metrics": {"auc": 0.9, "tpr_at_fpr": [point]}}
+    made = {
+        "images re-identified": setting([LEAKING], [proven]),
+        "images re-identified, a control above chance": setting(
+            [{**LEAKING, "controls": {"mean": {"reidentified": 0.2}}}], [weak]
+        ),
+        "one image back beyond doubt": setting([{**alone, "metrics": {**alone["metrics"], "exact": 1.0}}], [none]),
+        "members recognised": setting([member(0.6, tpr_low=0.3183)], [none]),
+        "messages linked": setting([LINKED], [weak]),
+        "above chance": setting([image(0.1, share=0.2, margin=-1.0, margin_low=-2.0)], [weak]),
+        "nothing found, proven": setting([QUIET], [proven]),
+        "nothing found, weakly proven": setting([QUIET], [weak]),
+        "nothing found, not priced": setting([QUIET], []),
+        "one check above its control alone": setting([lucky], [proven]),
+        "more checks above their controls than luck explains": setting([luck], [none]),
+        "nothing tried": setting([], []),
+        "nothing scored": setting([UNSCORED], [proven]),
+        "too few to tell": setting([alone, FEW], [none]),
+        "in doubt": setting([{**QUIET, "doubt": "loss taken as cross-entropy, not checked"}], [none]),
+        "claim refuted": setting([QUIET], [row(proven=812.2, demonstrated=6.2, **claim)]),
+        "claim refuted, and nothing else leaks": setting([QUIET], [row(proven=8.0, demonstrated=6.2, **claim)]),
+        "claim refuted, towards who sees less": setting(
+            [], [row(observer="downlink", demonstrated=6.0), row(claimed=5.0, claimed_by="owner", proven=7.0)]
+        ),
+        "claim refuted on a condition": setting([], [row(proven=800.0, **gaussian)]),
+        "claim refuted from crafted weights": setting([], [row(proven=800.0, demonstrated=6.2, **claim, **CRAFTED)]),
+        "proof contradicted": setting([], [row(proven=0.93, demonstrated=5.4, ceiling=6.8)]),
+        "proof contradicted, images re-identified": setting([LEAKING], [row(proven=0.93, demonstrated=5.4)]),
+        "proof contradicted on a condition": setting([], [row(proven=30.0, demonstrated=8.6, **IF_GAUSSIAN)]),
+        "proof contradicted by an attack": setting([beyond], [proven]),
+        "demonstrated within the proof": setting([QUIET], [row(proven=7.3, demonstrated=0.08, ceiling=5.77)]),
+        "demonstrated without a proof": setting([], [row(proven="inf", demonstrated=4.996, ceiling=7.401)]),
+        "demonstrated, a large leak": setting([], [row(proven="inf", demonstrated=15.0)]),
+        "demonstrated, a large leak on a condition": setting([], [row(proven="inf", **IF_GAUSSIAN)]),
+        "tested per client, not per record": setting(
+            [], [row(proven=8.0, demonstrated=0.5, asked=True), row(unit="record", proven=20.0)]
+        ),
+        "others leak": setting([{**QUIET, "observer": "model"}, canary], [asked, row(**server, aside=True)]),
+        "a claim about others is refuted": setting(
+            [{**QUIET, "observer": "model"}, canary],
+            [asked, row(**{**server, "claimed": 3.0, "claimed_by": "owner"}, aside=True)],
+        ),
+        "claimed elsewhere": setting(
+            [QUIET], [row(proven=8.0, asked=True), row(unit="record", claimed=2.0, claimed_by="paper")]
+        ),
+        "published key": setting([QUIET], [proven], noise_key="published"),
+        "declared": setting([QUIET], [proven], recorded="Flower", declared=(declared,)),
+        "useless model": setting([QUIET], [proven], test_accuracy=0.12),
+        "useless clip": setting([QUIET], [weak], share_clipped=0.0, norm_before_clip_median=0.5),
+        "no clip, no noise": setting([LEAKING], [none], clip_norm=None, noise_std=0.0),
+        "strong guarantee": setting([QUIET], [row(proven=0.9, mu=0.25)]),
+        "own code, no claim": setting([], [row(demonstrated=0.2, ceiling=4.0, asked=True)], scheme=OWN_CODE),
+        "own code, not refuted": setting(
+            [], [row(claimed=2.0, claimed_by="owner", demonstrated=0.2, ceiling=4.0)], scheme=OWN_CODE
+        ),
+        "own code, not tested": setting(
+            [], [row(claimed=5.0, claimed_by="owner", demonstrated=0.2, ceiling=4.0)], scheme=OWN_CODE
+        ),
+        "own code, refuted": setting(
+            [], [row(claimed=0.1, claimed_by="owner", demonstrated=0.2, ceiling=4.0)], scheme=OWN_CODE
+        ),
+        "chosen attacks": setting(
+            [QUIET],
+            [row(proven=3.2, untested="no canary fits")],
+            quick=True,
+            choice=Choice(minutes=10, ran=(), not_run=(NotRun(attack="linking", reason="no address is anonymous"),)),
+        ),
+    }
+    return made
+
+
+def lines(made: ReportedSetting) -> Iterator[str]:
+    """All that is said of one setting."""
+    results, judgement = made.results, made.judgement
+    decided = decision_on([made])
+    yield f"badge: {badge(judgement)}"
+    yield from (f"verdict: {sentence}" for sentence in made.sentences)
+    yield f"share: {decided.share.question} {decided.share.sentence}. {decided.share.because}"
+    if (leak := decided.leak) is not None:
+        yield f"leak: {' | '.join(filter(None, (leak.said, leak.value, leak.beside)))}"
+    change = decided.change
+    yield f"change: {' | '.join(filter(None, (change.sentence, change.where, change.why, change.accuracy_now)))}"
+    yield from filter(None, (change.note, decided.untrained))
+    if (losses := decided.losses) is not None:
+        yield from (f"losses: {text}" for text in (*losses.refuted, losses.elsewhere, losses.on_condition) if text)
+    yield from (f"advice: {text}" for text in advice([made]))
+    yield from (f"notice: {text}" for text in notices(results))
+    yield from (f"reason: {where}: {' '.join(texts)}" for where, texts in epsilon_table(judgement)["reasons"])
+    yield from (f"card: {text}" for text in (*ClaimCard(results, Owner()).places,))
+
+
+def several() -> Iterator[str]:
+    """Settings side by side."""
+    quiet = setting([QUIET], [row(proven=3.2, mu=0.75)], "much", noise_std=1.0)
+    little = setting([QUIET], [row(proven=30.0, mu=4.0)], "little", noise_std=0.2)
+    none = setting([LEAKING], [row(proven="inf")], "none", noise_std=0.0)
+    for group in ([none, little, quiet], [none, little], [none], [little, little]):
+        decided = decision_on(group)
+        yield f"settings: {', '.join(each.label for each in group)}"
+        yield from (f"summary: {text}" for text in summary(group, decided.worst))
+        yield f"share: {decided.share.question} {decided.share.sentence}. {decided.share.because}"
+        yield f"change: {decided.change.sentence} {decided.change.why}".rstrip()
+        yield from (f"advice: {text}" for text in advice(group))
+
+
+def gates() -> Iterator[str]:
+    made = settings()
+    for name, gate in (
+        ("images re-identified", "reidentified > 0.2"),
+        ("images re-identified", "level >= high"),
+        ("published key", "proven > 10"),
+        ("claim refuted from crafted weights", "demonstrated > 6"),
+        ("nothing tried", "level >= high"),
+        ("nothing tried", "proof > weak"),
+        ("own code, not tested", "demonstrated > 5"),
+        ("in doubt", "reidentified > 0.2"),
+    ):
+        try:
+            yield outcome(parse_gate(gate), made[name].results).sentence
+        except BadInput as error:
+            yield str(error)
+
+
+def document() -> str:
+    blocks = {name: list(lines(made)) for name, made in settings().items()}
+    blocks |= {"several settings": list(several()), "gates": list(gates())}
+    rows = [row(proven=7.06, proven_without_sampling=9.0, releases=9, multiplier=5.0), row(unit="record")]
+    blocks["statement"] = [*statement(rows), *statement([row(proven="inf")], secret=False), *statement([])]
+    card = ClaimCard(settings()["declared"].results, Owner(utility="enough"))
+    blocks["card"] = [f"{point.title}: {text}" for point in POINTS for text in point.answered(card)]
+    text = "\n\n".join("\n".join([f"== {name}", *said]) for name, said in blocks.items())
+    return text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ") + "\n"
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(document(), encoding="utf-8")
