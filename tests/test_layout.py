@@ -63,7 +63,7 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "setup",
     "record",
     "results",
-    "proven",
+    "proven proof",
     "demonstrated",
     "canary",
     "mechanism",

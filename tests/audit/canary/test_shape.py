@@ -18,7 +18,7 @@ from dpfl_audit.audit.results.verdict import verdict
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.defenses.releases import Laplace, Sampling, Silent
+from dpfl_audit.defenses.releases import LaplaceLaw, Sampling, Silent
 from dpfl_audit.defenses.terms import Observer
 from stated import stated
 
@@ -93,7 +93,7 @@ def test_one_release_of_another_shape_is_enough():
     plain = stated()
     assert not_gaussian_by([plain, stated()]) == ""
     for odd in (
-        stated(Laplace(1.0)),
+        stated(LaplaceLaw(1.0)),
         stated(Silent()),
         stated(problem="the noise's scale is private"),
         stated(sampling=Sampling("poisson", 100, 10.0)),
