@@ -39,7 +39,7 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class GaussianLaw:
     """std: drawn, in parameter units; where it differs by component, of the noise alike in all that hides the bound as
     well; 0 for a sum, whose noise is that of its `terms`.
 
@@ -57,7 +57,7 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class LaplaceLaw:
     """std: drawn, √2 times the scale; 0 for a sum. terms: as of a `Gaussian`."""
 
     name: ClassVar[Mechanism] = "laplace"
@@ -66,7 +66,7 @@ class Laplace:
 
 
 @dataclass(frozen=True)
-class Response:
+class ResponseLaw:
     """Every number is one of two values (`steps.perturb.respond`).
 
     epsilon: of one number, whatever two values it may have. terms: how many senders answer where only a sum is seen.
@@ -81,7 +81,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Discrete:
+class DiscreteLaw:
     """Discrete Gaussian noise: value and noise are whole numbers of a step (`steps.discrete`).
 
     step: in parameter units. numbers: how many the value has. std, terms: as of a `Gaussian`.
@@ -95,7 +95,7 @@ class Discrete:
 
 
 @dataclass(frozen=True)
-class Correlated:
+class CorrelatedLaw:
     """Gaussian noise that other rounds have a part of too: η = D Z with D C = I (`strategies`).
 
     Together the rounds of a chain are one Gaussian release of C x + Z and not one release each; whoever sees some of
@@ -116,38 +116,38 @@ class Correlated:
     terms: ClassVar[Terms] = ()
 
 
-Law = Silent | Gaussian | Laplace | Response | Discrete | Correlated
+NoiseFact = Silent | GaussianLaw | LaplaceLaw | ResponseLaw | DiscreteLaw | CorrelatedLaw
 
 
-def total(terms: Terms) -> float:
+def total_std(terms: Terms) -> float:
     """The standard deviation of independent noises together."""
     return sqrt(fsum(std * std * count for std, count in terms))
 
 
-def ratio_of(law: Law, norm: float | None) -> float:
+def ratio_of(law: NoiseFact, norm: float | None) -> float:
     """Sensitivity over noise of a bound `norm` (L2, or L1 under Laplace noise, over its scale); ∞ without noise or
     bound.
 
     Gaussian: of all noise together. Correlated: of who is in no other round of the chain. Of a sum of Laplace noises:
     over the largest alone. Of a response: the pure ε of one number, with what a coin of 53 bits adds to it.
 
-    >>> ratio_of(Gaussian(3.0, earlier=4.0), 1.0), ratio_of(Laplace(2**0.5), 3.0), ratio_of(Gaussian(0.0), 1.0)
+    >>> ratio_of(GaussianLaw(3.0, earlier=4.0), 1.0), ratio_of(LaplaceLaw(2**0.5), 3.0), ratio_of(GaussianLaw(0.0), 1.0)
     (0.2, 3.0, inf)
     """
-    if isinstance(law, Response):
+    if isinstance(law, ResponseLaw):
         return law.epsilon + 2.0**-52 * (exp(law.epsilon) + 1)
-    if isinstance(law, Laplace):
+    if isinstance(law, LaplaceLaw):
         hides = (law.terms[-1][0] if law.terms else law.std) / sqrt(2)
-    elif isinstance(law, Correlated):
+    elif isinstance(law, CorrelatedLaw):
         column = hypot(*(value for _, value in law.column))
         hides = law.std / column if column else inf
-    elif isinstance(law, Gaussian):
-        hides = hypot(law.std, total(law.terms) if law.terms else law.earlier)
+    elif isinstance(law, GaussianLaw):
+        hides = hypot(law.std, total_std(law.terms) if law.terms else law.earlier)
     else:
-        hides = total(law.terms) if law.terms else law.std
+        hides = total_std(law.terms) if law.terms else law.std
     if norm is None or isnan(norm) or not hides > 0:
         return inf
-    moved, std = law.also if isinstance(law, Gaussian) else (0.0, 1.0)
+    moved, std = law.also if isinstance(law, GaussianLaw) else (0.0, 1.0)
     return hypot(norm / hides, moved / std if std > 0 else inf) if moved else norm / hides
 
 
@@ -170,7 +170,7 @@ class Facts:
 
     id: str
     round: int
-    law: Law
+    law: NoiseFact
     bound_norm: float | None
     bound_order: int
     bound_of: Unit
@@ -214,10 +214,14 @@ class Release(Facts):
             raise TypeError("a release is made by `emit`, of noise that was just drawn, or by `declare`")
 
 
-def declare(id: str, round: int, law: Law, bound_norm: float | None, subjects: frozenset[int], **facts: Any) -> Release:
+def declare(
+    id: str, round: int, law: NoiseFact, bound_norm: float | None, subjects: frozenset[int], **facts: Any
+) -> Release:
     """A release that somebody states and nobody here drew.
 
-    facts: the others of `Facts`; without them the bound is an L2 norm of the whole vector.
+    Args:
+        id, round, law, bound_norm, subjects: as of `Facts`.
+        facts: the others of these; without them the bound is an L2 norm of the whole vector.
     """
     known = {"bound_order": 2, "bound_of": "client", "records": 1, **facts}
     return Release(id, round, law, bound_norm, subjects=subjects, maker="declare", **known)
@@ -225,7 +229,7 @@ def declare(id: str, round: int, law: Law, bound_norm: float | None, subjects: f
 
 def and_also(release: Release, moved: float, std: float) -> Release:
     """The same, with another value told beside it under Gaussian noise of its own: it costs more."""
-    assert isinstance(release.law, Gaussian)
+    assert isinstance(release.law, GaussianLaw)
     return _restated(release, law=replace(release.law, also=(moved, std)))
 
 

@@ -64,7 +64,7 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "setup",
     "record",
     "results judge say",  # a gate reads a judgement, which is of results
-    "proven",
+    "proven proof",
     "two_worlds",
     "worlds",
     "theory",

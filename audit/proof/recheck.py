@@ -19,12 +19,12 @@ from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import hypergeom
 
-from ...defenses.releases import Correlated, Discrete, Gaussian, Laplace, Response
+from ...defenses.releases import CorrelatedLaw, DiscreteLaw, GaussianLaw, LaplaceLaw, ResponseLaw
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..proven.accounting import Exposure
 from ..proven.views import Views
 from ..results.format import Epsilon
-from .facts import Counted
+from ..setup.counted import Counted
 
 _Array = NDArray[np.float64]
 Mixture = tuple[tuple[float, float], ...]  # weights and means, over the noise's standard deviation
@@ -97,7 +97,7 @@ def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> l
     slots: dict[str, list[Counted]] = {}
     draws = []
     for r in about:
-        if isinstance(r.law, Correlated):
+        if isinstance(r.law, CorrelatedLaw):
             chains.setdefault(r.law.chain, []).append(r)
         elif unit == "record" and r.slot:
             slots.setdefault(r.slot, []).append(r)
@@ -125,20 +125,20 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
         times = max(1, times // -(-lot.population // int(lot.cohort)))
     size = r.ratio * moved
     plain = _Draw(times, size, None, ORDERS * size**2 / 2)
-    if isinstance(r.law, Response):
+    if isinstance(r.law, ResponseLaw):
         lies = 1 / (exp(r.ratio) + 1)
         fair = r.law.about_zero and (unit, adjacency, r.anywhere) == ("client", "zero_out", False)
         other = np.array([0.5, 0.5]) if fair else np.array([lies, 1 - lies])
         pair = None if sum(n for _, n in r.law.terms) > 1 else (np.array([1 - lies, lies]), other)
         return _Draw(times, 0.0, pair, np.full_like(ORDERS, r.ratio), r.ratio)
-    if isinstance(r.law, Laplace):
+    if isinstance(r.law, LaplaceLaw):
         pair = None if sum(n for _, n in r.law.terms) > 1 or lot is not None else _laplace(size)
         return _Draw(times, 0.0, pair, np.full_like(ORDERS, size), size)
-    if isinstance(r.law, Discrete):
+    if isinstance(r.law, DiscreteLaw):
         alone = size * sqrt(sum(n for _, n in r.law.terms) or 1)  # behind one sender's noise
         return _Draw(times, 0.0, _discrete(r, moved), ORDERS * alone**2 / 2)
     hidden = lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
-    own = isinstance(r.law, Gaussian) and not r.law.terms and r.law.earlier == 0
+    own = isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
     if lot is None or not hidden or not own or (unit == "client" and lot.unit == "record"):
         return plain
     if lot.unit == "client":  # one cohort for all steps
@@ -171,7 +171,7 @@ def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> tupl
 
 def _of_chain(chain: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> _Draw:
     """A client in all rounds from the first on that are far enough apart, each value at its bound."""
-    laws = {r.round: r.law for r in chain if isinstance(r.law, Correlated)}
+    laws = {r.round: r.law for r in chain if isinstance(r.law, CorrelatedLaw)}
     first = next(iter(laws.values()))
     last, inside = -inf, list[Counted]()
     for r in sorted(chain, key=lambda r: r.round):
@@ -221,7 +221,7 @@ def _laplace(size: float) -> tuple[_Array, _Array]:
 def _discrete(r: Counted, moved: float) -> tuple[_Array, _Array] | None:
     """All that moves, moves one number, by whole steps."""
     law = r.law
-    assert isinstance(law, Discrete)
+    assert isinstance(law, DiscreteLaw)
     ((std, senders),) = law.terms or ((law.std, 1),)
     sigma, shift = std / law.step, int(moved * (r.bound_norm or 0.0) / law.step)
     half = int(np.ceil(REACH * sigma)) + 1

@@ -25,9 +25,9 @@ from math import ceil, exp, inf, isfinite, isnan, log, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
-from ...defenses.releases import Correlated, Discrete, Facts, Gaussian, Response, Sampling
+from ...defenses.releases import CorrelatedLaw, DiscreteLaw, Facts, GaussianLaw, ResponseLaw, Sampling
 from ...defenses.terms import Adjacency, Unit
-from ..proof.facts import Counted, Plan
+from ..setup.counted import Counted, Plan
 from .composition import Amplification, Draw, Draws, epsilon, gaussian_mu, is_exact, joint_ratio
 from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
@@ -330,7 +330,7 @@ def _problem(release: Counted) -> str:
         return release.problem
     if release.mechanism == "none":
         return "a value is sent without noise"
-    if isinstance(release.law, Discrete):
+    if isinstance(release.law, DiscreteLaw):
         if not release.law.step > 0 or release.law.numbers < 1 or len(release.terms) > 1:
             raise ValueError(f"{facts} is discrete; it must have a step above 0, numbers, and one size of noise")
         if release.sampling is not None and release.sampling.kind != "partition":
@@ -349,7 +349,7 @@ def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
     chains: dict[str, list[Counted]] = {}
     for seen in about:
         release, sampling, law, times = seen, seen.sampling, seen.law, _times(seen, unit)
-        if isinstance(law, Correlated):
+        if isinstance(law, CorrelatedLaw):
             chains.setdefault(law.chain, []).append(release)
             continue
         mechanism = release.mechanism
@@ -357,11 +357,11 @@ def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
         draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
         if release.mechanism == "laplace" and release.terms and release.bound_norm:
             draw = _laplace_sum(release, _factor(release, unit, adjacency))
-        if isinstance(law, Response):
+        if isinstance(law, ResponseLaw):
             senders = sum(count for _, count in law.terms) or 1
             fair = law.about_zero and senders == 1 and _goes_to_zero(release, unit, adjacency)
             draw = replace(draw, senders=senders if release.ratio <= MOST_SHUFFLED else 1, fair=fair)
-        if isinstance(law, Discrete):
+        if isinstance(law, DiscreteLaw):
             ((std, senders),) = law.terms or ((law.std, 1),)
             draw = replace(draw, steps=std / law.step, senders=senders, numbers=law.numbers)
         amplified = _amplified(seen, unit, adjacency)
@@ -473,7 +473,7 @@ def _amplified(seen: Counted, unit: Unit, adjacency: Adjacency) -> _Amplified:
         words = f"every {sampling.unit} is in one batch of an epoch" if unit == sampling.unit else "batches are public"
         return _Amplified(f"Nothing is sampled: {words}.")
     fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
-    if isinstance(release.law, Correlated):
+    if isinstance(release.law, CorrelatedLaw):
         return _Amplified("Sampling amplifies nothing here: a round's noise is in other rounds too.")
     if not seen.secret:
         return _Amplified("Sampling amplifies nothing here: the observer saw some of the sample's members.")
@@ -506,7 +506,11 @@ def _amplified(seen: Counted, unit: Unit, adjacency: Adjacency) -> _Amplified:
 def _counts_own_noise(release: Counted) -> bool:
     """Whether `ratio` counts more noise than this release drew itself: noise the members' values already had."""
     law = release.law
-    return bool(law.terms) or isinstance(law, Response) or (isinstance(law, Gaussian) and law.earlier > 1e-5 * law.std)
+    return (
+        bool(law.terms)
+        or isinstance(law, ResponseLaw)
+        or (isinstance(law, GaussianLaw) and law.earlier > 1e-5 * law.std)
+    )
 
 
 # --- words
@@ -557,7 +561,7 @@ def _sum_words(releases: Sequence[Counted]) -> str:
 
 
 def _chain_words(releases: Sequence[Counted]) -> str:
-    chained = [release.law for release in releases if isinstance(release.law, Correlated)]
+    chained = [release.law for release in releases if isinstance(release.law, CorrelatedLaw)]
     if not chained:
         return ""
     apart, most = chained[0].separation, chained[0].most

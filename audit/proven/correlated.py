@@ -19,7 +19,7 @@ from math import inf, isclose, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from ...defenses.releases import Correlated, Facts
+from ...defenses.releases import CorrelatedLaw, Facts
 
 _Matrix = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def chain_ratio(releases: Sequence[Facts], sensitivities: Sequence[float]) -> fl
     Raises:
         ValueError: they are no chain: none of them, or of several noises, or what they say of participation differs.
     """
-    known = [release.law for release in releases if isinstance(release.law, Correlated)]
+    known = [release.law for release in releases if isinstance(release.law, CorrelatedLaw)]
     alike = {(one.chain, one.separation, one.most) for one in known}
     std = releases[0].noise_std if releases else 0.0
     if len(known) < len(releases) or len(alike) != 1 or not all(isclose(r.noise_std, std) for r in releases):
@@ -44,7 +44,7 @@ def chain_ratio(releases: Sequence[Facts], sensitivities: Sequence[float]) -> fl
     if std == 0:
         return inf if any(sensitivities) else 0.0
     ordered = sorted(zip(releases, sensitivities), key=lambda one: one[0].round)
-    columns = tuple(release.law.column for release, _ in ordered if isinstance(release.law, Correlated))
+    columns = tuple(release.law.column for release, _ in ordered if isinstance(release.law, CorrelatedLaw))
     energy = _most_moved(
         tuple(release.round for release, _ in ordered),
         columns,

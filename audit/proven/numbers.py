@@ -10,7 +10,7 @@ from typing import Literal
 from scipy.optimize import brentq
 
 from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
-from ...defenses.releases import Gaussian, Release, Sampling, declare
+from ...defenses.releases import GaussianLaw, Release, Sampling, declare
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..proof.certificate import Question, prove_settings, row_of
@@ -75,7 +75,7 @@ class Numbers:
             "poisson" if self.sampling == "poisson" else "without_replacement"
         )
         drawn = Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None
-        return declare(f"{0:016x}", 0, Gaussian(self.noise_std), self.clip, frozenset({0}), sampling=drawn)
+        return declare(f"{0:016x}", 0, GaussianLaw(self.noise_std), self.clip, frozenset({0}), sampling=drawn)
 
 
 def number_rows(

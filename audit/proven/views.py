@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ...defenses.terms import KINDS, Adjacency, Observer, Unit
-from ..proof.facts import Counted
+from ..setup.counted import Counted
 from ..setup.ledger import Ledger, LedgerMessage
 from .accounting import Exposure, Price, worst_mu
 

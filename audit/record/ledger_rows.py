@@ -8,7 +8,7 @@ from typing import Any
 
 from ...defenses.federation import UNEQUAL
 from ...defenses.randomness import secret_seed
-from ...defenses.releases import Gaussian, Laplace, Release, Sampling, Silent, declare
+from ...defenses.releases import GaussianLaw, LaplaceLaw, Release, Sampling, Silent, declare
 from ...defenses.wire import SERVER, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
@@ -257,7 +257,7 @@ class LedgerWriter:
         return declare(
             name,
             number,
-            Laplace(float(one.noise_std)) if one.law == "laplace" else Gaussian(float(one.noise_std)),
+            LaplaceLaw(float(one.noise_std)) if one.law == "laplace" else GaussianLaw(float(one.noise_std)),
             float(bound),
             subjects,
             bound_order=one.order,
@@ -335,7 +335,7 @@ class LedgerWriter:
             declare(
                 opaque_id(self.secret, "sum", closed.number, weight, *more),
                 closed.number,
-                Laplace(0.0, terms) if one.law == "laplace" else Gaussian(0.0, terms=terms),
+                LaplaceLaw(0.0, terms) if one.law == "laplace" else GaussianLaw(0.0, terms=terms),
                 weight * one.clip,
                 frozenset(clients),
                 bound_order=one.order,

@@ -17,20 +17,20 @@ from functools import cached_property
 from typing import Any
 
 from ...defenses.releases import (
-    Correlated,
-    Discrete,
-    Gaussian,
-    Laplace,
-    Law,
+    CorrelatedLaw,
+    DiscreteLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    NoiseFact,
     Release,
-    Response,
+    ResponseLaw,
     Sampling,
     Silent,
     declare,
 )
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Kind, Lineage, Message
-from ..proof.facts import Counted, Plan
+from .counted import Counted, Plan
 
 
 @dataclass(frozen=True)
@@ -249,14 +249,14 @@ def release_row(release: Release) -> dict[str, Any]:
     row["parents"] = sorted(release.parents)
     row["terms"] = [{"noise_std": std, "count": count} for std, count in release.terms]
     row["sampling"] = None if release.sampling is None else asdict(release.sampling)
-    if isinstance(release.law, Correlated):
+    if isinstance(release.law, CorrelatedLaw):
         column = [{"row": i, "value": value} for i, value in release.law.column]
         row["correlation"] = {**{k: law[k] for k in ("chain", "separation", "most")}, "column": column}
-    elif isinstance(release.law, Discrete):
+    elif isinstance(release.law, DiscreteLaw):
         row["lattice"] = {k: law[k] for k in ("step", "numbers")}
-    elif isinstance(release.law, Response):
+    elif isinstance(release.law, ResponseLaw):
         row |= {k: law[k] for k in ("epsilon", "about_zero")}
-    elif isinstance(release.law, Gaussian):
+    elif isinstance(release.law, GaussianLaw):
         row["earlier"] = 0.0 if math.isnan(law["earlier"]) else law["earlier"]
         if release.law.also[0]:
             row["also"] = {"moved": release.law.also[0], "noise_std": release.law.also[1]}
@@ -279,7 +279,7 @@ def release_of(row: Mapping[str, Any]) -> Release:
     return declare(law=law, **known)
 
 
-def _law_of(row: Mapping[str, Any]) -> Law:
+def _law_of(row: Mapping[str, Any]) -> NoiseFact:
     std, mechanism = row["noise_std"], row["mechanism"]
     terms = tuple((term["noise_std"], term["count"]) for term in row["terms"])
     part = {"correlated": "correlation", "discrete": "lattice", "response": "epsilon"}.get(mechanism, "mechanism")
@@ -287,12 +287,12 @@ def _law_of(row: Mapping[str, Any]) -> Law:
         raise ValueError(f"release {row['id']} is {mechanism}, and has no {part!r}")
     if mechanism == "correlated":
         column = tuple((entry["row"], float(entry["value"])) for entry in row["correlation"]["column"])
-        return Correlated(std, **{**row["correlation"], "column": column})
+        return CorrelatedLaw(std, **{**row["correlation"], "column": column})
     if mechanism == "discrete":
-        return Discrete(std, **row["lattice"], terms=terms)
+        return DiscreteLaw(std, **row["lattice"], terms=terms)
     if mechanism == "response":
-        return Response(std, row["epsilon"], terms, row.get("about_zero") or False)
+        return ResponseLaw(std, row["epsilon"], terms, row.get("about_zero") or False)
     if mechanism == "gaussian":
         also = row.get("also") or {"moved": 0.0, "noise_std": 1.0}
-        return Gaussian(std, row.get("earlier") or 0.0, terms, (also["moved"], also["noise_std"]))
-    return Laplace(std, terms) if mechanism == "laplace" else Silent()
+        return GaussianLaw(std, row.get("earlier") or 0.0, terms, (also["moved"], also["noise_std"]))
+    return LaplaceLaw(std, terms) if mechanism == "laplace" else Silent()

@@ -26,9 +26,9 @@ from ...defenses.scheme import Scheme
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ..errors import BadInput
-from ..proof.facts import Counted
 from .any_key import attended_by_all, for_any_key, no_worst_draw, separation_of
 from .auditor import Auditor
+from .counted import Counted
 from .experiment import Experiment
 from .ledger import Ledger, LedgerMessage, ModelVersion, is_sum
 

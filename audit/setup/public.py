@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from ..files import write_bytes, write_json, write_lines, write_tensors
 
-Kind = Literal[
+PublicKind = Literal[
     "manifest",
     "environment",
     "messages",
@@ -24,7 +24,7 @@ Kind = Literal[
 ]
 
 # Kind -> its file, and why it is public: what it tells is priced, or is no function of what the clients hold.
-PUBLIC: dict[Kind, tuple[str, str]] = {
+PUBLIC: dict[PublicKind, tuple[str, str]] = {
     "manifest": ("setup.json", "the config, and public facts of the training; digests of public files alone"),
     "environment": ("environment.json", "when and where it was trained, on what machine"),
     "messages": ("messages.jsonl", "who sent what kind of message when, and how many records it says it is of"),
@@ -36,7 +36,7 @@ PUBLIC: dict[Kind, tuple[str, str]] = {
     "candidates": ("knowledge/candidates.safetensors", "records whose membership is asked for, and not who is one"),
     "observers": ("knowledge/observers.json", "an observer's own addresses, which it knows"),
 }
-assert set(PUBLIC) == set(get_args(Kind))
+assert set(PUBLIC) == set(get_args(PublicKind))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Public:
 
     folder: Path
 
-    def write(self, kind: Kind, content: Any, round: int | None = None) -> None:
+    def write(self, kind: PublicKind, content: Any, round: int | None = None) -> None:
         """Content is tensors by name, rows (messages), bytes or whatever JSON has, by the kind's file."""
         name = PUBLIC[kind][0] if round is None else PUBLIC[kind][0].replace("*", f"{round:04d}")
         path = self.folder / name

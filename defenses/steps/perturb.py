@@ -18,8 +18,18 @@ from ..discrete import discrete_gaussian
 from ..grid import TAIL, adds_up, in_steps, noisy, reach, rounded, step_of, wrapped
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
-from ..releases import Correlated as CorrelatedLaw
-from ..releases import Discrete, Gaussian, Laplace, Law, Release, Response, Sampling, Silent, declare
+from ..releases import (
+    CorrelatedLaw,
+    DiscreteLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    NoiseFact,
+    Release,
+    ResponseLaw,
+    Sampling,
+    Silent,
+    declare,
+)
 from ..scheme import Context
 from ..strategies import NoiseStrategy
 from ..terms import Unit
@@ -100,15 +110,15 @@ def release(
     if correlation is not None and context.plan.noise != 1:
         problem = problem or "the size of correlated noise changes from round to round"
     hidden = None if problem else bound  # of what nothing is proven, the noise is said as it was drawn
-    law: Law
+    law: NoiseFact
     if correlation is not None:  # what noise was there before may be of rounds that this one is not independent of
         law = correlation
     elif mechanism == "laplace":
-        law = Laplace(_hiding(hidden, noise_std))
+        law = LaplaceLaw(_hiding(hidden, noise_std))
     elif parcel.terms and _is_above_0(parcel.noise_std):
-        law = Gaussian(_hiding(hidden, noise_std), terms=parcel.terms, also=also)
+        law = GaussianLaw(_hiding(hidden, noise_std), terms=parcel.terms, also=also)
     else:
-        law = Gaussian(_hiding(hidden, noise_std), _earlier(hidden, noise_std, parcel.noise_std), also=also)
+        law = GaussianLaw(_hiding(hidden, noise_std), _earlier(hidden, noise_std, parcel.noise_std), also=also)
     context.log["noise_std"] = as_scalar(noise_std)
     drawn = emit(
         opaque_id(context.seed, *name),
@@ -133,7 +143,7 @@ def release(
     )
 
 
-def emit(name: str, context: Context, law: Law, bound: Bound | None, **facts: Any) -> Release:
+def emit(name: str, context: Context, law: NoiseFact, bound: Bound | None, **facts: Any) -> Release:
     """The release of noise that was just drawn, about the context's subjects. bound: its norm is a number."""
     known = Bound(0.0) if bound is None else bound
     about = {"centred": known.centred, "anywhere": known.anywhere, "subjects": context.subjects, **facts}
@@ -189,7 +199,7 @@ def release_discrete(parcel: Parcel, noise_std: float, modulus: int, context: Co
     drawn = emit(
         opaque_id(context.seed, *name),
         context,
-        Discrete(noise_std, step, context.layout.numbers),
+        DiscreteLaw(noise_std, step, context.layout.numbers),
         bound,
         parents=parents,
         sampling=context.sampling,
@@ -281,15 +291,15 @@ def summed_releases(
         share = _SummedShare(bound.norm * weight, bound.order, *kind, first.slot, first.rounding * weight)
         alike[share] |= first.subjects
     steps, noises = [parcel.step for parcel in parcels], tuple(sorted(terms.items()))
-    law: Law
+    law: NoiseFact
     if mechanism == "discrete":
         if len({*counts}) > 1 or len({*steps}) > 1 or len(terms) > 1 or not all(p.modulus for p in parcels):
             return None
-        law = Discrete(0.0, steps[0] * scale * counts[0], context.layout.numbers, noises)
+        law = DiscreteLaw(0.0, steps[0] * scale * counts[0], context.layout.numbers, noises)
     elif not adds_up(counts, steps, stds, mechanism):
         return None
     else:
-        law = Laplace(0.0, noises) if mechanism == "laplace" else Gaussian(0.0, terms=noises)
+        law = LaplaceLaw(0.0, noises) if mechanism == "laplace" else GaussianLaw(0.0, terms=noises)
     return frozenset(
         emit(
             opaque_id(context.seed, "sum", context.round, context.party, *astuple(share)),
@@ -348,7 +358,7 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     drawn = emit(
         opaque_id(context.seed, *name),
         context,
-        Response(spread, epsilon, about_zero=not bool(torch.as_tensor(centre).any())),
+        ResponseLaw(spread, epsilon, about_zero=not bool(torch.as_tensor(centre).any())),
         None if parcel.bound is None else Bound(as_scalar(parcel.bound.norm) * sqrt(context.layout.numbers)),
         parents=parents,
         steps=context.layout.numbers,
@@ -379,7 +389,7 @@ def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: 
     first = next(iter(parcels[0].releases))
     for parcel in parcels:
         (own, *others) = parcel.releases
-        alike = isinstance(own.law, Response) and own.steps == first.steps and own.ratio == first.ratio
+        alike = isinstance(own.law, ResponseLaw) and own.steps == first.steps and own.ratio == first.ratio
         told = bool(others or own.problem or own.sampling or parcel.inherits or parcel.side)
         if not alike or told or not parcel.step > 0 or parcel.step != parcels[0].step:
             return None
@@ -387,7 +397,7 @@ def summed_responses(parcels: Sequence[Parcel], counts: Sequence[int], context: 
         return None
     name = opaque_id(context.seed, "sum", context.round, context.party, "responses")
     subjects = frozenset().union(*(release.subjects for parcel in parcels for release in parcel.releases))
-    assert isinstance(first.law, Response)
+    assert isinstance(first.law, ResponseLaw)
     law = replace(first.law, std=0.0, terms=((first.noise_std, len(parcels)),))
     facts = {"steps": first.steps, "centred": first.centred, "anywhere": first.anywhere, "subjects": subjects}
     return frozenset({emit(name, context, law, Bound(first.bound_norm or 0.0), **facts)})
@@ -426,7 +436,7 @@ def local_release(job: LocalJob, context: Context) -> Release:
     return emit(
         opaque_id(context.seed, "local", context.round, context.party),
         context,
-        Gaussian(noise_std if problem else noise / training.batch_size),
+        GaussianLaw(noise_std if problem else noise / training.batch_size),
         Bound(norm / training.batch_size, of="record", records=size if dealt else n),
         sampling=Sampling("partition" if dealt else "poisson", n, size, unit="record"),
         steps=len(job.batches),

@@ -25,7 +25,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.adap_dpfl import ORDERS
-from dpfl_audit.defenses.releases import Release, Response, Sampling
+from dpfl_audit.defenses.releases import Release, ResponseLaw, Sampling
 from dpfl_audit.defenses.schedule import DecayWhileFalling, RoundPlan
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.adapt import AdaptClip
@@ -384,7 +384,7 @@ def test_responses_about_zero_against_fair_coins(eps, count):
     def excess(at):
         return max(np.maximum(a - exp(at) * b, 0).sum() for a, b in ((answers, coins), (coins, answers)))
 
-    release = stated(Response(1.0, eps, about_zero=True), steps=count)
+    release = stated(ResponseLaw(1.0, eps, about_zero=True), steps=count)
     found = proven([release], subject=0, unit="client", adjacency="zero_out", delta=1e-3).epsilon
     assert excess(found) <= 1e-3 * (1 + 1e-6) and (found == 0 or excess(found * (1 - 1e-6)) > 1e-3)
     orders = np.array([1.5, 4.0])
@@ -395,14 +395,14 @@ def test_responses_about_zero_against_fair_coins(eps, count):
 
 def test_whoever_is_not_at_zero_without_the_subject_costs_any_two_values():
     many = {"steps": 400}
-    about = stated(Response(1.0, 0.05, about_zero=True), **many)
+    about = stated(ResponseLaw(1.0, 0.05, about_zero=True), **many)
     asked = {"subject": 0, "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
     half, whole = proven([about], **asked).epsilon, proven([about], **{**asked, "adjacency": "replace_one"}).epsilon
     assert half == pytest.approx(gaussian_epsilon(1 / (0.025 * sqrt(400)), 1e-5), rel=0.03)
     assert whole == pytest.approx(response_epsilon(0.05, 400, 1e-5), rel=1e-6) and whole > 2 * half
     assert proven([about], **{**asked, "unit": "record"}).epsilon == whole
     assert proven([changed(about, anywhere=True)], **asked).epsilon == whole
-    assert proven([stated(Response(1.0, 0.05), **many)], **asked).epsilon == whole
+    assert proven([stated(ResponseLaw(1.0, 0.05), **many)], **asked).epsilon == whole
     beside = [about, stated(10.0)]  # with Gaussian noise, by PLD in both orders
     assert half < proven(beside, **asked).epsilon < whole + gaussian_epsilon(10.0, 1e-5)
 

@@ -10,7 +10,16 @@ import pytest
 from dpfl_audit.audit.proven.accounting import proven
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
-from dpfl_audit.defenses.releases import Correlated, Discrete, Gaussian, Laplace, Law, Release, Response, Silent
+from dpfl_audit.defenses.releases import (
+    CorrelatedLaw,
+    DiscreteLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    NoiseFact,
+    Release,
+    ResponseLaw,
+    Silent,
+)
 from stated import stated
 
 CHAIN = ((0, 3.0), (1, 4.0))
@@ -20,22 +29,22 @@ CHAIN = ((0, 3.0), (1, 4.0))
     ("law", "ratio"),
     [
         (Silent(), inf),
-        (Gaussian(0.0), inf),
-        (Gaussian(4.0), 0.5),
-        (Gaussian(3.0, earlier=4.0), 0.4),
-        (Gaussian(0.0, terms=((1.0, 3), (2.0, 3))), 2 / sqrt(15)),
-        (Gaussian(1.0, terms=((1.0, 3),)), 1.0),
-        (Gaussian(4.0, also=(3.0, 6.0)), hypot(0.5, 0.5)),
-        (Laplace(sqrt(2)), 2.0),
-        (Laplace(0.0, ((sqrt(2), 5), (4 * sqrt(2), 1))), 0.5),
-        (Discrete(4.0, 0.1, 7), 0.5),
-        (Discrete(0.0, 0.1, 7, ((1.0, 16),)), 0.5),
-        (Response(9.0, 1.5), 1.5),
-        (Correlated(2.0, "z", CHAIN), 5.0),
+        (GaussianLaw(0.0), inf),
+        (GaussianLaw(4.0), 0.5),
+        (GaussianLaw(3.0, earlier=4.0), 0.4),
+        (GaussianLaw(0.0, terms=((1.0, 3), (2.0, 3))), 2 / sqrt(15)),
+        (GaussianLaw(1.0, terms=((1.0, 3),)), 1.0),
+        (GaussianLaw(4.0, also=(3.0, 6.0)), hypot(0.5, 0.5)),
+        (LaplaceLaw(sqrt(2)), 2.0),
+        (LaplaceLaw(0.0, ((sqrt(2), 5), (4 * sqrt(2), 1))), 0.5),
+        (DiscreteLaw(4.0, 0.1, 7), 0.5),
+        (DiscreteLaw(0.0, 0.1, 7, ((1.0, 16),)), 0.5),
+        (ResponseLaw(9.0, 1.5), 1.5),
+        (CorrelatedLaw(2.0, "z", CHAIN), 5.0),
     ],
     ids=str,
 )
-def test_what_a_bound_of_2_costs(law: Law, ratio: float) -> None:
+def test_what_a_bound_of_2_costs(law: NoiseFact, ratio: float) -> None:
     """By hand; a line of the file has no ratio, and comes back as the same facts."""
     made = stated(law, 2.0)
     assert made.ratio == pytest.approx(ratio)
@@ -46,12 +55,12 @@ def test_what_a_bound_of_2_costs(law: Law, ratio: float) -> None:
 def test_nobody_else_makes_or_rewrites_one() -> None:
     made = stated(2.0)
     with pytest.raises(ValueError, match="maker"):
-        replace(made, law=Gaussian(200.0))
+        replace(made, law=GaussianLaw(200.0))
     with pytest.raises(TypeError, match="ratio"):
         stated(2.0, ratio=0.1)
     with pytest.raises(AttributeError):
         made.ratio = 0.1  # type: ignore[misc]
-    facts = {"id": "a", "round": 0, "law": Gaussian(9.0), "bound_norm": 1.0, "bound_order": 2, "bound_of": "client"}
+    facts = {"id": "a", "round": 0, "law": GaussianLaw(9.0), "bound_norm": 1.0, "bound_order": 2, "bound_of": "client"}
     with pytest.raises(TypeError, match="is made by"):
         Release(**facts, records=1, subjects=frozenset({0}), maker="me")  # type: ignore[arg-type]
 

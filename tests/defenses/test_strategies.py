@@ -22,7 +22,7 @@ from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.federation import RoundRecord, State, run_many
 from dpfl_audit.defenses.participation import Everyone, Separated
 from dpfl_audit.defenses.randomness import Keystream
-from dpfl_audit.defenses.releases import Correlated
+from dpfl_audit.defenses.releases import CorrelatedLaw
 from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
 from dpfl_audit.defenses.steps import perturb
 from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of, strategy_of
@@ -155,7 +155,9 @@ def increments(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> torch.Tenso
 
 
 def _silent(self, noise_std, parcel, context):
-    return torch.zeros(parcel.vector.numel(), dtype=torch.float64), Correlated(noise_std, "z", self.strategy.column(0))
+    return torch.zeros(parcel.vector.numel(), dtype=torch.float64), CorrelatedLaw(
+        noise_std, "z", self.strategy.column(0)
+    )
 
 
 @pytest.mark.parametrize(

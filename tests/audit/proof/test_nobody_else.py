@@ -22,7 +22,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
-from dpfl_audit.defenses.releases import Gaussian, Release
+from dpfl_audit.defenses.releases import GaussianLaw, Release
 from dpfl_audit.defenses.terms import Observer
 
 QUESTION = Question(Observer("server"), "client", "zero_out", 1e-5)
@@ -84,11 +84,11 @@ def test_3_nor_its_number_set(proof: Proven) -> None:
 def test_4_a_release_is_not_rewritten(ledger: Ledger) -> None:
     release = next(iter(ledger.releases.values()))
     with pytest.raises(ValueError, match="maker"):
-        replace(release, law=Gaussian(100.0))
+        replace(release, law=GaussianLaw(100.0))
 
 
 def test_5_nor_made_by_anybody() -> None:
-    facts = {"id": "a", "round": 0, "law": Gaussian(9.0), "bound_norm": 1.0, "bound_order": 2, "bound_of": "client"}
+    facts = {"id": "a", "round": 0, "law": GaussianLaw(9.0), "bound_norm": 1.0, "bound_order": 2, "bound_of": "client"}
     with pytest.raises(TypeError, match="`declare`"):
         Release(**facts, records=1, subjects=frozenset({0}), maker="me")  # type: ignore[arg-type]
 

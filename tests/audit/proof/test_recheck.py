@@ -11,7 +11,16 @@ from dpfl_audit.audit.proof.recheck import _ends, bracket, recheck_rows
 from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.table import ledger_of, table
 from dpfl_audit.audit.proven.views import Views
-from dpfl_audit.defenses.releases import Correlated, Discrete, Gaussian, Laplace, Law, Release, Response, Sampling
+from dpfl_audit.defenses.releases import (
+    CorrelatedLaw,
+    DiscreteLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    NoiseFact,
+    Release,
+    ResponseLaw,
+    Sampling,
+)
 from dpfl_audit.defenses.terms import Adjacency, Observer
 from stated import stated
 
@@ -20,23 +29,23 @@ ROOT = Path(__file__).resolve().parents[3]
 CHAIN = [((0, 1.0), (1, -0.5)), ((1, 1.0),)]
 
 
-def many(law: Callable[[int], Law], count: int, bound: float = 1.0, **facts: object) -> list[Release]:
+def many(law: Callable[[int], NoiseFact], count: int, bound: float = 1.0, **facts: object) -> list[Release]:
     return [stated(law(i), bound, round=i, **facts) for i in range(count)]
 
 
 COIN, HALF = Sampling("poisson", 20, 2), Sampling("without_replacement", 10, 3)
 KINDS: dict[str, tuple[list[Release], Adjacency]] = {
-    "gaussian": (many(lambda i: Gaussian(2.0 + i), 3), "zero_out"),
-    "coins": (many(lambda i: Gaussian(1.5), 8, sampling=COIN), "zero_out"),
-    "coins of either": (many(lambda i: Gaussian(2.0), 5, sampling=COIN), "replace_one"),
-    "a cohort": (many(lambda i: Gaussian(3.0), 6, sampling=HALF), "replace_one"),
-    "laplace": (many(lambda i: Laplace(3.0), 4), "zero_out"),
-    "responses": (many(lambda i: Response(1.0, 1.0), 3, steps=4), "replace_one"),
-    "responses about 0": (many(lambda i: Response(1.0, 1.0, about_zero=True), 3, steps=4), "zero_out"),
-    "discrete": (many(lambda i: Discrete(8.0, 1.0, 10), 2, 8.0), "zero_out"),
-    "a sum of discrete": (many(lambda i: Discrete(0.0, 1.0, 10, ((6.0, 3),)), 2, 8.0), "zero_out"),
-    "correlated": (many(lambda i: Correlated(2.0, "z", CHAIN[i]), 2), "zero_out"),
-    "mixed": ([*many(lambda i: Gaussian(3.0), 2), *many(lambda i: Laplace(4.0), 2)], "zero_out"),
+    "gaussian": (many(lambda i: GaussianLaw(2.0 + i), 3), "zero_out"),
+    "coins": (many(lambda i: GaussianLaw(1.5), 8, sampling=COIN), "zero_out"),
+    "coins of either": (many(lambda i: GaussianLaw(2.0), 5, sampling=COIN), "replace_one"),
+    "a cohort": (many(lambda i: GaussianLaw(3.0), 6, sampling=HALF), "replace_one"),
+    "laplace": (many(lambda i: LaplaceLaw(3.0), 4), "zero_out"),
+    "responses": (many(lambda i: ResponseLaw(1.0, 1.0), 3, steps=4), "replace_one"),
+    "responses about 0": (many(lambda i: ResponseLaw(1.0, 1.0, about_zero=True), 3, steps=4), "zero_out"),
+    "discrete": (many(lambda i: DiscreteLaw(8.0, 1.0, 10), 2, 8.0), "zero_out"),
+    "a sum of discrete": (many(lambda i: DiscreteLaw(0.0, 1.0, 10, ((6.0, 3),)), 2, 8.0), "zero_out"),
+    "correlated": (many(lambda i: CorrelatedLaw(2.0, "z", CHAIN[i]), 2), "zero_out"),
+    "mixed": ([*many(lambda i: GaussianLaw(3.0), 2), *many(lambda i: LaplaceLaw(4.0), 2)], "zero_out"),
 }
 
 
@@ -73,17 +82,17 @@ def test_a_draw_left_out_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("lot", [COIN, HALF])
 def test_half_the_rate_is_refused(lot: Sampling) -> None:
     adjacency: Adjacency = "zero_out" if lot is COIN else "replace_one"
-    right, wrong = (many(lambda i: Gaussian(1.5), 6, sampling=one) for one in (lot, Sampling(lot.kind, 40, 2)))
+    right, wrong = (many(lambda i: GaussianLaw(1.5), 6, sampling=one) for one in (lot, Sampling(lot.kind, 40, 2)))
     assert price(wrong, adjacency) < ends(right, adjacency)[0]
 
 
 def test_a_coalition_that_is_left_out_is_refused() -> None:
-    releases = many(lambda i: Gaussian(1.0), 5, sampling=Sampling("without_replacement", 10, 1))
+    releases = many(lambda i: GaussianLaw(1.0), 5, sampling=Sampling("without_replacement", 10, 1))
     assert price(releases, "replace_one") < ends(releases, "replace_one", coalition=9)[0]
 
 
 def test_nothing_hidden_is_infinite_and_a_loose_proof_is_called_so(tmp_path: Path) -> None:
-    assert ends([stated(Gaussian(0.0))], "zero_out") == (inf, inf)
+    assert ends([stated(GaussianLaw(0.0))], "zero_out") == (inf, inf)
     source = ROOT / "examples" / "local-gaussian.toml"
     asked = {"observers": ["server"], "unit": "client", "adjacency": "zero_out"}
     (row,) = table(source, **asked).rows

@@ -32,7 +32,7 @@ from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.participation import drawn
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.randomness import Keystream, secret_seed
-from dpfl_audit.defenses.releases import Gaussian, Laplace, Release, Sampling, Silent
+from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, Release, Sampling, Silent
 from dpfl_audit.defenses.schedule import RoundPlan, Schedule
 from dpfl_audit.defenses.scheme import Claim, Context
 from dpfl_audit.defenses.steps import perturb
@@ -53,7 +53,11 @@ TENTH = Sampling("poisson", 10, 1.0)
 
 def release(noise=2.0, *, bound=1.0, mechanism="gaussian", subjects=(0,), **facts) -> Release:
     """A release whose noise multiplier over the bound is `noise` (Laplace: scale over L1 bound)."""
-    laws = {"gaussian": Gaussian(noise * bound), "laplace": Laplace(noise * bound * math.sqrt(2)), "none": Silent()}
+    laws = {
+        "gaussian": GaussianLaw(noise * bound),
+        "laplace": LaplaceLaw(noise * bound * math.sqrt(2)),
+        "none": Silent(),
+    }
     return stated(laws[mechanism], bound, subjects=frozenset(subjects), **facts)
 
 
@@ -381,7 +385,7 @@ def test_extreme_multipliers_are_priced(sampling, adjacency):
 
 def test_noise_of_the_members_own_amplifies_nothing():
     """Multiplier 4, 2 of it drawn here: the rest comes and goes with the member, so the cohort's size would show."""
-    own = stated(Gaussian(2.0, earlier=math.sqrt(12)), sampling=TENTH)
+    own = stated(GaussianLaw(2.0, earlier=math.sqrt(12)), sampling=TENTH)
     found = price([own])
     assert found.epsilon == pytest.approx(gaussian_epsilon(4.0, DELTA))
     assert "comes and goes with the members" in " ".join(found.reasons)
@@ -431,8 +435,8 @@ def test_the_same_release_in_many_messages_is_one():
         ({"problem": "the clip norm is a median of private norms"}, "median of private norms"),
         ({"law": Silent()}, "without noise"),
         ({"bound_norm": None}, "nothing bounds"),
-        ({"law": Gaussian(0.0)}, "no noise where the bound"),
-        ({"law": Laplace(1.0)}, "L1 bound"),
+        ({"law": GaussianLaw(0.0)}, "no noise where the bound"),
+        ({"law": LaplaceLaw(1.0)}, "L1 bound"),
     ],
 )
 def test_what_cannot_be_priced_is_infinite_and_says_why(facts, words):

@@ -14,7 +14,7 @@ from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.correlated import chain_ratio, largest_sum
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
-from dpfl_audit.defenses.releases import Correlated, Sampling
+from dpfl_audit.defenses.releases import CorrelatedLaw, Sampling
 from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree, strategy_of
 from stated import changed, stated
 
@@ -27,7 +27,7 @@ def releases(
     """A chain's, about client 0, with bound 1."""
     made = []
     for t in rounds or range(strategy.rounds):
-        law = Correlated(std, "z", strategy.column(t), separation, most)
+        law = CorrelatedLaw(std, "z", strategy.column(t), separation, most)
         made.append(stated(law, id=f"{t}", round=t))
     return made
 

@@ -18,7 +18,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.defenses.releases import Discrete, Release, Sampling
+from dpfl_audit.defenses.releases import DiscreteLaw, Release, Sampling
 from dpfl_audit.defenses.terms import Observer
 from scipy.optimize import brentq
 from scipy.special import logsumexp
@@ -145,7 +145,7 @@ def test_noise_of_too_few_steps_counts_as_ones_own_alone():
 
 def release(senders: int = 1, std: float = 2.0, **changes) -> Release:
     terms = ((std, senders),) if senders > 1 else ()
-    return changed(stated(Discrete(0.0 if senders > 1 else std, 0.25, 50, terms), id="a"), **changes)
+    return changed(stated(DiscreteLaw(0.0 if senders > 1 else std, 0.25, 50, terms), id="a"), **changes)
 
 
 def priced(*releases: Release, **terms) -> float:

@@ -24,7 +24,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalResult, LocalTraining, StepClip
 from dpfl_audit.defenses.models import build as network
 from dpfl_audit.defenses.participation import Everyone, RoundRobin, Uniform
-from dpfl_audit.defenses.releases import Laplace, Release
+from dpfl_audit.defenses.releases import LaplaceLaw, Release
 from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
@@ -189,7 +189,7 @@ def test_a_slot_of_laplace_sums_never_forgets_the_one_with_the_fewest_noises():
     """A record is in one of two batches; five answered in one round, its client alone in the other. Its ε is 1/b."""
 
     def of(senders: int) -> Release:
-        law = Laplace(0.0, ((2 * sqrt(2), senders),))
+        law = LaplaceLaw(0.0, ((2 * sqrt(2), senders),))
         return stated(law, id=str(senders), round=9 - senders, bound_of="record", slot="epoch")  # first of equals
 
     many, alone = of(5), of(1)

@@ -11,13 +11,13 @@ import pytest
 from dpfl_audit.audit.proven.accounting import Exposure, Price, proven, worst
 from dpfl_audit.audit.report.decision.sharing import at_most_right, least_wrong
 from dpfl_audit.defenses.releases import (
-    Correlated,
-    Discrete,
-    Gaussian,
-    Laplace,
-    Law,
+    CorrelatedLaw,
+    DiscreteLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    NoiseFact,
     Release,
-    Response,
+    ResponseLaw,
     Sampling,
 )
 from dpfl_audit.defenses.terms import Adjacency
@@ -29,7 +29,7 @@ LINE = np.linspace(-30, 30, 24_001)
 Density = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-def release(i: int, law: Law, bound: float = 1.0, **facts: object) -> Release:
+def release(i: int, law: NoiseFact, bound: float = 1.0, **facts: object) -> Release:
     return stated(law, bound, id=str(i), round=i, **facts)
 
 
@@ -50,14 +50,14 @@ def twice(p: NDArray[np.float64], q: NDArray[np.float64], cell: float = 1.0) -> 
 def gaussian() -> tuple[list[Release], Adjacency, float]:
     """Two messages of multiplier 2."""
     x, cell = np.linspace(-9, 9, 1801), 0.01
-    return [release(i, Gaussian(2.0)) for i in range(2)], "zero_out", twice(normal(x), normal(x, 0.5), cell)
+    return [release(i, GaussianLaw(2.0)) for i in range(2)], "zero_out", twice(normal(x), normal(x, 0.5), cell)
 
 
 def correlated() -> tuple[list[Release], Adjacency, float]:
     """Two rounds with noises Z₀ and Z₁ + Z₀/2, whose client turns around: it moves Z by (1, −1.5)."""
     made = [
-        release(0, Correlated(1.5, "z", ((0, 1.0), (1, -0.5)))),
-        release(1, Correlated(1.5, "z", ((1, 1.0),))),
+        release(0, CorrelatedLaw(1.5, "z", ((0, 1.0), (1, -0.5)))),
+        release(1, CorrelatedLaw(1.5, "z", ((1, 1.0),))),
     ]
     x = np.linspace(-9, 9, 1801)
     p = np.outer(normal(x), normal(x))
@@ -68,14 +68,14 @@ def correlated() -> tuple[list[Release], Adjacency, float]:
 def laplace() -> tuple[list[Release], Adjacency, float]:
     """Two numbers of scale 1."""
     x, cell = np.linspace(-15, 16, 3101), 0.01
-    made = [release(i, Laplace(sqrt(2))) for i in range(2)]
+    made = [release(i, LaplaceLaw(sqrt(2))) for i in range(2)]
     return made, "zero_out", twice(np.exp(-np.abs(x)) / 2, np.exp(-np.abs(x - 1)) / 2, cell)
 
 
 def laplace_sum() -> tuple[list[Release], Adjacency, float]:
     """The sum of two senders' noises of scale 1 has the density (1 + |x|)·e^−|x|/4."""
     x = LINE
-    made = [release(0, Laplace(0.0, ((sqrt(2), 2),)))]
+    made = [release(0, LaplaceLaw(0.0, ((sqrt(2), 2),)))]
     density = [(1 + np.abs(x - at)) * np.exp(-np.abs(x - at)) / 4 for at in (0, 1)]
     return made, "zero_out", best(*density, LINE[1] - LINE[0])
 
@@ -86,7 +86,7 @@ def responses(eps: float, count: int, rounds: int = 1) -> Callable[[], tuple[lis
         keep = exp(eps) / (1 + exp(eps))
         ups = np.array([sum(bits) for bits in product((0, 1), repeat=count * rounds)])
         p = keep**ups * (1 - keep) ** (count * rounds - ups)
-        made = [release(i, Response(0.0, eps), steps=count) for i in range(rounds)]
+        made = [release(i, ResponseLaw(0.0, eps), steps=count) for i in range(rounds)]
         return made, "replace_one", best(p, p[::-1])
 
     return of
@@ -96,7 +96,7 @@ def summed_responses() -> tuple[list[Release], Adjacency, float]:
     """How many of four answers of ε = 3 are up, where the three others answer for 'up'."""
     keep = exp(3.0) / (1 + exp(3.0))
     others = [comb(3, k) * keep**k * (1 - keep) ** (3 - k) for k in range(4)]
-    made = [release(0, Response(0.0, 3.0, ((1.0, 4),)))]
+    made = [release(0, ResponseLaw(0.0, 3.0, ((1.0, 4),)))]
     return made, "replace_one", best(np.convolve(others, [1 - keep, keep]), np.convolve(others, [keep, 1 - keep]))
 
 
@@ -105,19 +105,19 @@ def discrete() -> tuple[list[Release], Adjacency, float]:
     k = np.arange(-200, 201)
     p, q = np.exp(-(k**2) / 800), np.exp(-((k - 16) ** 2) / 800)
     p, q = p / p.sum(), q / q.sum()
-    return [release(i, Discrete(20.0, 1.0, 1), 16.0) for i in range(2)], "zero_out", twice(p, q)
+    return [release(i, DiscreteLaw(20.0, 1.0, 1), 16.0) for i in range(2)], "zero_out", twice(p, q)
 
 
 def poisson() -> tuple[list[Release], Adjacency, float]:
     x, cell = np.linspace(-9, 11, 2001), 0.01
-    made = [release(i, Gaussian(0.5), sampling=Sampling("poisson", 4, 2)) for i in range(2)]
+    made = [release(i, GaussianLaw(0.5), sampling=Sampling("poisson", 4, 2)) for i in range(2)]
     return made, "zero_out", twice(normal(x), (normal(x) + normal(x, 2.0)) / 2, cell)
 
 
 def fixed() -> tuple[list[Release], Adjacency, float]:
     """Half of the clients are drawn: the client's value is at +C or, another one in its place, at −C, or not there."""
     x, cell = np.linspace(-9, 11, 2001), 0.01
-    made = [release(i, Gaussian(1.0), sampling=Sampling("without_replacement", 4, 2)) for i in range(2)]
+    made = [release(i, GaussianLaw(1.0), sampling=Sampling("without_replacement", 4, 2)) for i in range(2)]
     there, other = (normal(x, -1.0) + normal(x, 1.0)) / 2, normal(x, -1.0)
     return made, "replace_one", twice(there, other, cell)
 
@@ -153,18 +153,18 @@ def test_no_test_is_right_more_often_than_is_said(kind: str) -> None:
 
 def test_of_several_subjects_the_curve_bounds_each() -> None:
     """Client 0 has Gaussian noise and the larger ε; an attack on client 1's responses is right more often."""
-    loud = [release(0, Gaussian(0.9))]
-    coin = [release(1, Response(0.0, 4.4), subjects=frozenset({1}))]
+    loud = [release(0, GaussianLaw(0.9))]
+    coin = [release(1, ResponseLaw(0.0, 4.4), subjects=frozenset({1}))]
     price = worst([*loud, *coin], [0, 1], unit="client", adjacency="zero_out", delta=DELTA)
     assert price.epsilon > 4.4 and price.mu is None
     assert exp(4.4) / (1 + exp(4.4)) <= printed(price)
-    both = worst([*loud, release(2, Gaussian(2.0), subjects=frozenset({1}))], [0, 1], unit="client",
+    both = worst([*loud, release(2, GaussianLaw(2.0), subjects=frozenset({1}))], [0, 1], unit="client",
                  adjacency="zero_out", delta=DELTA)  # fmt: skip
     assert both.mu == pytest.approx(1 / 0.9)
 
 
 def test_nothing_proven_has_no_curve() -> None:
-    silent = Exposure.of([release(0, Gaussian(0.0))], [0])
+    silent = Exposure.of([release(0, GaussianLaw(0.0))], [0])
     assert silent.worst(unit="client", adjacency="zero_out", delta=DELTA).mu is None
     nothing = Exposure.of([], [0]).worst(unit="client", adjacency="zero_out", delta=DELTA)
     assert printed(nothing) == 0.5

@@ -17,7 +17,7 @@ from dpfl_audit.audit.worlds.federation.case import Case
 from dpfl_audit.audit.worlds.federation.plan import PROTOCOLS, CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate, demonstrate_rows
 from dpfl_audit.audit.worlds.federation.shape import not_gaussian, not_gaussian_by
-from dpfl_audit.defenses.releases import Laplace, Sampling, Silent
+from dpfl_audit.defenses.releases import LaplaceLaw, Sampling, Silent
 from dpfl_audit.defenses.terms import Observer
 from stated import stated
 
@@ -92,7 +92,7 @@ def test_one_release_of_another_shape_is_enough():
     plain = stated()
     assert not_gaussian_by([plain, stated()]) == ""
     for odd in (
-        stated(Laplace(1.0)),
+        stated(LaplaceLaw(1.0)),
         stated(Silent()),
         stated(problem="the noise's scale is private"),
         stated(sampling=Sampling("poisson", 100, 10.0)),

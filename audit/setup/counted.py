@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from math import ceil, log2
 
-from ...defenses.releases import Correlated, Facts, Gaussian, Law, Response
+from ...defenses.releases import CorrelatedLaw, Facts, GaussianLaw, NoiseFact, ResponseLaw
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +23,10 @@ class Counted(Facts):
 
     def turned(self, factor: float) -> Counted:
         """Its bound may be so many times as large; the ε of a response is for any two values."""
-        if factor == 1 or isinstance(self.law, Response):
+        if factor == 1 or isinstance(self.law, ResponseLaw):
             return self
         law = self.law
-        if isinstance(law, Gaussian):
+        if isinstance(law, GaussianLaw):
             law = replace(law, also=(law.also[0] * factor, law.also[1]))
         bound = None if self.bound_norm is None else self.bound_norm * factor
         return replace(self, law=law, bound_norm=bound, rounding=self.rounding * factor)
@@ -43,7 +43,7 @@ class Counted(Facts):
         """
         parents = frozenset(f"{number} {parent}" for parent in self.parents)
         slot = f"{number} {self.slot}" if self.slot else ""
-        law = replace(self.law, chain=f"{number} {self.law.chain}") if isinstance(self.law, Correlated) else self.law
+        law = replace(self.law, chain=f"{number} {self.law.chain}") if isinstance(self.law, CorrelatedLaw) else self.law
         return replace(self, id=f"{number} {self.id}", parents=parents, slot=slot, law=law)
 
     def told_by(self, coalition: int) -> Counted:
@@ -55,17 +55,17 @@ class Counted(Facts):
             kept.append((std, min(count, left)))
             left -= kept[-1][1]
         terms = tuple((std, count) for std, count in kept if count)
-        law = self.law if isinstance(self.law, Correlated) else replace(self.law, terms=terms)
+        law = self.law if isinstance(self.law, CorrelatedLaw) else replace(self.law, terms=terms)
         return replace(self, law=law, coalition=coalition)
 
 
-def _louder(law: Law, factor: float) -> Law:
+def _louder(law: NoiseFact, factor: float) -> NoiseFact:
     terms = tuple((std * factor, count) for std, count in law.terms)
-    if isinstance(law, Correlated):
+    if isinstance(law, CorrelatedLaw):
         return replace(law, std=law.std * factor)
-    if isinstance(law, Gaussian):
+    if isinstance(law, GaussianLaw):
         also = (law.also[0], law.also[1] * factor)
-        return Gaussian(law.std * factor, law.earlier * factor, terms, also)
+        return GaussianLaw(law.std * factor, law.earlier * factor, terms, also)
     return replace(law, std=law.std * factor, terms=terms)
 
 
@@ -87,7 +87,7 @@ class Plan:
     def count(self, release: Facts, alone: bool = False) -> Counted:
         """alone: also where another one of its slot counts."""
         one = Counted(**{each.name: getattr(release, each.name) for each in fields(release)})
-        if self.separation > 1 and isinstance(one.law, Correlated):
+        if self.separation > 1 and isinstance(one.law, CorrelatedLaw):
             one = replace(one, law=replace(one.law, separation=self.separation))
         if self.problem:
             one = replace(one, problem=one.problem or self.problem)
