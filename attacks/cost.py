@@ -30,7 +30,7 @@ def forward_operations(module: nn.Module, shape: tuple[int, ...]) -> int:
     known = _FORWARD.setdefault(module, {})
     if shape not in known:
         network = copy.deepcopy(module).eval()  # statistics of a batch are not to move
-        records = torch.zeros(2, *shape, dtype=next(network.parameters()).dtype)  # a batch's statistics want two
+        records = next(network.parameters()).new_zeros(2, *shape)  # a batch's statistics want two
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             network(records)
         known[shape] = max(counter.get_total_flops() // 2, 2 * Layout.of(network).dim)

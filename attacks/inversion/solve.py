@@ -90,7 +90,7 @@ def cases_of(
     given = _on_device(auxiliary or [Auxiliary()] * len(targets), settings.device)
     untold = torch.zeros(0, dtype=torch.long)
     cases = [
-        told(Case(home, layout, target, untold, tuple(input_shape), settings, seed, of))
+        labelled(Case(home, layout, target, untold, tuple(input_shape), settings, seed, of))
         for home, target, of in zip(_networks(module, targets, settings), targets, given)
     ]
     there = {id(case.network): case.network for case in cases}
@@ -139,12 +139,12 @@ def _through(phase: Phase, cases: Sequence[Case], found: Sequence[Found], watch:
 def _again(cases: Sequence[Case], progress: Progress | None) -> list[Found]:
     """What all methods find of cases that one of them made."""
     if cases[0].settings.device == "cpu":
-        return solve_cases([told(case) for case in cases], progress)
-    home = [told(replace(case, network=copy.deepcopy(case.network).cpu())) for case in cases]
+        return solve_cases([labelled(case) for case in cases], progress)
+    home = [labelled(replace(case, network=copy.deepcopy(case.network).cpu())) for case in cases]
     return solve_cases([replace(of, network=case.network) for of, case in zip(home, cases)], progress)
 
 
-def told(case: Case) -> Case:
+def labelled(case: Case) -> Case:
     """The case with its labels, known or inferred, and how much each of its messages counts. Its network is where its
     target is, on the CPU.
 

@@ -80,7 +80,7 @@ class Batch:
         return [InputSpan.of(self.network, self.cases[0].layout, t) if asked else None for t in self.targets]
 
     @cached_property
-    def told(self) -> list[list[ToldMoments]]:
+    def statistics(self) -> list[list[ToldMoments]]:
         return [told_moments(self.network, self.cases[0].layout, t, self.settings) for t in self.targets]
 
     def alone(self, k: int) -> Batch:
@@ -105,7 +105,7 @@ class Batch:
         total = with_prior(objective, tv)
         total = with_span(total, [span for span in self.spans for _ in range(restarts)], self.settings.span)
         total = with_features(total, [of for of in self.features for _ in range(restarts)], self.settings.features)
-        total = with_statistics(total, [told for told in self.told for _ in range(restarts)])
+        total = with_statistics(total, [of for of in self.statistics for _ in range(restarts)])
         return with_words(with_consensus(total, self.labels, restarts, self.settings.consensus), self.words)
 
 
@@ -277,9 +277,9 @@ def _line_search(batch: Batch, tick: Tick) -> Candidates:
     """L-BFGS, one candidate after the other."""
     images, losses = [], []
     for k in range(len(batch.cases)):
-        own = batch.alone(k)
-        total = own.asked(own.matched(1), own.tv, 1)
-        best, lowest = lbfgs(total, own.candidates, batch.settings.iterations, tick)
+        alone = batch.alone(k)
+        total = alone.asked(alone.matched(1), alone.tv, 1)
+        best, lowest = lbfgs(total, alone.candidates, batch.settings.iterations, tick)
         images.append(as_shares(best, batch.words))
         losses.append(lowest)
     return Candidates(torch.cat(images), torch.cat(losses))

@@ -163,8 +163,8 @@ def simulate(cases: Sequence[Case], guesses: Sequence[Solution], tick: Tick) -> 
     found: dict[int, Solution] = {}
     targets = [case.target for case in ready]
     for members in alike(cases[0].network, targets, guesses[0].images.shape[1:]):
-        own = [ready[i] for i in members]
-        found.update(zip(members, _simulate(own, [guesses[i] for i in members], tick)))
+        here = [ready[i] for i in members]
+        found.update(zip(members, _simulate(here, [guesses[i] for i in members], tick)))
     return [nearest_update(case, [guess, found[i]]) for i, (case, guess) in enumerate(zip(cases, guesses))]
 
 
