@@ -46,7 +46,7 @@ def test_a_frame_has_one_row_a_metric(make_results, tmp_path):
 def test_infinity_goes_to_disk_and_back(make_results, tmp_path):
     folder = make_results(tmp_path, n=2)
     results = Results.read(folder)
-    row = results.epsilon[0].having(proven=inf, multiplier=inf)
+    row = results.epsilon[0].model_copy(update={"proven": inf, "multiplier": inf})
     attack = results.attacks[0].having(metrics=Metrics.of({"epsilon": inf}), settings={"influence": inf})
     (folder / "results.json").write_text(results.having(epsilon=(row,), attacks=(attack,)).text(), encoding="utf-8")
     content = json.loads((folder / "results.json").read_text(encoding="utf-8"))

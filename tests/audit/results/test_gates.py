@@ -96,10 +96,10 @@ def test_a_proof_is_gated_by_its_word(results):
     """From best to worst: proven, weak, none, not priced."""
     asked = results.epsilon[1]
     for proven, fails in ((7.0, (0, 0, 1)), (26.0, (1, 0, 0)), ("inf", (1, 1, 0))):
-        judged = results.having(epsilon=(asked.having(proven=proven),))
+        judged = results.having(epsilon=(asked.model_copy(update={"proven": proven}),))
         gates = ("proof != proven", "proof >= none", "proof == proven")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
-    unpriced = results.having(epsilon=(asked.having(proven=None),))
+    unpriced = results.having(epsilon=(asked.model_copy(update={"proven": None}),))
     assert outcome(parse_gate("proof != proven"), unpriced).failed
     with pytest.raises(BadInput, match="ε was not priced, so that it passes says nothing"):
         outcome(parse_gate("proof == none"), unpriced)
@@ -136,7 +136,7 @@ def test_a_gate_that_would_pass_where_something_was_not_measured_does_not(result
     assert outcome(parse_gate("psnr > 0"), partly).failed  # it fails whatever the first would have shown
     with pytest.raises(BadInput, match="psnr was not measured for inversion"):
         outcome(parse_gate("psnr > 1000"), partly)
-    unpriced = results.having(epsilon=(results.epsilon[1], results.epsilon[2].having(proven=None)))
+    unpriced = results.having(epsilon=(results.epsilon[1], results.epsilon[2].model_copy(update={"proven": None})))
     with pytest.raises(BadInput, match="proven was not measured for client, model"):
         outcome(parse_gate("proven > 10"), unpriced)
 
