@@ -304,7 +304,7 @@ ROWS = (
     Row("files of such asserts", sentence_files, 104, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 31.6, 15),
     Row("product: lines", product_lines, 77843 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 47902, 40000),
+    Row("tests: lines", test_lines, 47912, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (
