@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from .terms import Unit
 
 Terms = tuple[tuple[float, int], ...]  # independent noises: standard deviation, how many; the least first
-Mechanism = Literal["none", "gaussian", "laplace", "response", "discrete", "correlated"]
+LawName = Literal["none", "gaussian", "laplace", "response", "discrete", "correlated"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Sampling:
 class Silent:
     """No noise at all."""
 
-    name: ClassVar[Mechanism] = "none"
+    name: ClassVar[LawName] = "none"
     std: float = 0.0
     terms: Terms = ()
 
@@ -49,7 +49,7 @@ class GaussianLaw:
     also: what else is told under noise of its own: how far a subject moves it, and its noise's std.
     """
 
-    name: ClassVar[Mechanism] = "gaussian"
+    name: ClassVar[LawName] = "gaussian"
     std: float
     earlier: float = 0.0
     terms: Terms = ()
@@ -60,7 +60,7 @@ class GaussianLaw:
 class LaplaceLaw:
     """std: drawn, √2 times the scale; 0 for a sum. terms: as of a `Gaussian`."""
 
-    name: ClassVar[Mechanism] = "laplace"
+    name: ClassVar[LawName] = "laplace"
     std: float
     terms: Terms = ()
 
@@ -73,7 +73,7 @@ class ResponseLaw:
     about_zero: in the place of a value of 0 either answer is as likely.
     """
 
-    name: ClassVar[Mechanism] = "response"
+    name: ClassVar[LawName] = "response"
     std: float
     epsilon: float
     terms: Terms = ()
@@ -87,7 +87,7 @@ class DiscreteLaw:
     step: in parameter units. numbers: how many the value has. std, terms: as of a `Gaussian`.
     """
 
-    name: ClassVar[Mechanism] = "discrete"
+    name: ClassVar[LawName] = "discrete"
     std: float
     step: float
     numbers: int
@@ -107,7 +107,7 @@ class CorrelatedLaw:
     apart, and in at most so many; 1 and None where it is in all of them, as in whatever was really trained.
     """
 
-    name: ClassVar[Mechanism] = "correlated"
+    name: ClassVar[LawName] = "correlated"
     std: float
     chain: str
     column: tuple[tuple[int, float], ...]
@@ -186,7 +186,7 @@ class Facts:
     rounding: float = 0.0
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> LawName:
         return self.law.name
 
     @property

@@ -28,7 +28,7 @@ class Premise(Enum):
 
 
 @dataclass(frozen=True)
-class Question:
+class ProofQuestion:
     """Without these an ε says nothing. observer: with the clients who collude with it."""
 
     observer: Observer
@@ -47,7 +47,7 @@ class Proven:
     method: the accountant. price: what else is known of it.
     """
 
-    question: Question
+    question: ProofQuestion
     epsilon: float
     method: str
     premises: frozenset[Premise]
@@ -64,7 +64,7 @@ class Proven:
 class Unproven:
     """No finite ε can be proven. price: with the reasons."""
 
-    question: Question
+    question: ProofQuestion
     ledger: str
     price: Price
 
@@ -73,7 +73,7 @@ class Unproven:
         return self.price.reasons
 
 
-def prove(views: Views, question: Question) -> Proven | Unproven:
+def prove(views: Views, question: ProofQuestion) -> Proven | Unproven:
     """The ε of the worst that the observer may have in front of it, about the subject who is worst off."""
     sights = views.of(question.observer, question.unit, question.adjacency)
     prices = [_priced(sight, question) for sight in sights]
@@ -81,7 +81,7 @@ def prove(views: Views, question: Question) -> Proven | Unproven:
     return _made(question, price, worst_mu(one.mu for one in prices), views.ledger.digest, _premises(views, sights))
 
 
-def prove_together(views: Sequence[Views], question: Question) -> Proven | Unproven:
+def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | Unproven:
     """The same of several trainings of the same people."""
     price = joint_price(views, question.observer, question.unit, question.adjacency, question.delta)
     premises = frozenset().union(
@@ -90,7 +90,7 @@ def prove_together(views: Sequence[Views], question: Question) -> Proven | Unpro
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
 
-def prove_settings(release: Release, rounds: int, seen_rate: float, question: Question) -> Proven | Unproven:
+def prove_settings(release: Release, rounds: int, seen_rate: float, question: ProofQuestion) -> Proven | Unproven:
     """The same of bare numbers: rounds of one release, in each of which a client is with this chance, openly."""
     asked: dict[str, Any] = {"unit": question.unit, "adjacency": question.adjacency, "delta": question.delta}
     price = proven([release], subject=0, times=rounds, **asked)
@@ -104,7 +104,7 @@ def prove_settings(release: Release, rounds: int, seen_rate: float, question: Qu
     return _made(question, price, mu, "numbers", frozenset(premises))
 
 
-def without_secret_draws(views: Views, question: Question) -> float | None:
+def without_secret_draws(views: Views, question: ProofQuestion) -> float | None:
     """What would be proven if the observer knew who, and what, was drawn; None where no draw is secret."""
     sights = views.of(question.observer, question.unit, question.adjacency)
     if not any(sight.drawn_in_secret for sight in sights):
@@ -132,12 +132,12 @@ def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
     )
 
 
-def _priced(sight: Sight, question: Question) -> Price:
+def _priced(sight: Sight, question: ProofQuestion) -> Price:
     return sight.price(unit=question.unit, adjacency=question.adjacency, delta=question.delta)
 
 
 def _made(
-    question: Question, price: Price, mu: float | None, ledger: str, premises: frozenset[Premise]
+    question: ProofQuestion, price: Price, mu: float | None, ledger: str, premises: frozenset[Premise]
 ) -> Proven | Unproven:
     price = replace(price, mu=mu)
     if price.epsilon == inf:

@@ -71,7 +71,11 @@ def recheck_rows(rows: Iterable[Epsilon], views: Views) -> list[str]:
 
 
 def bracket(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float]:
-    """Below and above which no ε of these facts lies."""
+    """Below and above which no ε of these facts lies.
+
+    Args:
+        views: of the ledger. observer, unit, adjacency, delta: of the ε.
+    """
     low = high = 0.0
     for sight in views.of(observer, unit, adjacency):
         ends = [_ends(exposure, unit, adjacency, delta) for exposure, _ in sight.alternatives]

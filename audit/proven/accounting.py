@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 
 from ...defenses.releases import CorrelatedLaw, DiscreteLaw, Facts, GaussianLaw, ResponseLaw, Sampling
 from ...defenses.terms import Adjacency, Unit
-from ..setup.counted import Counted, Plan
+from ..setup.counted import Counted, Counting
 from .composition import Amplification, Draw, Draws, epsilon, gaussian_mu, is_exact, joint_ratio
 from .correlated import chain_ratio
 from .gaussian import gaussian_multiplier
@@ -60,7 +60,7 @@ class Price:
 
 def _seen(releases: Iterable[Facts]) -> tuple[list[Counted], int]:
     """The releases that count, and how many do not: whoever has all parents of a release could have made it himself."""
-    by_id = {facts.id: facts if isinstance(facts, Counted) else Plan().count(facts) for facts in releases}
+    by_id = {facts.id: facts if isinstance(facts, Counted) else Counting().count(facts) for facts in releases}
     kept = []
     for one in sorted(by_id.values(), key=lambda r: (r.round, r.id)):
         parents = one.parents - {one.id}

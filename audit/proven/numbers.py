@@ -13,7 +13,7 @@ from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.releases import GaussianLaw, Release, Sampling, declare
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..errors import BadInput
-from ..proof.certificate import Question, prove_settings, row_of
+from ..proof.certificate import ProofQuestion, prove_settings, row_of
 from ..results.format import Epsilon
 from ..say.words import at_most, number
 from ..setup.promise import promise
@@ -98,7 +98,7 @@ def number_rows(
         for adjacency in adjacencies:
             observer = Observer("server" if numbers.noise_on == "update" else "downlink")
             seen = numbers.rate if numbers.noise_on == "update" else 1.0
-            question = Question(observer, unit, adjacency, delta)
+            question = ProofQuestion(observer, unit, adjacency, delta)
             proof = prove_settings(numbers.release, numbers.rounds, seen, question)
             price = proof.price
             assert price.multiplier is not None

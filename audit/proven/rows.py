@@ -11,7 +11,7 @@ from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
-from ..proof.certificate import Question, prove, row_of, without_secret_draws
+from ..proof.certificate import ProofQuestion, prove, row_of, without_secret_draws
 from ..results.format import Epsilon
 from ..say.words import claimant
 from ..setup.auditor import Auditor
@@ -126,7 +126,7 @@ def rows(
     for observer in asked:
         for unit in units:
             for adjacency in adjacencies:
-                question = Question(observer, unit, adjacency, delta)
+                question = ProofQuestion(observer, unit, adjacency, delta)
                 proof = prove(views, question)
                 price = proof.price
                 clients = len(ledger.participations()) if unit == "client" else 0

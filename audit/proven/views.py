@@ -237,6 +237,9 @@ def joint_price(views: Sequence[Views], observer: Observer, unit: Unit, adjacenc
 
     Where in each training everybody is as well off, they are composed as one's releases are. Elsewhere, nobody says who
     is who, so the ε of each at an equal share of δ are added.
+
+    Args:
+        views: of each training. observer, unit, adjacency, delta: of the ε.
     """
     asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
     sights = [one.of(observer, unit, adjacency) for one in views]

@@ -70,7 +70,7 @@ def _louder(law: NoiseFact, factor: float) -> NoiseFact:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Counting:
     """How a ledger's facts count where the training is still to come, or is another's: premises of its proofs.
 
     separation: rounds of correlated noise that a client is in are at least so far apart. problem: why nothing can be

@@ -30,7 +30,7 @@ from ...defenses.releases import (
 )
 from ...defenses.terms import Observer
 from ...defenses.wire import SERVER, Kind, Lineage, Message
-from .counted import Counted, Plan
+from .counted import Counted, Counting
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Ledger:
     models: Mapping[str, ModelVersion] = field(default_factory=dict)
     observers: Mapping[str, int] = field(default_factory=dict)
     clients: int = 0
-    plan: Plan = Plan()
+    plan: Counting = Counting()
     declared: bool = field(default=False, kw_only=True)
 
     @cached_property
@@ -129,7 +129,7 @@ class Ledger:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
     def count(self, releases: Iterable[Release], alone: bool = False) -> list[Counted]:
-        """As the plan has them (`Plan.count`)."""
+        """As the plan has them (`Counting.count`)."""
         return [self.plan.count(release, alone) for release in releases]
 
     @property

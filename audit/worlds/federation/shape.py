@@ -56,7 +56,7 @@ def not_gaussian_by(releases: Iterable[Facts], *, cohort_hidden: bool = True) ->
         releases: all that is behind what an observer sees.
         cohort_hidden: whether a secret draw of clients is part of every trial.
 
-    >>> from dpfl_audit.defenses.releases import Laplace, declare
+    >>> from dpfl_audit.defenses.releases import LaplaceLaw, declare
     >>> not_gaussian_by([declare("a", 0, LaplaceLaw(1.0), 1.0, frozenset({0}), bound_order=1)])
     'there is Laplace noise'
     """

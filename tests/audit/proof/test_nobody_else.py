@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command import call
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proof.certificate import Premise, Proven, Question, Unproven, prove
+from dpfl_audit.audit.proof.certificate import Premise, ProofQuestion, Proven, Unproven, prove
 from dpfl_audit.audit.proof.recheck import recheck_rows
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.proven.views import Views
@@ -25,7 +25,7 @@ from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
 from dpfl_audit.defenses.releases import GaussianLaw, Release
 from dpfl_audit.defenses.terms import Observer
 
-QUESTION = Question(Observer("server"), "client", "zero_out", 1e-5)
+QUESTION = ProofQuestion(Observer("server"), "client", "zero_out", 1e-5)
 RAW = {
     "data": {"name": "digits", "clients": 3, "samples_per_client": 5},
     "model": {"name": "linear"},
