@@ -56,9 +56,14 @@ class Difference:
     @property
     def sentence(self) -> str:
         described = METRICS.get(self.what, Metric(self.what, 0, ""))
+        if self.what == "proven ε":  # an upper bound is never shown below its value
+            return f"{self.change:8}{self.where}: {self.what} {words.at_most(self.a)} → {words.at_most(self.b)}{self._because}"
         pair = f"{_shown(described, self.a, self.interval_a)} → {_shown(described, self.b, self.interval_b)}"
-        why = f": {self.why}" if self.why else ""
-        return f"{self.change:8}{self.where}: {described.label} {pair}{why}"
+        return f"{self.change:8}{self.where}: {described.label} {pair}{self._because}"
+
+    @property
+    def _because(self) -> str:
+        return f": {self.why}" if self.why else ""
 
 
 def _shown(described: Metric, value: float | None, interval: tuple[float, float] | None) -> str:

@@ -83,10 +83,9 @@ def prove(views: Views, question: ProofQuestion) -> Proven | Unproven:
 
 def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | Unproven:
     """The same of several trainings of the same people."""
-    price = joint_price(views, question.observer, question.unit, question.adjacency, question.delta)
-    premises = frozenset().union(
-        *(_premises(one, one.of(question.observer, question.unit, question.adjacency)) for one in views)
-    )
+    sights = _sights(views, question)
+    price = joint_price(sights, question.unit, question.adjacency, question.delta)
+    premises = frozenset().union(*(_premises(one, sight) for one, sight in zip(views, sights)))
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
 
@@ -110,6 +109,19 @@ def without_secret_draws(views: Views, question: ProofQuestion) -> float | None:
     if not any(sight.drawn_in_secret for sight in sights):
         return None
     return max(_priced(sight.drawn_openly, question).epsilon for sight in sights)
+
+
+def together_without_secret_draws(views: Sequence[Views], question: ProofQuestion) -> float | None:
+    """The same of several trainings of the same people."""
+    sights = _sights(views, question)
+    if not any(sight.drawn_in_secret for several in sights for sight in several):
+        return None
+    openly = [[sight.drawn_openly for sight in several] for several in sights]
+    return joint_price(openly, question.unit, question.adjacency, question.delta).epsilon
+
+
+def _sights(views: Sequence[Views], question: ProofQuestion) -> list[Sequence[Sight]]:
+    return [one.of(question.observer, question.unit, question.adjacency) for one in views]
 
 
 def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
@@ -143,6 +155,11 @@ def _made(
     if price.epsilon == inf:
         return Unproven(question, ledger, price)
     return Proven(question, price.epsilon, price.accountant, premises, ledger, price, maker=_MAKER)
+
+
+def premises_of(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency) -> set[str]:
+    """As rows name them."""
+    return {premise.name.lower() for premise in _premises(views, views.of(observer, unit, adjacency))}
 
 
 def _premises(views: Views, sights: Iterable[Sight]) -> frozenset[Premise]:

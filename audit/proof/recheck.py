@@ -8,7 +8,7 @@ Above stand Rényi divergences without any sampling but coins for the unit itsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
@@ -22,9 +22,11 @@ from scipy.stats import hypergeom
 from ...defenses.releases import CorrelatedLaw, DiscreteLaw, GaussianLaw, LaplaceLaw, ResponseLaw
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..proven.accounting import Exposure
+from ..proven.gaussian import gaussian_epsilon
 from ..proven.views import Views
 from ..results.format import Epsilon
 from ..setup.counted import Counted
+from .certificate import premises_of
 
 _Array = NDArray[np.float64]
 Mixture = tuple[tuple[float, float], ...]  # weights and means, over the noise's standard deviation
@@ -62,12 +64,27 @@ def recheck_rows(rows: Iterable[Epsilon], views: Views) -> list[str]:
         if row.ledger != views.ledger.digest:
             wrong.append(f"{where} is of another ledger than this one, so here it is no proof")
             continue
-        low, high = bracket(views, Observer.parse(row.observer), row.unit, row.adjacency, row.delta)
+        observer = Observer.parse(row.observer)
+        if set(row.premises) != premises_of(views, observer, row.unit, row.adjacency):
+            wrong.append(f"{where} names other premises than these facts have")
+            continue
+        low, high = bracket(views, observer, row.unit, row.adjacency, row.delta)
+        for name, epsilon in _stored_with(row):
+            if epsilon < low * (1 - BELOW) - BELOW * row.delta:
+                wrong.append(f"{where}: its {name} stands for {epsilon:.6g}, and an explicit attack learns {low:.6g}")
         if row.proven < low * (1 - BELOW) - BELOW * row.delta:
             wrong.append(f"{where} is below {low:.6g}, which an explicit attack learns")
         elif row.proven > high * (1 + ABOVE) + BELOW:
             wrong.append(f"{where} is above {high:.6g}, which holds too: it is loose")
     return wrong
+
+
+def _stored_with(row: Epsilon) -> Iterator[tuple[str, float]]:
+    """What a row says beside its ε, each as an ε at its δ, which may not be below what an attack learns either."""
+    if row.proven_without_sampling is not None:
+        yield "ε without secret draws", row.proven_without_sampling
+    if row.mu is not None and row.delta:
+        yield "μ", gaussian_epsilon(1 / row.mu, row.delta) if row.mu > 0 else 0.0
 
 
 def bracket(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float]:

@@ -206,7 +206,9 @@ def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
     if draw.fair:
         truth = -log1p(exp(-draw.ratio))
         answers, coin = {1: truth, 0: truth - draw.ratio}, {1: log(0.5), 0: log(0.5)}
-        return pld.from_two_probability_mass_functions(answers, coin, True, interval, symmetric=False)
+        # The world with the subject is the upper one, as in the Gaussian's: else "remove" of one were composed with
+        # "add" of the other.
+        return pld.from_two_probability_mass_functions(coin, answers, True, interval, symmetric=False)
     if draw.mechanism == "response":
         lies = 2 / (exp(draw.ratio) + 1)  # of two answers, one at random in so many cases
         return pld.from_randomized_response(lies, 2, value_discretization_interval=interval)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...defenses.terms import Observer
 from ..errors import BadInput
-from ..proof.certificate import ProofQuestion, prove_together, row_of
+from ..proof.certificate import ProofQuestion, prove_together, row_of, together_without_secret_draws
 from ..results.format import Epsilon
 from ..say.words import at_most, listed
 from .numbers_table import EpsilonTable
@@ -42,7 +42,13 @@ def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
 
 def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsilon:
     first = alone[0]
-    proof = prove_together(views, ProofQuestion(Observer.parse(first.observer), first.unit, first.adjacency, delta))
+    question = ProofQuestion(Observer.parse(first.observer), first.unit, first.adjacency, delta)
+    proof = prove_together(views, question)
     each = listed([at_most(row.proven) for row in alone])
     words = f"{len(alone)} trainings of the same people, seen together; ε of each alone: {each}."
-    return row_of(proof, notes=(words, *proof.price.reasons))
+    of_each = dict.fromkeys(note for row in alone for note in row.notes if note not in proof.price.reasons)
+    return row_of(
+        proof,
+        proven_without_sampling=together_without_secret_draws(views, question),
+        notes=(words, *proof.price.reasons, *of_each),
+    )

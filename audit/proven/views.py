@@ -232,23 +232,23 @@ def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], lim
     ]
 
 
-def joint_price(views: Sequence[Views], observer: Observer, unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+def joint_price(sights: Sequence[Sequence[Sight]], unit: Unit, adjacency: Adjacency, delta: float) -> Price:
     """The price of what an observer sees of all trainings, whoever in one is whoever in another.
 
     Where in each training everybody is as well off, they are composed as one's releases are. Elsewhere, nobody says who
     is who, so the ε of each at an equal share of δ are added.
 
     Args:
-        views: of each training. observer, unit, adjacency, delta: of the ε.
+        sights: of each training. unit, adjacency, delta: of the ε.
     """
     asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
-    sights = [one.of(observer, unit, adjacency) for one in views]
     exposures = [sight[0].least(**asked, delta=delta) for sight in sights if len(sight) == 1]
-    if len(exposures) == len(views) and all(len(one.histories) == 1 for one in exposures):
+    if len(exposures) == len(sights) and all(len(one.histories) == 1 for one in exposures):
         return Exposure.joined(exposures).worst(**asked, delta=delta)
-    share = delta / len(views)
-    worst = [max((s.price(**asked, delta=share) for s in sight), key=lambda p: p.epsilon) for sight in sights]
+    share = delta / len(sights)
+    prices = [[s.price(**asked, delta=share) for s in sight] for sight in sights]
+    worst = [max(several, key=lambda p: p.epsilon) for several in prices]
     total = sum(price.epsilon for price in worst)
-    known = worst_mu(price.mu for price in worst)
-    mu = None if known is None else sum((price.mu or 0.0) ** 2 for price in worst) ** 0.5
+    mus = [worst_mu(price.mu for price in several) for several in prices]
+    mu = None if None in mus else sum((each or 0.0) ** 2 for each in mus) ** 0.5
     return Price(total, "none" if total == inf else APART, None, sum(p.releases for p in worst), mu, ())

@@ -40,7 +40,8 @@ class Violation:
 
     def __str__(self) -> str:
         where = f"step {self.step}" if self.step else "the first step"
-        return f"{self.kind}, {where} ({self.place}): {self.pair}: {self.how}"
+        place = f" ({self.place})" if self.place else ""
+        return f"{self.kind}, {where}{place}: {self.pair}: {self.how}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,8 @@ class Tap:
         Args:
             rate: the chance of each; what is not equal on both data sets is a violation.
         """
+        if not 0 < rate <= 1:
+            raise ValueError(f"tap.drawn({rate}): expected a chance above 0 and at most 1")
         rate = self.public("sampling rate", rate)
         places = self.records.drawn(self.seed, self.draws, rate)
         self._drawn = self.records.falls(self.seed, self.draws, rate)

@@ -22,10 +22,14 @@ class Counted(Facts):
     coalition: int = 0
 
     def turned(self, factor: float) -> Counted:
-        """Its bound may be so many times as large; the ε of a response is for any two values."""
-        if factor == 1 or isinstance(self.law, ResponseLaw):
+        """Its bound may be so many times as large; the ε of a response is for any two values, and none of them is 0
+        where another one may take its place.
+        """
+        if factor == 1:
             return self
         law = self.law
+        if isinstance(law, ResponseLaw):
+            return replace(self, law=replace(law, about_zero=False))
         if isinstance(law, GaussianLaw):
             law = replace(law, also=(law.also[0] * factor, law.also[1]))
         bound = None if self.bound_norm is None else self.bound_norm * factor

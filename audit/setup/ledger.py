@@ -180,7 +180,10 @@ class Ledger:
 
     @property
     def count_of_clients(self) -> int:
-        return self.clients or len(self.everyone)
+        """At least; that cohorts are drawn from more says so, though only these were seen."""
+        drawn_from = (r.sampling for r in self.releases.values() if r.sampling is not None)
+        populations = [lot.population for lot in drawn_from if lot.unit == "client"]
+        return max([self.clients or len(self.everyone), *populations])
 
     def subjects(self, observer: Observer) -> list[int]:
         """Whom an observer may learn about: everybody but itself."""

@@ -62,8 +62,9 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
         return Sharing("proven", what.only_as(names), because, what.question, "proven", bound.limited)
     if not leaking:
         measured = any(setting.judgement.measured for setting in settings)
-        sentence = "No leak found, nothing proven" if measured else "Nothing measured, nothing proven"
-        return Sharing("unproven", sentence, say.unproven(), what.question, "unproven")
+        found = "No leak found" if measured else "Nothing measured"
+        lacking = say.too_little([row for setting in settings for row in setting.judgement.rows.bounding])
+        return Sharing("unproven", f"{found}, {lacking}", say.unproven(), what.question, "unproven")
     worst = max(settings, key=gravity)
     because = say.several_leak(f"“{worst.label}”: {worst.sentences[0]}", len(leaking), len(settings), quiet_names)
     return Sharing("no", what.stop, because, what.question, "leak")

@@ -111,7 +111,7 @@ scheme = { name = "local-gaussian", clip = 1.0, noise_multiplier = 4.0, rounds =
     assert "loose" in wrong
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.toml")))
 def test_every_example_lies_between(example: str) -> None:
     try:
