@@ -57,7 +57,8 @@ class Difference:
     def sentence(self) -> str:
         described = METRICS.get(self.what, Metric(self.what, 0, ""))
         if self.what == "proven ε":  # an upper bound is never shown below its value
-            return f"{self.change:8}{self.where}: {self.what} {words.at_most(self.a)} → {words.at_most(self.b)}{self._because}"
+            pair = f"{words.at_most(self.a)} → {words.at_most(self.b)}"
+            return f"{self.change:8}{self.where}: {self.what} {pair}{self._because}"
         pair = f"{_shown(described, self.a, self.interval_a)} → {_shown(described, self.b, self.interval_b)}"
         return f"{self.change:8}{self.where}: {described.label} {pair}{self._because}"
 
