@@ -36,7 +36,7 @@ from dpfl_audit.audit.two_worlds.estimators.betting import block_ends
 from dpfl_audit.audit.two_worlds.estimators.bound import LowerBound
 from dpfl_audit.audit.two_worlds.estimators.one_run import best_guesses, one_run_epsilon, one_run_p_value
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate
-from dpfl_audit.audit.two_worlds.estimators.thresholds import Estimator, Strategy
+from dpfl_audit.audit.two_worlds.estimators.thresholds import Estimator, ThresholdStrategy
 from dpfl_audit.audit.two_worlds.sequential import BoundRule, Taken, take
 from dpfl_audit.defenses.randomness import stream
 from scipy.stats import binom
@@ -166,7 +166,7 @@ class Row:
     gaussian_only: bool = False
 
 
-def strategies(world: World, audit: Audit) -> dict[str, Strategy]:
+def strategies(world: World, audit: Audit) -> dict[str, ThresholdStrategy]:
     grid = tuple(world.threshold + step for step in (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0))
     return {
         "fixed threshold": Fixed(world.threshold),

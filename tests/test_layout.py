@@ -67,6 +67,7 @@ AUDIT = (  # rooms of audit/, each may import those before it
     "proven proof",
     "two_worlds",
     "worlds",
+    "replay",
     "theory",
     "report",
     "scoring catalogue weights",
@@ -175,7 +176,7 @@ def test_no_two_public_classes_or_functions_share_a_name():
 
 STATE = {  # what changes while it is used
     *("State", "UploadTrials", "HubTrials", "_Rounds", "OpenRound"),
-    *("Calls", "PlantedDataset", "Trainings", "Descent", "Watching", "LearnedSteps"),
+    *("Calls", "PlantedDataset", "ReplayRecords", "Tap", "Trainings", "Descent", "Watching", "LearnedSteps"),
 }
 
 

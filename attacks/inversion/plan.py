@@ -5,12 +5,12 @@ from __future__ import annotations
 from .match.case import Case
 from .match.solution import Solution
 from .strategies.by_step import AdaptiveSteps, OneAdaptiveStep
-from .strategies.features import Features, Polish
+from .strategies.features import FeatureFit, Polish
 from .strategies.first_layer import FirstLayerAlone, FirstLayerOfGuess
 from .strategies.learned_prior import PriorSearch
 from .strategies.row_fit import FitOfRows
 from .strategies.row_search import RowsOneByOne
-from .strategies.search import Descent, Softened
+from .strategies.search import PixelDescent, Softened
 from .strategies.simulated import read_twice
 from .strategies.simulating import Simulation, first_reading, second_reading
 from .strategies.strategy import Strategy
@@ -20,10 +20,10 @@ PLAN: tuple[Strategy, ...] = (
     FirstLayerAlone(),
     OneAdaptiveStep(),
     RowsOneByOne(),
-    Features(),
+    FeatureFit(),
     PriorSearch(),
     Softened(),
-    Descent(),
+    PixelDescent(),
     FirstLayerOfGuess(),
     Polish(),
     AdaptiveSteps(),
@@ -50,6 +50,6 @@ def cost_of(strategy: Strategy, case: Case) -> int:
     return strategy.cost(case) + again
 
 
-def assumed(case: Case, solution: Solution) -> tuple[str, ...]:
+def assumptions(case: Case, solution: Solution) -> tuple[str, ...]:
     """What the methods took for granted, in plain words."""
     return tuple(words for strategy in PLAN for words in strategy.assumed(case, solution))

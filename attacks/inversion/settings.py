@@ -113,30 +113,30 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Rule:
+class SettingRule:
     """What must not be, and the sentence that says so; broken is asked only where all rules before it hold."""
 
     broken: Callable[[Settings], bool]
     complaint: Callable[[Settings], str]
 
 
-def _words(name: str, allowed: tuple[str, ...]) -> Rule:
+def _words(name: str, allowed: tuple[str, ...]) -> SettingRule:
     """One of some words."""
-    return Rule(
+    return SettingRule(
         lambda s: getattr(s, name) not in allowed,
         lambda s: one_of(name, getattr(s, name), allowed),
     )
 
 
-def _at_least_0(name: str) -> Rule:
-    return Rule(
+def _at_least_0(name: str) -> SettingRule:
+    return SettingRule(
         lambda s: getattr(s, name) < 0,
         lambda s: f"{name} is {getattr(s, name)}, it must be at least 0",
     )
 
 
-def _from_0(name: str) -> Rule:
-    return Rule(
+def _from_0(name: str) -> SettingRule:
+    return SettingRule(
         lambda s: not 0 <= getattr(s, name) <= AT_MOST,
         lambda s: f"{name} is {getattr(s, name)}, it must be from 0 to {AT_MOST:,}",
     )
@@ -158,97 +158,97 @@ NO_PRIOR = (  # do nothing beside a learned prior
     *("softened", "halving", "consensus", "simulated"),
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[SettingRule, ...] = (
     _words("objective", OBJECTIVES),
     _words("optimiser", OPTIMISERS),
     _words("labels", ("known", "inferred")),
     _words("mode", MODES),
-    Rule(
+    SettingRule(
         lambda s: not set(s.manners) <= set(MANNERS),
         lambda s: one_of("manners", next(m for m in s.manners if m not in MANNERS), MANNERS),
     ),
-    Rule(
+    SettingRule(
         lambda s: len(set(s.manners)) != len(s.manners) or not s.manners,
         lambda s: f"manners is {list(s.manners)}: name at least one, and each once",
     ),
     _at_least_0("records"),
     _at_least_0("rounds"),
-    Rule(
+    SettingRule(
         lambda s: not (1 <= s.iterations <= AT_MOST and 1 <= s.restarts <= AT_MOST),
         lambda s: f"iterations is {s.iterations} and restarts {s.restarts}, both must be from 1 to {AT_MOST:,}",
     ),
-    Rule(
+    SettingRule(
         lambda s: not s.lr > 0,
         lambda s: f"lr is {s.lr}, it must be positive",
     ),
     _from_0("batch_statistics"),
     _from_0("running_statistics"),
-    Rule(
+    SettingRule(
         lambda s: max(s.softened, s.simulated, s.span, s.features) > AT_MOST,
         lambda s: (
             f"softened is {s.softened}, simulated {s.simulated}, span {s.span} and features {s.features}: each must be"
             f" at most {AT_MOST:,}"
         ),
     ),
-    Rule(
+    SettingRule(
         lambda s: not (0 <= s.along <= 1 and min(s.span, s.features, s.softened, s.simulated) >= 0),
         lambda s: (
             f"along is {s.along}, span {s.span}, features {s.features}, softened {s.softened} and simulated"
             f" {s.simulated}: along must be between 0 and 1, the others at least 0"
         ),
     ),
-    Rule(
+    SettingRule(
         lambda s: not s.consensus >= 0 or (s.consensus > 0 and (s.restarts < 2 or s.by_line_search)),
         lambda s: (
             f"consensus is {s.consensus}: it must be at least 0, and is between restarts = 2 or more of optimiser ="
             " 'signed-adam' or 'adam'"
         ),
     ),
-    Rule(
+    SettingRule(
         lambda s: s.by_line_search and s.simulated > 0,
         lambda s: "simulated: training is simulated with optimiser = 'signed-adam' or 'adam', not 'lbfgs'",
     ),
-    Rule(
+    SettingRule(
         lambda s: s.learned and (s.objective != "euclidean" or s.by_line_search),
         lambda s: (
             "learned: a learned prior stands beside the likelihood of what was sent, so it needs objective ="
             f" 'euclidean' and not optimiser = 'lbfgs'; they are {s.objective!r} and {s.optimiser!r}"
         ),
     ),
-    Rule(
+    SettingRule(
         lambda s: s.learned and _first(s, NO_PRIOR) != "",
         lambda s: f"learned: {_first(s, NO_PRIOR)} does nothing beside a learned prior; leave it out",
     ),
-    Rule(
+    SettingRule(
         lambda s: not 0 <= s.along_rate <= 1,
         lambda s: f"along_rate is {s.along_rate}, it must be between 0 and 1, of the way",
     ),
-    Rule(
+    SettingRule(
         lambda s: s.along_rate > 0 and _against_a_place(s) != "",
         lambda s: f"along_rate: a place that is learned does not go with {_against_a_place(s)}; leave one of them out",
     ),
-    Rule(
+    SettingRule(
         lambda s: s.reorder and not s.simulated,
         lambda s: "reorder: it is of simulated iterations; set simulated too",
     ),
-    Rule(
+    SettingRule(
         lambda s: s.prior_weights != "" and not s.learned,
         lambda s: "prior_weights: they are those of a learned prior; set learned = true too",
     ),
-    Rule(
+    SettingRule(
         lambda s: s.prior_weights != "" and not s.prior_network,
         lambda s: (
             "prior_weights: they are those of a denoiser with a network, which prior_network = false leaves out, as"
             " preset = 'spectrum-prior' has it; preset = 'learned-prior' takes them"
         ),
     ),
-    Rule(
+    SettingRule(
         lambda s: not s.prior_network and not s.learned,
         lambda s: (
             "prior_network = false: it is of a learned prior, whose network it leaves out; set learned = true too"
         ),
     ),
-    Rule(
+    SettingRule(
         lambda s: s.tv != "noise-aware" and not (isinstance(s.tv, int | float) and s.tv >= 0),
         lambda s: f"tv is {s.tv!r}, it must be a number from 0 on, or 'noise-aware'",
     ),

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ...defenses.layout import Layout
 from ...defenses.progress import Progress, part_of
 from .labels.infer import Inferred, infer_together
-from .match.case import Auxiliary, Case, Shape
+from .match.case import Auxiliary, Case, ImageShape
 from .match.joint import weighed
 from .match.solution import Solution
 from .plan import PLAN, cost_of
@@ -24,7 +24,7 @@ from .read.statistics import as_broadcast
 from .read.target import Target
 from .settings import Settings
 from .strategies.simulating import first_reading
-from .strategies.strategy import PHASES, Found, Phase, Work
+from .strategies.strategy import PHASES, Found, Phase, StrategyWork
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def exact_kernels() -> Iterator[None]:
 def solve(
     module: nn.Module,
     targets: Sequence[Target],
-    input_shape: Shape,
+    input_shape: ImageShape,
     settings: Settings,
     seed: int,
     progress: Progress | None = None,
@@ -70,12 +70,16 @@ def solve(
 def cases_of(
     module: nn.Module,
     targets: Sequence[Target],
-    input_shape: Shape,
+    input_shape: ImageShape,
     settings: Settings,
     seed: int,
     auxiliary: Sequence[Auxiliary] = (),
 ) -> list[Case]:
-    """The targets as cases with their labels. Arguments and ValueError as of `solve`."""
+    """The targets as cases with their labels.
+
+    Args:
+        module, targets, input_shape, settings, seed, auxiliary: as of `solve`, which raises the same ValueErrors.
+    """
     if len(input_shape) != 3:
         raise ValueError(
             "gradient inversion reconstructs images (channels, height, width); the setup's inputs have shape"
@@ -130,7 +134,7 @@ def _through(phase: Phase, cases: Sequence[Case], found: Sequence[Found], watch:
         found = [replace(each, methods={**each.methods, strategy.name: no}) for each, no in zip(found, why)]
         open_ = [i for i, no in enumerate(why) if not no]
         if open_:
-            work = Work(watch.part(place), _again)
+            work = StrategyWork(watch.part(place), _again)
             made = strategy.solve([cases[i] for i in open_], [found[i] for i in open_], work)
             found = [dict(zip(open_, made)).get(i, each) for i, each in enumerate(found)]
     return found

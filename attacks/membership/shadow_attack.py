@@ -18,7 +18,7 @@ from .rmia import rmia, tune_a
 from .shadows import ShadowFactory, deal, keep_matrix, train_shadows
 from .shokri import ClassifierName, shokri
 
-Method = Literal["shokri", "lira", "lira-offline", "rmia"]
+ShadowMethod = Literal["shokri", "lira", "lira-offline", "rmia"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ShadowMembership:
       training of shadows.
     """
 
-    method: Method = "lira"
+    method: ShadowMethod = "lira"
     shadows: int = 16
     a: float | None = None
     gamma: float = 1.0
@@ -43,7 +43,7 @@ class ShadowMembership:
     memory_gib: float = 2.0
 
     def __post_init__(self) -> None:
-        among("method", self.method, get_args(Method))
+        among("method", self.method, get_args(ShadowMethod))
         among("classifier", self.classifier, get_args(ClassifierName))
         if isinstance(self.shadows, bool) or not isinstance(self.shadows, int):
             raise ValueError(f"shadows is {self.shadows!r}; a whole number is expected")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..replay.adjacency import ADJACENCIES, PAIRS, Adjacency
+from ..replay.adjacency import ADJACENCIES, PAIRS, ReplayAdjacency
 from .options import SEEDS, OneOf, common
 from .printing import json_document, shown_progress
 
@@ -26,7 +26,7 @@ from .printing import json_document, shown_progress
 def command(
     what: str,
     data: str,
-    adjacency: Adjacency,
+    adjacency: ReplayAdjacency,
     opacus: bool,
     neighbours: int,
     unit: str,

@@ -53,7 +53,7 @@ def command(
     progress = shown_progress(printing.quiet)
     from .. import run as runner
     from ..results.ablation import worth_json
-    from ..results.methods import explained
+    from ..results.methods import explained_methods
 
     judge = Gated.of(gates)
     job = runner.opened(setup, runner.RunOptions(**vars(options)))
@@ -62,7 +62,7 @@ def command(
     progress.close()
     silent = printing.quiet or printing.as_json
     if not silent:
-        methods = explained(results) if explain else ()
+        methods = explained_methods(results) if explain else ()
         click.echo("\n".join((*_sentences(results), *methods, str(output))))
     status, judged = judge.judge(results, silent)
     if printing.as_json:

@@ -47,7 +47,7 @@ class AttackOptions:
         Option(
             "Also run the inversion without each piece of what it knows (labels, noise, clip, local training,"
             " normalisation statistics), one at a time: what each is worth to the attacker. No verdict or gate is on"
-            " these. Without --attack it is the inversion alone that runs."
+            " these. Without a named attack the inversion alone runs."
         ),
     ] = False
     seed: Annotated[int, Option("Of the attacks.", check=SEEDS, show_default=True)] = 0

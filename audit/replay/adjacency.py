@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-Adjacency = Literal["add_remove", "zero_out", "replace_one"]
-ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "zero_out", "replace_one")
+ReplayAdjacency = Literal["add_remove", "zero_out", "replace_one"]
+ADJACENCIES: tuple[ReplayAdjacency, ...] = ("add_remove", "zero_out", "replace_one")
 PAIRS = 12  # a record, the six canaries that are made of one, and five records more: seconds for a small training

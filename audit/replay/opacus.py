@@ -5,6 +5,7 @@ Opacus is imported when this is called, and never before.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -86,9 +87,9 @@ def _tell(optimiser: Any, module: Any, tap: Tap, adjacency: str) -> None:
 @contextmanager
 def _coins(tap: Tap) -> Iterator[None]:
     """Poisson batches are drawn by the tap's coins, whoever else is in the data."""
-    from opacus.utils.uniform_sampler import UniformWithReplacementSampler
+    sampling: Any = importlib.import_module("opacus.utils.uniform_sampler").UniformWithReplacementSampler
 
-    by_generator = UniformWithReplacementSampler.__iter__
+    by_generator = sampling.__iter__
 
     def batches(sampler: Any) -> Iterator[list[int]]:
         if sampler.num_samples != len(tap.records):
@@ -99,8 +100,8 @@ def _coins(tap: Tap) -> Iterator[None]:
         for _ in range(steps):
             yield tap.drawn(sampler.sample_rate)
 
-    UniformWithReplacementSampler.__iter__ = batches
+    sampling.__iter__ = batches
     try:
         yield
     finally:
-        UniformWithReplacementSampler.__iter__ = by_generator
+        sampling.__iter__ = by_generator

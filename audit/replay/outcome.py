@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_json
-from .adjacency import Adjacency
+from .adjacency import ReplayAdjacency
 from .tap import Violation
 
 FILE = "replay.json"
@@ -25,7 +25,7 @@ class Replay:
     """
 
     name: str
-    adjacency: Adjacency
+    adjacency: ReplayAdjacency
     unit: str
     pairs: tuple[str, ...]
     steps: int

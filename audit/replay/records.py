@@ -15,13 +15,13 @@ from torch.utils.data import Dataset
 from ...defenses.randomness import generator
 from ..errors import BadInput
 from ..worlds.planted import default_canaries
-from .adjacency import Adjacency
+from .adjacency import ReplayAdjacency
 
 HUGE = 1e30  # finite in float32, and its square is not
 
 
 @dataclass(eq=False)
-class Records(Dataset):
+class ReplayRecords(Dataset):
     """A data set, map-style; a batch is taken by `__getitems__`, as torch's DataLoader does.
 
     values: the records. ids: of each, whose coins are drawn by them. changed: the id in which two neighbours differ.
@@ -71,17 +71,17 @@ def coin(seed: int, record: int, draw: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class NeighbourPair:
     """Two neighbours. name: what is done to `data` to make `neighbour`."""
 
     name: str
-    data: Records
-    neighbour: Records
+    data: ReplayRecords
+    neighbour: ReplayRecords
 
 
 def pairs(
-    records: Sequence[Any], adjacency: Adjacency, count: int, seed: int, canaries: Mapping[str, Any] | None = None
-) -> list[Pair]:
+    records: Sequence[Any], adjacency: ReplayAdjacency, count: int, seed: int, canaries: Mapping[str, Any] | None = None
+) -> list[NeighbourPair]:
     """At most `count` pairs: of records by lot, and of canaries in their places.
 
     Args:
@@ -105,32 +105,40 @@ def pairs(
     def with_canary(value: Any) -> list[Any]:
         return [value if i == place else old for i, old in enumerate(values)]
 
-    found: list[Pair] = []
+    found: list[NeighbourPair] = []
     for where in (place, *places[1:]):
         if adjacency == "add_remove":
-            whole, rest = Records(values, ids, where), [i for i in ids if i != where]
-            found.append(Pair(f"removing record {where}", whole, Records([values[i] for i in rest], rest, where)))
+            whole, rest = ReplayRecords(values, ids, where), [i for i in ids if i != where]
+            found.append(
+                NeighbourPair(f"removing record {where}", whole, ReplayRecords([values[i] for i in rest], rest, where))
+            )
         elif adjacency == "zero_out":
-            whole = Records(values, ids, where)
-            found.append(Pair(f"leaving out record {where}", whole, Records(values, ids, where, absent=True)))
+            whole = ReplayRecords(values, ids, where)
+            found.append(
+                NeighbourPair(f"leaving out record {where}", whole, ReplayRecords(values, ids, where, absent=True))
+            )
         else:
             other = values[places[-1] if where != places[-1] else place]
             changed = [other if i == where else old for i, old in enumerate(values)]
             found.append(
-                Pair(f"another record in place of {where}", Records(values, ids, where), Records(changed, ids, where))
+                NeighbourPair(
+                    f"another record in place of {where}",
+                    ReplayRecords(values, ids, where),
+                    ReplayRecords(changed, ids, where),
+                )
             )
     of_canaries = []
     for name, value in made.items():
         if adjacency == "add_remove":
-            added = Records([*values, value], [*ids, len(values)], len(values))
-            of_canaries.append(Pair(f"adding {name!r}", Records(values, ids, len(values)), added))
+            added = ReplayRecords([*values, value], [*ids, len(values)], len(values))
+            of_canaries.append(NeighbourPair(f"adding {name!r}", ReplayRecords(values, ids, len(values)), added))
         elif adjacency == "zero_out":
             planted = with_canary(value)
-            one = Records(planted, ids, place), Records(planted, ids, place, absent=True)
-            of_canaries.append(Pair(f"leaving out {name!r}", *one))
+            one = ReplayRecords(planted, ids, place), ReplayRecords(planted, ids, place, absent=True)
+            of_canaries.append(NeighbourPair(f"leaving out {name!r}", *one))
         else:
-            one = Records(values, ids, place), Records(with_canary(value), ids, place)
-            of_canaries.append(Pair(f"{name!r} in place of record {place}", *one))
+            one = ReplayRecords(values, ids, place), ReplayRecords(with_canary(value), ids, place)
+            of_canaries.append(NeighbourPair(f"{name!r} in place of record {place}", *one))
     return [found[0], *of_canaries, *found[1:]][:count]
 
 

@@ -15,11 +15,11 @@ from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..owners_code import in_words
 from ..worlds.transcript import own_randomness_kept
-from .adjacency import ADJACENCIES, PAIRS, Adjacency
+from .adjacency import ADJACENCIES, PAIRS, ReplayAdjacency
 from .equal import differs
 from .opacus import with_opacus
 from .outcome import Replay
-from .records import Pair, Records, pairs
+from .records import NeighbourPair, ReplayRecords, pairs
 from .tap import Parted, Tap, Violation
 
 Train = Callable[[Any, Any], Any]
@@ -29,7 +29,7 @@ def replay(
     train: Train,
     data: Any,
     *,
-    adjacency: Adjacency = "zero_out",
+    adjacency: ReplayAdjacency = "zero_out",
     engine: Any = None,
     neighbours: int = PAIRS,
     canaries: Mapping[str, Any] | None = None,
@@ -60,11 +60,11 @@ def replay(
 
     >>> def mean(data, tap):
     ...     total = sum(min(1.0, data[i]) for i in range(len(data)))
-    ...     noisy = tap.release("sum", tap.query("sum", total, sensitivity=1.0) + random.gauss(0, 1))
-    ...     return noisy / len(data)
+    ...     tap.query("sum", total, sensitivity=1.0)
+    ...     return tap.release("sum", total + random.gauss(0, 1)) / len(data)
     >>> found = replay(mean, [0.5, 0.25, 0.75, 0.5], adjacency="add_remove", neighbours=1)
-    >>> print(found.violations[0].how)
-    what leaves in the end is …
+    >>> [(violation.kind, violation.name) for violation in found.violations]  # how many there are is no secret
+    [('invariance', 'return')]
     """
     if adjacency not in ADJACENCIES:
         raise BadInput(f"replay: {one_of('adjacency', adjacency, ADJACENCIES)}")
@@ -78,7 +78,13 @@ def replay(
 
 
 def _replayed(
-    train: Train, tried: list[Pair], adjacency: Adjacency, seed: int, unit: str, name: str, progress: Progress | None
+    train: Train,
+    tried: list[NeighbourPair],
+    adjacency: ReplayAdjacency,
+    seed: int,
+    unit: str,
+    name: str,
+    progress: Progress | None,
 ) -> Replay:
     first = tried[0].data
     once = _recorded(train, first, seed)
@@ -133,7 +139,7 @@ class _Recorded(Tap):
     result: Any = None
 
 
-def _recorded(train: Train, records: Records, seed: int) -> _Recorded:
+def _recorded(train: Train, records: ReplayRecords, seed: int) -> _Recorded:
     """A training on its data as they are, whose errors are the owner's mistake and no finding."""
     tap = _Recorded(records, seed)
     try:

@@ -12,7 +12,7 @@ from ...defenses.progress import Progress
 from ..errors import BadInput
 from ..extras import needed
 from ..worlds.source import own_code
-from .adjacency import Adjacency
+from .adjacency import ReplayAdjacency
 from .outcome import Replay
 from .replay import replay
 
@@ -20,7 +20,7 @@ from .replay import replay
 def replay_named(
     what: str,
     data: str,
-    adjacency: Adjacency,
+    adjacency: ReplayAdjacency,
     opacus: bool,
     *,
     neighbours: int,

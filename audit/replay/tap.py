@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ..owners_code import line_of_call
 from .equal import ORDERS, Norm, differs, distance, flat_parts
-from .records import Records
+from .records import ReplayRecords
 
 ROUNDING = 1e-5  # of a bound, that float32 sums of some 60 clipped records exceed it by at most 3e-7
-Kind = Literal["sensitivity", "invariance"]
+ViolationKind = Literal["sensitivity", "invariance"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Violation:
     distance, bound: of a query, in the mechanism's norm. pair: the neighbours that show it.
     """
 
-    kind: Kind
+    kind: ViolationKind
     step: int
     name: str
     how: str
@@ -69,7 +69,7 @@ class Tap:
     first of the two. pair: their name.
     """
 
-    records: Records
+    records: ReplayRecords
     seed: int
     recorded: Sequence[Event] | None = None
     pair: str = ""
@@ -179,7 +179,7 @@ class Tap:
             self.longest = max(self.longest, apart / held.bound)
 
     def _violated(
-        self, kind: Kind, name: str, how: str, distance: float | None = None, bound: float | None = None
+        self, kind: ViolationKind, name: str, how: str, distance: float | None = None, bound: float | None = None
     ) -> None:
         place = line_of_call()
         self.violations.append(Violation(kind, self.steps, name, how, place, self.pair, distance, bound))

@@ -73,7 +73,7 @@ class WorthTable:
         >>> WorthTable("server", "one-round", "cosine", ()).name
         'cosine, one round, seen by the server'
         """
-        return words.attacked(self.objective, self.manner, self.observer)
+        return words.attack_entry(self.objective, self.manner, self.observer)
 
 
 def worth(results: Results) -> tuple[WorthTable, ...]:

@@ -11,12 +11,12 @@ from .format import AttackResult, Method, Results
 RAN = "ran"
 
 
-def explained(results: Results) -> tuple[str, ...]:
+def explained_methods(results: Results) -> tuple[str, ...]:
     """A table for each inversion, one line a method; nothing where none ran."""
     groups: dict[str, list[AttackResult]] = {}
     for entry in results.attacks:
         if entry.methods:
-            name = words.attacked(entry.variant, entry.manner or "", entry.observer)
+            name = words.attack_entry(entry.variant, entry.manner or "", entry.observer)
             groups.setdefault(name, []).append(entry)
     return tuple(line for name, entries in groups.items() for line in _table(name, entries))
 

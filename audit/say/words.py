@@ -161,10 +161,10 @@ KINDS = {  # of attacks
 CLAIMANTS = {"paper": "by the paper's formula", "owner": "by the owner", "accountant": "by the accountant"}
 
 
-def attacked(variant: str, manner: str, observer_name: str) -> str:
+def attack_entry(variant: str, manner: str, observer_name: str) -> str:
     """Which of an attack's entries.
 
-    >>> attacked("cosine", "one-round", "server")
+    >>> attack_entry("cosine", "one-round", "server")
     'cosine, one round, seen by the server'
     """
     manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(manner, manner)

@@ -7,7 +7,7 @@ import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies.search import Descent
+from dpfl_audit.attacks.inversion.strategies.search import PixelDescent
 from dpfl_audit.attacks.inversion.strategies.strategy import Found
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -54,8 +54,8 @@ def test_convolutions_are_of_whole_float32_and_what_a_caller_chose_comes_back(mo
         seen.append((cudnn.allow_tf32, cudnn.deterministic))
         return search(self, cases, found, work)
 
-    search = Descent.solve
-    monkeypatch.setattr(Descent, "solve", read)
+    search = PixelDescent.solve
+    monkeypatch.setattr(PixelDescent, "solve", read)
     module, target = attending(True)
     for chosen in (True, False):
         with cudnn.flags(enabled=True, deterministic=chosen, allow_tf32=chosen):

@@ -24,7 +24,7 @@ from dpfl_audit.attacks.inversion.solve import cases_of, solve_cases
 from dpfl_audit.attacks.inversion.strategies.by_step import readable
 from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate, orders, update_distance
 from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update
-from dpfl_audit.attacks.inversion.strategies.strategy import PHASES, Found, Work
+from dpfl_audit.attacks.inversion.strategies.strategy import PHASES, Found, StrategyWork
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale
@@ -204,11 +204,11 @@ def test_a_method_makes_nothing_worse_and_says_what_it_assumed(strategy) -> None
     given = Found(solution=before)
     for reader in PLAN:
         if reader.phase == "read" and strategy.phase != "read" and not reader.applies(made):
-            (read,) = reader.solve([made], [given], Work(None, again))
+            (read,) = reader.solve([made], [given], StrategyWork(None, again))
             given = replace(read, solution=before, sure=False)
     ticks: list[tuple[int, int]] = []
     (found,) = strategy.solve(
-        [made], [given], Work(lambda done, total, /, words="": ticks.append((done, total)), again)
+        [made], [given], StrategyWork(lambda done, total, /, words="": ticks.append((done, total)), again)
     )
     after = found.best
     assert row.far(made, after) <= before.loss * (1 + 1e-4) and after.images.shape == start.shape

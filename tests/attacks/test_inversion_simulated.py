@@ -19,7 +19,7 @@ from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies.search import Descent
+from dpfl_audit.attacks.inversion.strategies.search import PixelDescent
 from dpfl_audit.attacks.inversion.strategies.simulated import (
     Simulated,
     can_simulate,
@@ -352,7 +352,7 @@ def test_progress_ends_where_a_reading_leaves_nothing_to_simulate(data, readings
         solution = Solution(data[0].float(), data[0].float(), data[1], 0.0, determined=len(calls) == readings)
         return [replace(each, solution=solution) for each in found]
 
-    monkeypatch.setattr(Descent, "solve", read)
+    monkeypatch.setattr(PixelDescent, "solve", read)
     ticks: list[tuple[int, int]] = []
     settings = Inversion(iterations=2, along=0.5, simulated=2)
     found = solve(module, [target], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))

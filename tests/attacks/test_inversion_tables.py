@@ -27,7 +27,7 @@ from dpfl_audit.attacks.inversion.strategies.row_fit import (
 )
 from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.strategies.row_search import rows_by_search, with_rows
-from dpfl_audit.attacks.inversion.strategies.strategy import Found, Work
+from dpfl_audit.attacks.inversion.strategies.strategy import Found, StrategyWork
 from dpfl_audit.attacks.inversion.strategies.with_words import as_shares, with_words
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
@@ -161,7 +161,7 @@ def by_rows(network, target, images):
         return [Found(Solution(torch.full((rest.count, 106, 1, 1), 0.5), torch.zeros(0), rest.labels, 0.0))]
 
     left = []
-    found = with_rows(case_of(network, target), Work(None, gray))
+    found = with_rows(case_of(network, target), StrategyWork(None, gray))
     error = (found.images[:, None] - images[None]).abs().flatten(2).amax(2)
     return found, left, error
 

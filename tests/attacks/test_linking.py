@@ -157,7 +157,7 @@ def test_a_fresh_address_hides_no_sender_and_the_page_says_so(setup: Path, tmp_p
     (entry,) = results.attacks
     assert entry.attack == "linking" and entry.value("linked") > 0.9 > 0.5 > entry.value("linked_chance")
     assert entry.p_values["linked"] == 1e-4 and entry.least_p_values["linked"] == 1e-4
-    assert results.verdict.level == "moderate" and "linked where chance gives" in results.verdict.sentences[0]
+    assert results.verdict.level == "moderate" and "one anonymous sender linked" in results.verdict.sentences[0]
     assert call("report", tmp_path / "results", "-o", tmp_path / "page.html", "--quiet") == 0
     page = (tmp_path / "page.html").read_text()
     assert "messages linked" in page and "beats its control" in page

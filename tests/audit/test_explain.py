@@ -8,7 +8,7 @@ from pathlib import Path
 from command import called
 from dpfl_audit.attacks.inversion.plan import PLAN
 from dpfl_audit.audit.results.format import AttackResult, Method, Results
-from dpfl_audit.audit.results.methods import explained
+from dpfl_audit.audit.results.methods import explained_methods
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -50,8 +50,8 @@ def entry(**methods: str) -> AttackResult:
 def test_where_messages_differ_each_clause_says_of_how_many() -> None:
     alike = {"search": "", "polish": "kinks"}
     results = Results.model_construct(attacks=(entry(**alike), entry(**alike), entry(search="x", polish="kinks")))
-    _, search, polish = explained(results)
+    _, search, polish = explained_methods(results)
     shares = [part.split(": ", 1) for part in search.split("  ")[-1].split("; ")]
     assert [(share.split()[0], clause) for share, clause in shares] == [("2", "ran"), ("1", "no: x")]
     assert polish.split("  ")[-1] == "no: kinks"
-    assert explained(Results.model_construct(attacks=(entry(),))) == ()
+    assert explained_methods(Results.model_construct(attacks=(entry(),))) == ()

@@ -312,7 +312,8 @@ def to_eight_digits(row: Epsilon) -> Epsilon:
     """Without notes. A clip that follows what was released lies elsewhere on the grid in a plan, by 1e-10 of it."""
     names = ("claimed", "proven", "proven_without_sampling", "multiplier", "mu")
     numbers = {name: getattr(row, name) for name in names}
-    return row.having(notes=(), **{k: None if v is None else float(f"{v:.8g}") for k, v in numbers.items()})
+    rounded = {k: None if v is None else float(f"{v:.8g}") for k, v in numbers.items()}
+    return row.model_copy(update={"notes": (), "ledger": "", **rounded})  # ids of a plan's releases are its own
 
 
 @EVERY

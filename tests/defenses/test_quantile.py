@@ -13,7 +13,7 @@ from dpfl_audit.audit.proven.target import build
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.audit.worlds.federation.case import Case, Question
+from dpfl_audit.audit.worlds.federation.case import CanaryCase, Question
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.layout import Layout
@@ -142,7 +142,7 @@ def test_the_next_norm_goes_out_beside_the_model_and_a_killed_run_knows_it():
 
 def test_a_canary_sees_the_norm_too():
     question = Question(Observer("downlink"), "client", "zero_out", DELTA)
-    case = Case.of(experiment(), CanarySettings(draws=20, rounds=1), question, 0)
+    case = CanaryCase.of(experiment(), CanarySettings(draws=20, rounds=1), question, 0)
     (trials,) = case.messages()
     (without, present), drawn = trials.expected(), trials.draw(1, [1, 2], True)
     assert sum(trials.sizes) == drawn.shape[1] == len(present.centre) == case.experiment.layout.dim + 1

@@ -15,7 +15,7 @@ from ..read.target import Target
 from ..settings import Settings
 from .denoiser import Denoiser
 
-Shape = tuple[int, ...]
+ImageShape = tuple[int, ...]
 
 PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Ghost`, some 9 by `DoubleBackward`
 
@@ -45,7 +45,7 @@ class Case:
     layout: Layout
     target: Target
     labels: Tensor
-    shape: Shape
+    shape: ImageShape
     settings: Settings
     seed: int
     auxiliary: Auxiliary = Auxiliary()

@@ -38,7 +38,7 @@ from ..read.step_factors import PRECISE, WRONG, StepFactors, operations, step_fa
 from ..read.target import Target
 from .simulated import orders, update_distance
 from .spectrum import Spectrum
-from .strategy import UNCOUNTED, Found, Strategy, Work, counted
+from .strategy import UNCOUNTED, Found, Strategy, StrategyWork, counted
 
 TOLERANCES = (0.03, 0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3)  # of a gradient's entries, for an error that is 0
 FINE = (1e-5, 1e-4, 1e-3)  # of sharp factors, tried first
@@ -87,7 +87,7 @@ class OneAdaptiveStep(Strategy):
         neurons, inputs = case.layout.shapes[0]
         return operations_at_once(neurons, inputs + 1, case.target.count)
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         tick = counted(work.progress, len(DOUBTS) * len(cases))
         return [read_at_once(case, each, tick) for case, each in zip(cases, found)]
 
@@ -110,7 +110,7 @@ class AdaptiveSteps(Strategy):
         neurons, inputs = case.layout.shapes[0]
         return operations(neurons, inputs + 1, recipe.sizes, ROUNDS)
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         tick = counted(work.progress, ticks(ROUNDS) * len(cases))
         return [replace(each, solution=read_by_step(case, each.best, tick)) for case, each in zip(cases, found)]
 

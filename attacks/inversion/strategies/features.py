@@ -24,7 +24,7 @@ from ..match.features import SolvedFeatures, one_gradient, with_features
 from ..match.optimise import Objective, Tick, lbfgs, with_prior
 from ..match.prior import tv_for_noise
 from ..match.solution import Solution
-from .strategy import Found, Strategy, Work, counted
+from .strategy import Found, Strategy, StrategyWork, counted
 
 SMOOTH = (nn.Sigmoid, nn.Tanh, nn.Softplus, nn.GELU, nn.SiLU)
 KINKED = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.Hardtanh, nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d)
@@ -42,7 +42,7 @@ def is_smooth(network: nn.Module) -> bool:
     return any(isinstance(part, SMOOTH) for part in parts) and not any(isinstance(part, KINKED) for part in parts)
 
 
-class Features(Strategy):
+class FeatureFit(Strategy):
     name = "features"
     phase = "read"
 
@@ -57,7 +57,7 @@ class Features(Strategy):
             return "what was sent is not one gradient"
         return ""
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         return [
             replace(each, features=SolvedFeatures.of(case.network, case.layout, case.target, case.labels, case.shape))
             for case, each in zip(cases, found)
@@ -88,7 +88,7 @@ class Polish(Strategy):
     def cost(self, case: Case) -> int:
         return EVALUATIONS * len(STAGES) * case.settings.iterations * case.step_operations
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         tick = counted(work.progress, len(STAGES) * sum(case.settings.iterations for case in cases))
         return [
             replace(each, solution=carried_on(case, each.best, each.features, tick)) for case, each in zip(cases, found)

@@ -12,7 +12,7 @@ from ..exact.words import WORK, columns_by_words
 from ..match.case import Case
 from ..match.evaluate import UNEXPLAINED, explained, loss_at
 from ..match.solution import Solution, start_images
-from .strategy import UNCOUNTED, Found, Strategy, Work
+from .strategy import UNCOUNTED, Found, Strategy, StrategyWork
 
 UNEXPLAINED_COPIES = 1e-3  # the same over n², where some are taken for copies: one of n given to the wrong image
 
@@ -34,7 +34,7 @@ class FirstLayerAlone(Strategy):
     def cost(self, case: Case) -> int:
         return WORK if case.words else UNCOUNTED
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         return [self._read(case, each) for case, each in zip(cases, found)]
 
     def _read(self, case: Case, found: Found) -> Found:
@@ -66,7 +66,7 @@ class FirstLayerOfGuess(Strategy):
             return "noise, as many images as neurons, or steps that are no gradients hide the images' span"
         return super().needless(case, found)
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         return [
             replace(each, solution=made_exact(case, each.best, each.reading)) if each.reading else each
             for case, each in zip(cases, found)

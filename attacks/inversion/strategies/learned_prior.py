@@ -34,8 +34,8 @@ from ..match.optimise import EPS, Tick, into_box
 from ..match.solution import Solution
 from ..read.target import Target
 from ..settings import Settings
-from .search import Batch, Candidates, Search
-from .strategy import Found, Work, counted
+from .search import Candidates, CaseBatch, CaseSearch
+from .strategy import Found, StrategyWork, counted
 
 STRONG = 0.5  # of a message's energy is noise, where the default run tries the spectrum
 # Set on seeds 0 and 1 of the demo's cells, which are not among those reported.
@@ -46,7 +46,7 @@ BETAS = (0.9, 0.95)  # of Adam: it forgets its first slopes, which are a hundred
 OUTSIDE = 0.05  # pixels; how soft the box [0, 1] is
 
 
-class PriorSearch(Search):
+class PriorSearch(CaseSearch):
     """By a denoiser, one candidate after the other; what it makes of noise alone is the start, the random control."""
 
     name = "learned prior"
@@ -66,7 +66,7 @@ class PriorSearch(Search):
     def ticks(self, settings: Settings, candidates: int) -> int:
         return settings.iterations * candidates
 
-    def descend(self, batch: Batch, tick: Tick) -> Candidates:
+    def descend(self, batch: CaseBatch, tick: Tick) -> Candidates:
         images, losses = [], []
         for case in batch.cases:
             for restart in batch.restarts:
@@ -75,7 +75,7 @@ class PriorSearch(Search):
                 losses.append(found.new_tensor(loss_at(case, found)))
         return Candidates(torch.stack(images), torch.stack(losses))
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         share = 1 - 1 / (1 + max(case.settings.restarts for case in cases))
         made = super().solve(cases, found, replace(work, progress=part_of(work.progress, 0.0, share)))
         total = sum(case.settings.iterations for case in cases)

@@ -31,7 +31,7 @@ from .kept_denoiser import RECORDS
 from .learned_prior import STRONG
 from .row_metric import Factors, Matrices, RowMetric, scale_open
 from .row_search import LIKE, RowSearch, RowsOneByOne
-from .strategy import Found, Strategy, Work
+from .strategy import Found, Strategy, StrategyWork
 from .with_words import as_shares
 
 # In means of a second moment's eigenvalues: of few rows the one (32: 99.6 % of cells for 91.5), of many the other (128:
@@ -85,7 +85,7 @@ class FitOfRows(Strategy):
         rows = case.auxiliary.rows
         return 0 if rows is None else fit_operations(case.target, rows, case.layout.dim)
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         made = []
         for k, (case, each) in enumerate(zip(cases, found)):
             fit = with_fit(case, part_of(work.progress, k / len(cases), (k + 1) / len(cases)))

@@ -28,7 +28,7 @@ from ..match.case import Auxiliary, Case
 from ..match.evaluate import explained, loss_at
 from ..match.solution import Solution, start_images
 from ..read.target import Target
-from .strategy import Found, Strategy, Work
+from .strategy import Found, Strategy, StrategyWork
 
 STARTS, SWEEPS = 300, 15  # rows at once; times that each cell is put
 ROUNDS, IDLE = 12, 3  # searches at most; in vain one after the other
@@ -126,7 +126,7 @@ class RowsOneByOne(Strategy):
     def cost(self, case: Case) -> int:
         return search_operations(case.layout.dim, prod(case.shape))
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         made = []
         for k, (case, each) in enumerate(zip(cases, found)):
             rows = with_rows(case, replace(work, progress=part_of(work.progress, k / len(cases), (k + 1) / len(cases))))
@@ -136,7 +136,7 @@ class RowsOneByOne(Strategy):
         return made
 
 
-def with_rows(case: Case, work: Work) -> Solution | None:
+def with_rows(case: Case, work: StrategyWork) -> Solution | None:
     """A solution of rows that are found, and of what solving makes of a batch of the others; None where fewer than half
     are found.
     """

@@ -25,12 +25,12 @@ from ..read.surrogate import Surrogate
 from ..read.target import Target
 from ..settings import Settings
 from .simulated import read_twice
-from .strategy import Found, Strategy, Work, counted, together
+from .strategy import Found, Strategy, StrategyWork, counted, solved_together
 from .with_words import as_shares, with_words
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class CaseBatch:
     """Cases of one network and the same settings, of equal count, at equal weights; all restarts of one together.
 
     network: in the precision of the weights. targets: T, as they are read. restarts: their numbers.
@@ -46,7 +46,7 @@ class Batch:
     features: Sequence[SolvedFeatures | None]
 
     @classmethod
-    def of(cls, cases: Sequence[Case], found: Sequence[Found], restarts: range) -> Batch:
+    def of(cls, cases: Sequence[Case], found: Sequence[Found], restarts: range) -> CaseBatch:
         targets = [placed(case.target, case.settings) for case in cases]
         starts = torch.stack(
             [start_images(c.seed, c.target.key, r, c.target.count, c.shape) for c in cases for r in restarts]
@@ -83,7 +83,7 @@ class Batch:
     def statistics(self) -> list[list[ToldMoments]]:
         return [told_moments(self.network, self.cases[0].layout, t, self.settings) for t in self.targets]
 
-    def alone(self, k: int) -> Batch:
+    def alone(self, k: int) -> CaseBatch:
         """One of the cases."""
         many, one = len(self.restarts), slice(k, k + 1)
         return replace(
@@ -120,7 +120,7 @@ class Candidates:
     places: Tensor | None = None
 
 
-class Search(Strategy):
+class CaseSearch(Strategy):
     """One of the searches, of which each case gets one."""
 
     phase = "search"
@@ -134,19 +134,19 @@ class Search(Strategy):
         return settings.iterations
 
     @abstractmethod
-    def descend(self, batch: Batch, tick: Tick) -> Candidates:
+    def descend(self, batch: CaseBatch, tick: Tick) -> Candidates:
         """From a batch's starts on. tick: called after every iteration."""
 
     def cost(self, case: Case) -> int:
         return self.steps(case) * case.step_operations
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         made = list(found)
         todo = list(_batches(cases))
         total = sum(self.ticks(cases[m[0]].settings, len(m) * len(restarts)) for m, restarts in todo)
         tick = counted(work.progress, total)
         for members, restarts in todo:
-            batch = Batch.of([cases[i] for i in members], [found[i] for i in members], restarts)
+            batch = CaseBatch.of([cases[i] for i in members], [found[i] for i in members], restarts)
             ended = self.descend(batch, tick)
             best = ended.losses.view(len(batch.cases), -1).argmin(1)
             for k, i in enumerate(members):
@@ -171,7 +171,7 @@ class Search(Strategy):
         return (f"the gradient read at {at} of the way that training moved the weights{learned}{twice}",)
 
 
-class Descent(Search):
+class PixelDescent(CaseSearch):
     """Adam, or L-BFGS, on the network as it is."""
 
     name = "search"
@@ -190,7 +190,7 @@ class Descent(Search):
     def ticks(self, settings: Settings, candidates: int) -> int:
         return settings.iterations * (candidates if settings.by_line_search else 1)
 
-    def descend(self, batch: Batch, tick: Tick) -> Candidates:
+    def descend(self, batch: CaseBatch, tick: Tick) -> Candidates:
         settings = batch.settings
         if settings.by_line_search:
             return _line_search(batch, tick)
@@ -207,7 +207,7 @@ class Descent(Search):
         return Candidates(as_shares(images, batch.words), least, None if moving is None else moving.place)
 
 
-class Softened(Search):
+class Softened(CaseSearch):
     """Adam on a network whose kinks are soft, and ever less so (`match.softened`)."""
 
     name = "softened search"
@@ -227,7 +227,7 @@ class Softened(Search):
     def ticks(self, settings: Settings, candidates: int) -> int:
         return settings.softened * settings.iterations
 
-    def descend(self, batch: Batch, tick: Tick) -> Candidates:
+    def descend(self, batch: CaseBatch, tick: Tick) -> Candidates:
         settings, layout, many = batch.settings, batch.cases[0].layout, len(batch.restarts)
 
         def softly(mode: Softly, weight: Tensor) -> Objective:
@@ -243,7 +243,7 @@ class Softened(Search):
 
 def _batches(cases: Sequence[Case]) -> Iterator[tuple[list[int], range]]:
     """Which cases form a batch, by their places, and which restarts."""
-    for members in together(cases):
+    for members in solved_together(cases):
         first = cases[members[0]]
         size = numbers_per_image(first.network, first.shape)
         targets = [placed(cases[i].target, first.settings) for i in members]
@@ -251,7 +251,7 @@ def _batches(cases: Sequence[Case]) -> Iterator[tuple[list[int], range]]:
             yield [members[k] for k in places], restarts
 
 
-def _solution(batch: Batch, ended: Candidates, k: int, chosen: int) -> Solution:
+def _solution(batch: CaseBatch, ended: Candidates, k: int, chosen: int) -> Solution:
     """The one that was chosen of a case's candidates."""
     features = batch.features[k]
     learned = ended.places is not None and batch.cases[k].target.on_the_way
@@ -265,7 +265,7 @@ def _solution(batch: Batch, ended: Candidates, k: int, chosen: int) -> Solution:
     )
 
 
-def _at_learned_places(batch: Batch) -> Surrogate | None:
+def _at_learned_places(batch: CaseBatch) -> Surrogate | None:
     """The objective at places on the way that are learned; None where none is."""
     if not batch.settings.along_rate or not any(t.on_the_way and not t.others for t in batch.targets):
         return None
@@ -273,7 +273,7 @@ def _at_learned_places(batch: Batch) -> Surrogate | None:
     return Surrogate(batch.network, layout, batch.targets, batch.labels, many, batch.settings)
 
 
-def _line_search(batch: Batch, tick: Tick) -> Candidates:
+def _line_search(batch: CaseBatch, tick: Tick) -> Candidates:
     """L-BFGS, one candidate after the other."""
     images, losses = [], []
     for k in range(len(batch.cases)):

@@ -35,7 +35,7 @@ from .simulated import (
     update_of,
     with_disorder,
 )
-from .strategy import LEFT_NOTHING, Found, Strategy, Work, counted, together
+from .strategy import LEFT_NOTHING, Found, Strategy, StrategyWork, counted, solved_together
 
 INVARIANCE = 1000.0  # weight of `disorder`, Dimitrov et al.'s
 AGAIN = 4  # times as long as once, about: all before it a second time, and three simulations
@@ -80,10 +80,10 @@ class Simulation(Strategy):
         parameters = len(recipe.sizes) * (CALL + PASSES * len(case.target.gradient))
         return trainings * (parameters + sum(recipe.sizes) * image)
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         made = [each.best for each in found]
         both = [read_twice(case) for case in cases]
-        groups = [[i for i in group if both[i] == twice] for group in together(cases) for twice in (False, True)]
+        groups = [[i for i in group if both[i] == twice] for group in solved_together(cases) for twice in (False, True)]
         total, done = sum(AGAIN if twice else 1 for twice in both), 0
         for places in filter(None, groups):
             here, begun = [cases[i] for i in places], [made[i] for i in places]
@@ -128,7 +128,7 @@ def _placed(every: Sequence[Solution], places: Sequence[int], ended: Sequence[So
     return [new.get(i, solution) for i, solution in enumerate(every)]
 
 
-def _from_both(cases: Sequence[Case], first: Sequence[Solution], work: Work) -> list[Solution]:
+def _from_both(cases: Sequence[Case], first: Sequence[Solution], work: StrategyWork) -> list[Solution]:
     """What simulated training makes of cases that are read twice, of the first reading and a second one."""
     longer, times = list[Case](), list[float | None]()
     for case, guess in zip(cases, first):

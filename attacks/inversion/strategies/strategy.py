@@ -53,7 +53,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class StrategyWork:
     """What a method gets beside its cases. progress: to be told of it. solve: solves further cases by all methods."""
 
     progress: Progress | None
@@ -82,7 +82,7 @@ class Strategy(Protocol):
         """About how many operations it takes, above 0, by a rule on shapes."""
         return UNCOUNTED
 
-    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: Work) -> list[Found]:
+    def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         """What is known of each case after it; a solution is never worse than the one given, by the objective.
 
         Args:
@@ -95,7 +95,7 @@ class Strategy(Protocol):
         return ()
 
 
-def together(cases: Sequence[Case]) -> list[list[int]]:
+def solved_together(cases: Sequence[Case]) -> list[list[int]]:
     """Which cases, by their places, may be computed as one array: those of one network and the same settings."""
     groups: dict[tuple[int, Settings], list[int]] = {}
     for i, case in enumerate(cases):

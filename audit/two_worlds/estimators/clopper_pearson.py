@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from .bound import LowerBound, Scores, checked_level, checked_scores
-from .thresholds import Split, Strategy
+from .thresholds import Split, ThresholdStrategy
 
 
 def upper_limit(errors: ArrayLike, trials: int, alpha: float) -> Scores:
@@ -102,7 +102,7 @@ def clopper_pearson(
     *,
     delta: float,
     confidence: float = 0.95,
-    threshold: Strategy | None = None,
+    threshold: ThresholdStrategy | None = None,
 ) -> LowerBound:
     """A lower bound on ε from the scores of inserted and of left-out canaries.
 

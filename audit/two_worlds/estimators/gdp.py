@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from ...proven.gaussian import gaussian_epsilon
 from .bound import GAUSSIAN, LowerBound, Scores, checked_level, checked_scores
 from .clopper_pearson import best_threshold, confusion, error_limits, perfect_limits
-from .thresholds import Split, Strategy
+from .thresholds import Split, ThresholdStrategy
 
 
 def mu_epsilon(mu: float, delta: float) -> float:
@@ -61,7 +61,7 @@ def gdp(
     *,
     delta: float,
     confidence: float = 0.95,
-    threshold: Strategy | None = None,
+    threshold: ThresholdStrategy | None = None,
 ) -> LowerBound:
     """A lower bound on ε for a mechanism that is μ-GDP for some μ, such as one noisy sum.
 

@@ -25,7 +25,7 @@ class Estimator(Protocol):
     def pick(self, scores_in: Scores, scores_out: Scores, alpha: float) -> float: ...
 
 
-class Strategy(Protocol):
+class ThresholdStrategy(Protocol):
     def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound: ...
 
 

@@ -71,7 +71,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class CanaryCase:
     """One row's audit: the federation and its ledger, the rounds seen, the canary and its place, and who draws and
     trains.
     """
@@ -89,7 +89,7 @@ class Case:
     workers: Workers = HERE
 
     @classmethod
-    def of(cls, source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int) -> Case:
+    def of(cls, source: Auditor | Experiment, settings: CanarySettings, question: Question, seed: int) -> CanaryCase:
         """The case of a question.
 
         Raises:
@@ -247,7 +247,7 @@ class Case:
             words.append("the model's mean and std, which are those of each world's own rows, are seen")
         return words
 
-    def _with_canary(self) -> Case:
+    def _with_canary(self) -> CanaryCase:
         """The case with the canary and place that move the noise-free message furthest; the first of near equals."""
         moment, best = self.rounds[0], None
         candidates = self._candidates()

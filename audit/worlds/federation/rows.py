@@ -28,7 +28,7 @@ from ...two_worlds.draws import MechanismAudit, audit_trials
 from ...two_worlds.estimators import LowerBound, ceiling
 from ...two_worlds.measured import Measured, bound_said, judged_on_condition, judgement, measured_of
 from ...two_worlds.sequential import BoundRule
-from .case import Case, NoDemonstration, Question, releases_seen, trial_cost
+from .case import CanaryCase, NoDemonstration, Question, releases_seen, trial_cost
 from .client_round import constants_apart, from_crafted
 from .coins import CoinAudit, CoinRun, coin_flips
 from .end_to_end import TrainedWorlds, end_to_end
@@ -156,7 +156,7 @@ def demonstrate(
     """
     settings = settings.scaled()
     try:
-        case = replace(Case.of(source, settings, question, seed), workers=workers)
+        case = replace(CanaryCase.of(source, settings, question, seed), workers=workers)
     except (NoDemonstration, BadInput) as reason:
         return Demonstration(None, not_measured=str(reason).rstrip("."))
     row: Shown | None = None
@@ -176,7 +176,7 @@ def demonstrate(
     return Demonstration(row, tuple(entries), "; ".join(reasons) if row is None else "")
 
 
-def _sharing(case: Case, protocol: Protocol) -> Case:
+def _sharing(case: CanaryCase, protocol: Protocol) -> CanaryCase:
     """The case with half the risk of error for each bound, where the protocol gives two of which either may refute."""
     if case.question.delta == 0 or not_gaussian(case, protocol):
         return case
@@ -201,20 +201,20 @@ class _Step:
 # --- the protocols ---
 
 
-def _mechanism(case: Case, step: _Step) -> Measured:
+def _mechanism(case: CanaryCase, step: _Step) -> Measured:
     _sees_rounds(case)
     messages = case.messages()
     return _trials(case, "mechanism", messages, _plan(case, messages), step)
 
 
-def _sees_rounds(case: Case) -> None:
+def _sees_rounds(case: CanaryCase) -> None:
     if case.question.observer.sees_final_only and releases_seen(case.federation, case.question.observer) > 1:
         raise ValueError(
             "whoever gets the final model sees no single round; --set 'canary.protocols=[\"end-to-end\"]' audits it"
         )
 
 
-def _plan(case: Case, messages: list[FederationTrials]) -> AuditPlan:
+def _plan(case: CanaryCase, messages: list[FederationTrials]) -> AuditPlan:
     cost = trial_cost(case.experiment, case.question.observer, case.client)
     allowed = planned(
         case.settings,
@@ -231,7 +231,7 @@ def _plan(case: Case, messages: list[FederationTrials]) -> AuditPlan:
     )
 
 
-def _redrawn(case: Case, step: _Step) -> Measured:
+def _redrawn(case: CanaryCase, step: _Step) -> Measured:
     messages = case.messages(redraw=True)[:1]
     draws, confidence = case.settings.redrawn, case.settings.confidence
     most = ceiling("betting", draws, draws, delta=case.question.delta, confidence=confidence)
@@ -240,7 +240,7 @@ def _redrawn(case: Case, step: _Step) -> Measured:
 
 
 def _trials(
-    case: Case, protocol: Protocol, messages: list[FederationTrials], planning: AuditPlan, step: _Step
+    case: CanaryCase, protocol: Protocol, messages: list[FederationTrials], planning: AuditPlan, step: _Step
 ) -> Measured:
     why_not = not_gaussian(case, protocol)
     rule = BoundRule(
@@ -263,7 +263,7 @@ def _trials(
     return measured_of(audit, len(audit.scores_in), manner, why_not)
 
 
-def _coins(case: Case, step: _Step) -> Measured:
+def _coins(case: CanaryCase, step: _Step) -> Measured:
     _sees_rounds(case)
     if case.whole:
         raise ValueError(
@@ -324,7 +324,7 @@ def _of_any_round(audit: CoinAudit, rate: float) -> MechanismAudit:
     return replace(one, counted=counted, if_gaussian=replace(gdp, epsilon=low, ceiling=most))
 
 
-def _end_to_end(case: Case, step: _Step) -> Measured:
+def _end_to_end(case: CanaryCase, step: _Step) -> Measured:
     if not case.question.observer.needs_server:
         raise ValueError(f"{case.question.observer} does not see the final model")
     moment, why_not = case.rounds[0], not_gaussian(case, "end-to-end")
@@ -343,7 +343,7 @@ def _end_to_end(case: Case, step: _Step) -> Measured:
     return measured_of(audit, case.settings.replicas, "all-rounds", why_not)
 
 
-_PROTOCOLS: dict[str, Callable[[Case, _Step], Measured]] = {
+_PROTOCOLS: dict[str, Callable[[CanaryCase, _Step], Measured]] = {
     "mechanism": _mechanism,
     "mechanism-redrawn": _redrawn,
     "rounds": _coins,
@@ -372,7 +372,7 @@ def _failure(measured: Measured, protocol: str, claimed: float | None) -> dict[s
     return {"delta_at_claim": measured.delta_at(claimed)}
 
 
-def _row(measured: Measured, case: Case, protocol: str) -> Shown:
+def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     counted, other = measured.counted, measured.if_gaussian
     claimed, proven, target = case.question.claimed, case.question.proven, case.question.target

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from ....defenses.participation import Everyone, RoundRobin, Separated
 from ....defenses.releases import Facts
 from ...proven.views import behind
-from .case import Case
+from .case import CanaryCase
 from .plan import Protocol
 
 
-def not_gaussian(case: Case, protocol: Protocol) -> str:
+def not_gaussian(case: CanaryCase, protocol: Protocol) -> str:
     """Why no bound of this protocol may take scores for Gaussian-shaped, in words; "" where one may, on that condition.
 
     Coins fall where the client is in the round, so that a secret draw of the cohort makes no mixture of these scores.
@@ -36,7 +36,7 @@ def not_gaussian(case: Case, protocol: Protocol) -> str:
     return not_gaussian_by(seen, cohort_hidden=hidden)
 
 
-def noise_last(case: Case) -> bool:
+def noise_last(case: CanaryCase) -> bool:
     """Whether nothing nonlinear comes between the Gaussian noise and what is seen of a round.
 
     Noise inside local training goes through the optimiser and the steps after it: one step of SGD only scales it, Adam

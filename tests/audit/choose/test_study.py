@@ -400,7 +400,7 @@ def test_what_no_key_can_keep_is_never_trained_and_the_goal_is_named(tmp_path: P
     goals = Goals(epsilon_at_most=0.01, leakage_at_most=0.9)
     study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals))
     assert study.chosen is None and study.obstacle is not None
-    assert (study.obstacle.goal,) == goals.words[:1] and study.obstacle.nearest is not None
+    assert study.obstacle.goal == goals.words[-1] == "proven ε at most 0.01" and study.obstacle.nearest is not None
     assert study.obstacle.nearest.point["scheme.noise_multiplier"] == 10 and study.obstacle.sentence in study.sentence
     assert not (tmp_path / "study" / "recommended.toml").exists()
     assert study.obstacle.goal in unescape((tmp_path / "study" / "study.html").read_text())

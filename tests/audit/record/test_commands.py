@@ -57,6 +57,7 @@ def test_check_says_in_json_what_is_declared(tmp_path, capsys):
         "average",
         "low bits",
         "completeness",
+        "first model",
         "last model",
     }
 

@@ -154,5 +154,6 @@ def test_what_the_loop_declares_is_checked(both):
         "secrecy of the noise",
         "average",
         "low bits",
+        "first model",
         "completeness",
     ]

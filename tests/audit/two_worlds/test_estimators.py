@@ -32,7 +32,7 @@ from dpfl_audit.audit.two_worlds.estimators.fdp import curve_refuted, fdp_mu
 from dpfl_audit.audit.two_worlds.estimators.gdp import mu_epsilon, mu_limit
 from dpfl_audit.audit.two_worlds.estimators.one_run import one_run_epsilon, one_run_p_value, right_guesses
 from dpfl_audit.audit.two_worlds.estimators.one_shot import two_gaussian_epsilon
-from dpfl_audit.audit.two_worlds.estimators.thresholds import Strategy
+from dpfl_audit.audit.two_worlds.estimators.thresholds import ThresholdStrategy
 from scipy.stats import binom, kstest, norm
 
 DELTA = 1e-5
@@ -417,7 +417,7 @@ class Spy:
 
 
 @pytest.mark.parametrize("strategy, tests", [(Split(0.3), 1), (MultiSplit(repeats=4, fraction=0.3), 4)])
-def test_a_threshold_is_never_tested_on_the_scores_it_was_picked_on(strategy: Strategy, tests: int):
+def test_a_threshold_is_never_tested_on_the_scores_it_was_picked_on(strategy: ThresholdStrategy, tests: int):
     spy, scores_in, scores_out = Spy(), np.arange(10.0), np.arange(100.0, 120.0)
     strategy(spy, scores_in, scores_out, 0.05)
     assert len(spy.tested) == tests

@@ -21,7 +21,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.audit.worlds.federation.case import Case, training_cost
+from dpfl_audit.audit.worlds.federation.case import CanaryCase, training_cost
 from dpfl_audit.audit.worlds.federation.client_round import client_worlds, moments, record_worlds
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings, planned
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate, demonstrate_rows
@@ -158,7 +158,7 @@ def test_a_canary_update_is_as_long_as_what_bounds_it():
 def test_a_median_clip_remembers_each_worlds_own_rounds():
     """The second round's clip norm is the first one's norm, which the canary changed."""
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2, "clip": "median"})
-    case = Case.of(made, replace(SMALL, rounds=2), Question(Observer("server"), "record", "zero_out", DELTA), 0)
+    case = CanaryCase.of(made, replace(SMALL, rounds=2), Question(Observer("server"), "record", "zero_out", DELTA), 0)
     second = case.messages()[1]
     memories = [second.worlds[w].memory["norms"][0] for w in (0, 1)]
     assert memories[0] != memories[1]

@@ -16,7 +16,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.audit.worlds.federation.case import Case, NoDemonstration, experiment_of
+from dpfl_audit.audit.worlds.federation.case import CanaryCase, NoDemonstration, experiment_of
 from dpfl_audit.audit.worlds.federation.client_round import constants_apart
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
@@ -85,7 +85,9 @@ def test_each_world_has_the_mean_and_std_of_its_own_rows(tmp_path):
     experiment = made(tmp_path, statistics="training", samples_per_client=100)
     data, rows_of_client = experiment.data, experiment.clients[0]
     for adjacency in ("zero_out", "replace_one"):
-        case = Case.of(experiment, replace(SETTINGS, canaries=("blank",)), asked("server", adjacency=adjacency), 0)
+        case = CanaryCase.of(
+            experiment, replace(SETTINGS, canaries=("blank",)), asked("server", adjacency=adjacency), 0
+        )
         without, present = case.worlds(case.rounds[0])
         assert case.place is not None
         row = int(rows_of_client[case.place])
@@ -101,7 +103,7 @@ def test_each_world_has_the_mean_and_std_of_its_own_rows(tmp_path):
 
 def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_path):
     for data in ({}, {"mean": [0.0, 0.0], "std": [1.0, 2.0]}, {"statistics": "none"}):
-        case = Case.of(made(tmp_path, **data), SETTINGS, asked("server"), 0)
+        case = CanaryCase.of(made(tmp_path, **data), SETTINGS, asked("server"), 0)
         worlds = case.worlds(case.rounds[0])
         assert constants_apart(worlds) is None
         assert all(world.job.module is case.federation.module for world in worlds)
@@ -109,7 +111,7 @@ def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_pa
 
 def test_a_client_who_holds_everything_can_be_left_out(tmp_path):
     experiment = made(tmp_path, statistics="training", clients=1)
-    case = Case.of(experiment, SETTINGS, asked("server", "client", "zero_out"), 0)
+    case = CanaryCase.of(experiment, SETTINGS, asked("server", "client", "zero_out"), 0)
     absent, _ = case.worlds(case.rounds[0])
     nobody = constants_of(absent.job.module)  # left are those of a set without statistics
     assert nobody is not None and [set(part.flatten().tolist()) for part in nobody] == [{0.0}, {1.0}]

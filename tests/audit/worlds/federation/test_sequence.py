@@ -14,7 +14,7 @@ from dpfl_audit.audit.proven.target import build
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.audit.worlds.federation.case import Case, Question
+from dpfl_audit.audit.worlds.federation.case import CanaryCase, Question
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import demonstrate
 from dpfl_audit.audit.worlds.federation.sequence import SequenceTrials
@@ -36,8 +36,8 @@ def experiment(name: str = "band-mf", **scheme) -> Experiment:
     return build(parse_config(raw), Path())
 
 
-def case(made: Experiment, claimed: float | None = None) -> Case:
-    return Case.of(made, SETTINGS, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed), 0)
+def case(made: Experiment, claimed: float | None = None) -> CanaryCase:
+    return CanaryCase.of(made, SETTINGS, Question(Observer("downlink"), "client", "zero_out", DELTA, claimed), 0)
 
 
 def test_a_trial_is_all_rounds_decorrelated():
@@ -78,5 +78,5 @@ def test_the_first_round_alone_tells_less_than_the_sequence():
 
 
 def test_a_server_that_sees_uploads_is_audited_round_by_round():
-    found = Case.of(experiment(), SETTINGS, Question(Observer("server"), "client", "zero_out", DELTA), 0)
+    found = CanaryCase.of(experiment(), SETTINGS, Question(Observer("server"), "client", "zero_out", DELTA), 0)
     assert not found.whole and not any(isinstance(t, SequenceTrials) for t in found.messages())

@@ -13,7 +13,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.two_worlds.estimators import ceiling
-from dpfl_audit.audit.worlds.federation.case import Case
+from dpfl_audit.audit.worlds.federation.case import CanaryCase
 from dpfl_audit.audit.worlds.federation.plan import PROTOCOLS, CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate, demonstrate_rows
 from dpfl_audit.audit.worlds.federation.shape import not_gaussian, not_gaussian_by
@@ -82,7 +82,7 @@ def test_the_ledger_and_what_trials_draw_say_which_protocol_may_assume_a_shape(s
     it in its trials.
     """
     question = Question(Observer(observer), "client", "zero_out", DELTA)
-    case = Case.of(experiment(scheme, local), CanarySettings(draws=100, places=1), question, 0)
+    case = CanaryCase.of(experiment(scheme, local), CanarySettings(draws=100, places=1), question, 0)
     found = [not_gaussian(case, protocol) for protocol in PROTOCOLS]
     assert all(WORDS[why] in reason and bool(why) == bool(reason) for why, reason in zip(expected, found)), found
 
@@ -193,7 +193,7 @@ def test_how_a_drawn_cohort_enters_is_said(observer, participants, said):
     """
     made = experiment({"name": "ldp", "sigma": 1.0, "participants": participants})
     question = Question(Observer(observer), "client", "zero_out", DELTA)
-    words = " ".join(Case.of(made, CanarySettings(draws=30, places=1), question, 0).assumed("mechanism"))
+    words = " ".join(CanaryCase.of(made, CanarySettings(draws=30, places=1), question, 0).assumed("mechanism"))
     assert said in words and ("not drawn" in words or "chance" in words) is bool(said)
 
 

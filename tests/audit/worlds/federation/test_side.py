@@ -10,7 +10,7 @@ import pytest
 import torch
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
-from dpfl_audit.audit.worlds.federation.case import Case
+from dpfl_audit.audit.worlds.federation.case import CanaryCase
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
 from dpfl_audit.defenses.terms import Observer
@@ -53,7 +53,7 @@ def test_coins_hear_the_norm_too():
 
 def test_the_trial_is_the_whole_message():
     """The vector, then the very norm that the client sends, in either world and in every draw."""
-    case = Case.of(lcdp(), CanarySettings(places=1), QUESTION, 0)
+    case = CanaryCase.of(lcdp(), CanarySettings(places=1), QUESTION, 0)
     (trials,) = case.messages()
     dim = case.experiment.layout.dim
     for world in (0, 1):
