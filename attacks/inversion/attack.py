@@ -14,7 +14,7 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from .match.batches import batches, numbers_per_image
 from .match.case import Auxiliary, Case
 from .match.solution import side_by_side
-from .plan import assumptions, cost
+from .plan import assumed_by_methods, cost
 from .read.assumed import joining_assumed, reading_assumed
 from .read.mode import as_run
 from .read.rounds import aims_of, checked
@@ -151,7 +151,7 @@ class Inversion(Settings):
             loss=solution.loss,
             assumed=(
                 *reading_assumed(aim, view, self, solution),
-                *assumptions(ended[0][0], solution),
+                *assumed_by_methods(ended[0][0], solution),
                 *joining_assumed(aim, view, self, self._too_few(aim, knowledge)),
             ),
             methods=methods_of([found for _, found in ended]),

@@ -50,6 +50,6 @@ def cost_of(strategy: Strategy, case: Case) -> int:
     return strategy.cost(case) + again
 
 
-def assumptions(case: Case, solution: Solution) -> tuple[str, ...]:
+def assumed_by_methods(case: Case, solution: Solution) -> tuple[str, ...]:
     """What the methods took for granted, in plain words."""
     return tuple(words for strategy in PLAN for words in strategy.assumed(case, solution))

@@ -135,13 +135,9 @@ def _first_of_each(tap: Tap, raised: Violation | None, pair: str) -> list[Violat
     return list(kept.values())
 
 
-class _Recorded(Tap):
-    result: Any = None
-
-
-def _recorded(train: Train, records: ReplayRecords, seed: int) -> _Recorded:
+def _recorded(train: Train, records: ReplayRecords, seed: int) -> Tap:
     """A training on its data as they are, whose errors are the owner's mistake and no finding."""
-    tap = _Recorded(records, seed)
+    tap = Tap(records, seed)
     try:
         tap.result = _called(train, tap)
     except (BadInput, KeyboardInterrupt):

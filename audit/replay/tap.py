@@ -79,6 +79,7 @@ class Tap:
     draws: int = 0
     longest: float = 0.0  # of all distances, over their bounds
     moved: int = 0  # queries that the changed record was drawn for
+    result: Any = None  # what the training returned
     _drawn: bool = True
 
     def drawn(self, rate: float) -> list[int]:
