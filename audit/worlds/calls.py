@@ -108,6 +108,8 @@ class Calls:
             different |= not same_numbers(self(0, both), self(1, both))
             if different and i + 1 >= PAIRED:
                 return self.check_steps()
+        if not bool(self(0, both).isfinite().any()):
+            raise ValueError("update_fn gave no finite number in either world; expected a vector of real numbers")
         raise ValueError(
             f"update_fn gave the same with the canary as without it for each of {count} seeds, so there is nothing to"
             " audit; plant a canary that changes what is sent (or ask for more calibration, if it rarely does)"

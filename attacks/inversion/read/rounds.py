@@ -129,8 +129,8 @@ def checked(view: View) -> None:
     """
     if view.classes < 2:
         raise ValueError(
-            f"gradient inversion matches cross-entropy gradients; the setup has classes = {view.classes}, at least 2"
-            " are needed"
+            "gradient inversion matches cross-entropy gradients of two classes or more; this network has one output, as"
+            f" a regression or one logit of a binary cross-entropy (classes = {view.classes})"
         )
     if view.facts.loss != "cross_entropy":
         raise ValueError(

@@ -360,3 +360,8 @@ def test_no_sentence_of_the_page_loses_the_condition(tmp_path):
     assert refuted.answer == "no" and "Gaussian" in refuted.sentence
     few = audit_mechanism(noisy(1.0), delta=DELTA, claim=9, draws=30, name="three").save(tmp_path / "c")
     assert share(read_settings([few])).sentence == NOT_TESTED
+
+
+def test_a_vector_without_a_finite_number_is_named_and_not_taken_for_two_equal_worlds():
+    with pytest.raises(ValueError, match="no finite number"):
+        audit_mechanism(lambda world, seed: np.array([np.nan, np.nan]), delta=DELTA, draws=20, calibration=10)
