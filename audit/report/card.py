@@ -70,7 +70,7 @@ def _rows(results: Results) -> list[str]:
                 row.unit,
                 row.adjacency,
                 words.number(row.delta),
-                f"{words.number(row.claimed)} {words.claimant(row.claimed_by)}".rstrip(),
+                f"{words.at_most(row.claimed)} {words.claimant(row.claimed_by)}".rstrip(),
                 words.proven_if_secret(row.proven, results.setup.secret_key),
                 words.at_most(row.proven_without_sampling),
                 _demonstrated(row),
