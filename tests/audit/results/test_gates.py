@@ -95,7 +95,7 @@ def test_levels_are_ordered_from_best_to_worst(results):
 def test_a_proof_is_gated_by_its_word(results):
     """From best to worst: proven, weak, none, not priced."""
     asked = results.epsilon[1]
-    for proven, fails in ((7.0, (0, 0, 1)), (26.0, (1, 0, 0)), ("inf", (1, 1, 0))):
+    for proven, fails in ((7.0, (0, 0, 1)), (26.0, (1, 0, 0)), (float("inf"), (1, 1, 0))):
         judged = results.having(epsilon=(asked.model_copy(update={"proven": proven}),))
         gates = ("proof != proven", "proof >= none", "proof == proven")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
