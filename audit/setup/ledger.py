@@ -178,7 +178,7 @@ class Ledger:
         """Whom some release is about."""
         return frozenset().union(*(r.subjects for r in self.releases.values()))
 
-    @property
+    @cached_property
     def count_of_clients(self) -> int:
         """At least; that cohorts are drawn from more says so, though only these were seen."""
         drawn_from = (r.sampling for r in self.releases.values() if r.sampling is not None)
