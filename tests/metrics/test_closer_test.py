@@ -65,6 +65,14 @@ def test_what_knows_the_originals_is_found_and_where_there_is_nothing_to_compare
     assert 1 / 2000 <= row["p_values"]["psnr_margin"] < 0.001
 
 
+def test_of_many_originals_some_are_drawn_and_a_leak_of_a_tenth_of_them_shows() -> None:
+    originals, others, of_nothing = images(250, 0), images(300, 1), images(250, 2)
+    told = torch.where((torch.arange(250) < 25)[:, None, None, None], originals + 0.02 * images(250, 3), of_nothing)
+    assert closer_p_value(originals, told, others, draws=199) == 1 / 200
+    by_luck = [closer_p_value(images(250, s), of_nothing, others, seed=s, draws=39) for s in range(60, 100)]
+    assert sum(p is not None and p <= 0.05 for p in by_luck) <= 2 + 3 * 1.95**0.5
+
+
 def test_pairs_worked_out_by_label_are_those_of_the_assignment() -> None:
     """Labels that are rarer on one side, or on one side only, included."""
     rng = np.random.default_rng(0)
