@@ -12,7 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from command import call, content
+from dpfl_audit import cli
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.presets import PRESETS
@@ -316,3 +318,12 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     assert "refuted if the noise is Gaussian" in results["verdict"]["sentences"][0]
     assert call("run", tmp_path / "setup", "-o", tmp_path / "other", *canary, "canary.drawz=1") == 2
     assert not (tmp_path / "other").exists()
+
+
+def test_help_lists_every_command_with_a_whole_line() -> None:
+    shown = CliRunner().invoke(cli.audit, ["--help"], terminal_width=100).output
+    for name, command in cli.audit.commands.items():
+        line = next(
+            line for lines in cli.SECTIONS.values() for module, line in lines.items() if module.command is command
+        )
+        assert f"  {name} " in shown and line in shown
