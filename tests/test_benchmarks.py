@@ -20,6 +20,7 @@ from dpfl_audit.audit.results.format import SCORING, Results
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from pydantic import ValidationError
+from stated import proven_row
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -185,9 +186,9 @@ RESULTS = Results.model_validate(
             "sentences": ("", "", ""),
         },
         "epsilon": [
-            {"observer": "server", "unit": "client", "adjacency": "zero_out", "claimed": None, "proven": "inf"},
-            {"observer": "downlink", "unit": "record", "adjacency": "zero_out", "claimed": 0.5, "proven": 1.25},
-            {"observer": "server", "unit": "client", "adjacency": "replace_one", "proven": 3.0},
+            proven_row(proven=inf),
+            proven_row(observer="downlink", unit="record", claimed=0.5, proven=1.25),
+            proven_row(adjacency="replace_one", proven=3.0),
         ],
         "attacks": [{"attack": "membership-loss", "observer": "server", "key": "loss-server"}],
     }

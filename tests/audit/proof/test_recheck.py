@@ -23,7 +23,7 @@ from dpfl_audit.defenses.releases import (
     Sampling,
 )
 from dpfl_audit.defenses.terms import Adjacency, Observer
-from stated import stated
+from stated import proven_otherwise, stated
 
 DELTA = 1e-5
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,7 +106,7 @@ scheme = { name = "local-gaussian", clip = 1.0, noise_multiplier = 4.0, rounds =
     views = Views(ledger_of(source)[0])
     low, high = bracket(views, Observer("server"), "client", "zero_out", row.delta or 0.0)
     assert low == pytest.approx(row.proven, rel=1e-6) and row.proven < high < row.proven * (1 + sqrt(0.02))
-    loose = type(row).model_validate({**row.model_dump(), "proven": 1.5 * (row.proven or 0.0)})
+    loose = proven_otherwise(row, proven=1.5 * (row.proven or 0.0))
     (wrong,) = recheck_rows([loose], views)
     assert "loose" in wrong
 
