@@ -293,8 +293,8 @@ class Row:
 
 
 ROWS = (
-    Row("import circles, imports for types counted", circles, 1, 0),
-    Row("files in import circles", files_in_circles, 2, 0),
+    Row("import circles, imports for types counted", circles, 0, 0),
+    Row("files in import circles", files_in_circles, 0, 0),
     Row("inversion: files", inversion_files, 85, 70),
     Row("inversion: lines", inversion_lines, 13285, 12000),
     Row("inversion: files at its top", inversion_top, 7, 7),
@@ -311,8 +311,8 @@ ROWS = (
     Row("asserts that pin a sentence", sentence_asserts, 320, 100),
     Row("files of such asserts", sentence_files, 92, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 29.5, 15),
-    Row("product: lines", product_lines, 78733 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 48846, 40000),
+    Row("product: lines", product_lines, 78742 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 48853, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

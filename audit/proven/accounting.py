@@ -28,8 +28,9 @@ from scipy.optimize import brentq
 from ...defenses.releases import CorrelatedLaw, DiscreteLaw, Facts, GaussianLaw, ResponseLaw, Sampling
 from ...defenses.terms import Adjacency, Unit
 from ..setup.counted import Counted, Counting
-from .composition import Amplification, Draw, Draws, epsilon, gaussian_mu, is_exact, joint_ratio
+from .composition import epsilon, gaussian_mu, is_exact
 from .correlated import chain_ratio
+from .draw import Amplification, Draw, Draws, joint_ratio
 from .gaussian import gaussian_multiplier
 from .tradeoff import gaussian_ceiling, success_ceiling
 

@@ -13,7 +13,8 @@ import pytest
 import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.composition import Draw, epsilon
+from dpfl_audit.audit.proven.composition import epsilon
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.response import response_epsilon, response_renyi
 from dpfl_audit.defenses import claims, engine

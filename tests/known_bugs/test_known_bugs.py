@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.proven.composition import Draw
 from dpfl_audit.audit.proven.composition import epsilon as composed
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build

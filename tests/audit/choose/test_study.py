@@ -33,7 +33,7 @@ from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.accountants import renyi
-from dpfl_audit.audit.proven.composition import Draw
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.selection import selection_epsilon
 from dpfl_audit.audit.results.format import Results

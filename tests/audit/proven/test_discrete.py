@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.proven.accountants import ORDERS
 from dpfl_audit.audit.proven.accounting import Exposure, proven
-from dpfl_audit.audit.proven.composition import Draw, epsilon
+from dpfl_audit.audit.proven.composition import epsilon
 from dpfl_audit.audit.proven.discrete import as_continuous, discrete_renyi, sum_off
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config

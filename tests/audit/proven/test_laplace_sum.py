@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from dpfl_audit.audit.proven import composition
-from dpfl_audit.audit.proven.composition import Draw
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.laplace_sum import laplace_sum_pld, laplace_sum_profile
 

@@ -9,7 +9,7 @@ import pytest
 from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
 from dpfl_audit.audit.proven.accountants import ORDERS, renyi
-from dpfl_audit.audit.proven.composition import Draw
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.selection import selected_renyi, selection_epsilon
 from scipy.optimize import brentq

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.composition import Draw, epsilon
+from dpfl_audit.audit.proven.composition import epsilon
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.response import response_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.proven.shuffled import shuffled_profile, shuffled_renyi

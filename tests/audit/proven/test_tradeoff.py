@@ -6,7 +6,8 @@ from math import exp, inf, log
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.composition import Draw, epsilon
+from dpfl_audit.audit.proven.composition import epsilon
+from dpfl_audit.audit.proven.draw import Draw
 from dpfl_audit.audit.proven.tradeoff import gaussian_ceiling, success_ceiling
 from scipy.stats import norm
 
