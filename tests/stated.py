@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dpfl_audit.audit.proof.seal import seal
 from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.results.seal import seal
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, NoiseFact, Release, _restated, declare
 
 _ids = itertools.count()

@@ -271,7 +271,7 @@ def test_every_mutated_module_has_tests_that_can_notice():
         rings = mutants.tests_for(ROOT, path)
         assert any(rings[:2]) and sorted(test for ring in rings for test in ring) == every
     near, room, far = mutants.tests_for(ROOT, "defenses/federation.py")
-    assert "tests/defenses/test_federation.py" in near and "tests/audit/proven/test_gaussian.py" in room
+    assert "tests/defenses/test_federation.py" in near and "tests/audit/proof/theorems/test_gaussian.py" in room
     assert "tests/test_layout.py" in far
 
 

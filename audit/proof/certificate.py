@@ -10,11 +10,11 @@ from typing import Any
 
 from ...defenses.releases import Release
 from ...defenses.terms import Adjacency, Observer, Unit
+from ..proof.theorems.drawn import epsilon_of_drawn
 from ..proven.accounting import Price, proven, worst_mu
-from ..proven.drawn import epsilon_of_drawn
 from ..proven.views import Sight, Views, joint_price
 from ..results.format import Epsilon
-from .seal import seal
+from ..results.seal import seal
 
 
 class Premise(Enum):

@@ -21,15 +21,15 @@ from scipy.stats import binom, hypergeom
 
 from ...defenses.releases import CorrelatedLaw, DiscreteLaw, GaussianLaw, LaplaceLaw, ResponseLaw
 from ...defenses.terms import Adjacency, Observer, Unit
+from ..proof.theorems.gaussian import gaussian_epsilon
 from ..proven.accounting import Exposure
-from ..proven.gaussian import gaussian_epsilon
 from ..proven.views import Views
 from ..results.format import Epsilon
 from ..setup.counted import Counted
 from .certificate import premises_of
 
 _Array = NDArray[np.float64]
-Pair = tuple[_Array, _Array]
+_Pair = tuple[_Array, _Array]
 Mixture = tuple[tuple[float, float], ...]  # weights and means, over the noise's standard deviation
 REACH, CELLS = 9.0, 6000  # standard deviations beyond the means, and bins
 FOLDS, SURE = 16, 1e6  # of the integral of a sum of Laplace noises: how far, and masses over their error that count
@@ -50,7 +50,7 @@ class _Draw:
 
     times: int
     shift: float = 0.0
-    masses: Pair | None = None
+    masses: _Pair | None = None
     renyi: _Array | None = None
     pure: float = inf
 
@@ -182,7 +182,7 @@ def _is_hidden(r: Counted) -> bool:
     return lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
 
 
-def _of_laplace(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> Pair | None:
+def _of_laplace(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _Pair | None:
     """Of a sum of noises, or of one; a subject that coins draw, in every step anew, is in it or is not."""
     scales = [std for std, n in r.law.terms or ((r.law.std, 1),) for _ in range(n)]
     pair, lot = _laplace(size, np.array(scales) / max(scales)), r.sampling
@@ -195,7 +195,7 @@ def _of_laplace(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> Pa
     return rate * here + (1 - rate) * there, there
 
 
-def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> Pair:
+def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _Pair:
     """The subject at one end of its bound, or at the other one (or at 0) as all others are, who are drawn in its place.
 
     What those who collude know of the draw is an outcome too.
@@ -204,7 +204,7 @@ def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> Pair
     assert lot is not None
     known = min(r.coalition, lot.population - 1) if lot.unit == "client" else 0
     left, cohort = lot.population - known, int(lot.cohort)
-    worlds: list[Pair] = []
+    worlds: list[_Pair] = []
     for j in range(max(0, cohort - left), min(known, cohort) + 1):
         weight, rate = float(hypergeom.pmf(j, lot.population, known, cohort)), (cohort - j) / left
         one, other = _binned(((1 - rate, 0.0), (rate, size)), ((1.0, 0.0),))
@@ -238,7 +238,7 @@ def _of_chain(chain: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> _Dr
     return _Draw(1, low, None, ORDERS * high**2 / 2)
 
 
-def _binned(here: Mixture, there: Mixture) -> Pair:
+def _binned(here: Mixture, there: Mixture) -> _Pair:
     means = [mean for mixture in (here, there) for _, mean in mixture]
     edges = np.linspace(min(means) - REACH, max(means) + REACH, CELLS)
 
@@ -257,7 +257,7 @@ def _shuffled(answer: _Array, lies: float, others: int) -> _Array:
     return np.convolve(binom.pmf(np.arange(others + 1), others, lies), answer)
 
 
-def _laplace(size: float, scales: _Array) -> Pair | None:
+def _laplace(size: float, scales: _Array) -> _Pair | None:
     """One number moves by `size`. scales: of all noises in its sum, over the largest."""
     if len(scales) > 1:
         return _laplace_sum(size, scales) if size > LEAST else None
@@ -269,7 +269,7 @@ def _laplace(size: float, scales: _Array) -> Pair | None:
     return np.diff(upto(edges - size)), np.diff(upto(edges))
 
 
-def _laplace_sum(size: float, scales: _Array) -> Pair:
+def _laplace_sum(size: float, scales: _Array) -> _Pair:
     """The same of several: bins' masses are integrals of the characteristic function Π 1/(1 + b²t²), by a sum at points
     that are folded as their cosines repeat. Bins whose mass is not far above the error of that are dropped.
     """
@@ -288,7 +288,7 @@ def _laplace_sum(size: float, scales: _Array) -> Pair:
     return here[kept], there[kept]
 
 
-def _discrete(r: Counted, moved: float) -> Pair | None:
+def _discrete(r: Counted, moved: float) -> _Pair | None:
     """All that moves, moves one number, by whole steps."""
     law = r.law
     assert isinstance(law, DiscreteLaw)

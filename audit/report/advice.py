@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from ...defenses.terms import Observer
-from ..proven.gaussian import gaussian_multiplier
+from ..proof.theorems.gaussian import gaussian_multiplier
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
 from ..say import advice as say

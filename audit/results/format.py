@@ -24,9 +24,9 @@ from ...defenses.complaint import first_complaint
 from ...defenses.terms import KINDS, Adjacency, Claimant, Observer, Unit
 from ..errors import BadInput
 from ..files import json_text
-from ..proof.seal import SEALED, seal
 from ..setup.format import Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
+from .seal import SEALED, seal
 
 if TYPE_CHECKING:
     import pandas
@@ -191,7 +191,7 @@ class Epsilon(_Part):
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
     premises: what the proof rests on (`proof.certificate.Premise`). ledger: the digest of the facts it is of.
-    proof: the mark of all that is proven (`proof.seal`); without it a row with a finite ε is refused.
+    proof: the mark of all that is proven (`results.seal`); without it a row with a finite ε is refused.
     aside: whether the run is about observers who see less, and only the scheme or a claim brought this row in: what a
       test shows there is no leak towards those, unless it refutes a claim or a proof.
     """

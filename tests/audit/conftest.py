@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit.choose.goals import Goals
-from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_multiplier
 from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Epsilon
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc_p_value, exceedance

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command import call, content
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.presets import PRESETS
 
 CONFIG = """

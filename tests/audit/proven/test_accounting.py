@@ -19,10 +19,11 @@ from dp_accounting import (
 )
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from dpfl_audit.audit.proven import accounting, composition
+from dpfl_audit.audit.proof.theorems import composition
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proven import accounting
 from dpfl_audit.audit.proven.accounting import Exposure, proven, worst
-from dpfl_audit.audit.proven.draw import Draw
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.audit.setup.planned import _no_training
 from dpfl_audit.defenses import claims

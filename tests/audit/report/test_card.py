@@ -15,7 +15,7 @@ import pytest
 import yaml
 from command import called
 from dpfl_audit.audit.files import plain
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.report.card import card_markdown, write_card

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.judge.judgement import judgement_of
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report import page as page_module
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.advice import advice, noise_factor
