@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 import quiet  # noqa: F401 - before torch
 from dpfl_audit.attacks.canary import RECORD_CANARIES
-from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_multiplier
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings

@@ -182,12 +182,14 @@ def replaced_releases(house: House) -> Figure:
 
 
 def proof_makers(house: House) -> Figure:
-    """Functions that build an `Epsilon` or a `Proven`, or hand on a number by the name `proven`."""
-    calls = _calls(house)
-    made = {
-        p for p, node, name in calls if name in ("Epsilon", "Proven") or any(k.arg == "proven" for k in node.keywords)
-    }
-    return _sum(made)
+    """Functions that build a `Proven`, or hand on a number by the name `proven` without being given a `Proven`. A row
+    that is built by hand holds no proof: without its mark it is refused (`audit/results/seal.py`).
+    """
+    given = {place for place, node in _functions(house) if any("Proven" in text for text in _annotations(node))}
+    calls = list(_calls(house))
+    made = {place for place, _, name in calls if name == "Proven"}
+    written = {p for p, node, _ in calls if any(k.arg == "proven" for k in node.keywords)}
+    return _sum(made | written - given)
 
 
 def verdict_calls(house: House) -> Figure:
@@ -212,6 +214,11 @@ def row_choosers(house: House) -> Figure:
 def long_signatures(house: House) -> Figure:
     """Parameters by place and by name, without `self` and `cls`, `*args` and `**kwargs`."""
     return _sum(place for place, node in _functions(house) if _parameters(node) >= PARAMETERS)
+
+
+def _annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    return [ast.unparse(a.annotation) for a in arguments if a.annotation is not None]
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -286,8 +293,8 @@ class Row:
 
 
 ROWS = (
-    Row("import circles, imports for types counted", circles, 1, 0),
-    Row("files in import circles", files_in_circles, 2, 0),
+    Row("import circles, imports for types counted", circles, 0, 0),
+    Row("files in import circles", files_in_circles, 0, 0),
     Row("inversion: files", inversion_files, 85, 70),
     Row("inversion: lines", inversion_lines, 13285, 12000),
     Row("inversion: files at its top", inversion_top, 7, 7),
@@ -296,16 +303,16 @@ ROWS = (
     Row("places that compute the ratio of a release", ratios, 1, 1),
     Row("constructors of Release", constructors, 2, 2),
     Row("replace of a release outside the kernel", replaced_releases, 0, 0),
-    Row("functions that can make a proven number", proof_makers, 5, 1),
+    Row("functions that can make a proven number", proof_makers, 1, 1),
     Row("callers of verdict", verdict_calls, 1, 1),
     Row("files that recompute refutations", refuters, 1, 1),
     Row("functions that choose a row", row_choosers, 4, 1),
     Row("functions of eight parameters or more", long_signatures, 29, 25),
     Row("asserts that pin a sentence", sentence_asserts, 320, 100),
     Row("files of such asserts", sentence_files, 92, 8),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 29.6, 15),
-    Row("product: lines", product_lines, 78626 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 48743, 40000),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 29.5, 15),
+    Row("product: lines", product_lines, 78742 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 48855, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -49,8 +49,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 # A room whose lines are mutated -> the tests that its mutants meet after those that import the module.
 ROOMS: dict[str, tuple[str, ...]] = {
-    "defenses": ("tests/defenses", "tests/audit/proven", "tests/contracts/test_schemes.py"),
-    "audit/proven": ("tests/audit/proven", "tests/contracts/test_setups.py"),
+    "defenses": ("tests/defenses", "tests/audit/proven", "tests/audit/proof", "tests/contracts/test_schemes.py"),
+    "audit/proof": ("tests/audit/proof", "tests/audit/proven"),
+    "audit/proven": ("tests/audit/proven", "tests/audit/proof", "tests/contracts/test_setups.py"),
     "audit/two_worlds": ("tests/audit/two_worlds", "tests/audit/worlds/federation"),
     "audit/worlds/federation": ("tests/audit/worlds/federation",),
     "attacks": ("tests/attacks", "tests/contracts/test_attacks.py"),

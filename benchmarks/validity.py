@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import quiet  # noqa: F401 - before torch
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.two_worlds.estimators import (
     Bonferroni,
     Calibrated,

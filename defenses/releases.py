@@ -203,14 +203,17 @@ class Facts:
         return ratio_of(self.law, self.bound_norm)
 
 
+_MAKER = object()
+
+
 @dataclass(frozen=True, eq=False)
 class Release(Facts):
-    """Facts that somebody vouches for. maker: who; `dataclasses.replace` has none, so facts cannot be rewritten."""
+    """Facts that somebody vouches for. maker: nobody else has it, nor has `replace`: facts cannot be rewritten."""
 
-    maker: InitVar[Literal["emit", "declare"]] = field(kw_only=True)
+    maker: InitVar[object] = field(kw_only=True)
 
-    def __post_init__(self, maker: str) -> None:
-        if maker not in ("emit", "declare"):
+    def __post_init__(self, maker: object) -> None:
+        if maker is not _MAKER:
             raise TypeError("a release is made by `emit`, of noise that was just drawn, or by `declare`")
 
 
@@ -224,7 +227,7 @@ def declare(
         facts: the others of these; without them the bound is an L2 norm of the whole vector.
     """
     known = {"bound_order": 2, "bound_of": "client", "records": 1, **facts}
-    return Release(id, round, law, bound_norm, subjects=subjects, maker="declare", **known)
+    return Release(id, round, law, bound_norm, subjects=subjects, maker=_MAKER, **known)
 
 
 def and_also(release: Release, moved: float, std: float) -> Release:

@@ -159,7 +159,7 @@ class PickedFromPool:
     """How many originals were picked out of their own pools.
 
     share = hits / n, of the originals that have a pool. candidates: the other images in each of these line-ups.
-    chances: for each original the most any reconstructions made without it reach (κ of `audit.proven.tradeoff`).
+    chances: for each original the most any reconstructions made without it reach (κ of `proof.theorems.tradeoff`).
     """
 
     share: float

@@ -1,10 +1,12 @@
-"""Releases for tests, stated as a recording would state them."""
+"""Releases and proofs for tests: facts as a recording would state them, and rows with the numbers that a test needs."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
+from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.results.seal import seal
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, NoiseFact, Release, _restated, declare
 
 _ids = itertools.count()
@@ -17,3 +19,20 @@ def stated(law: NoiseFact | float = 1.0, bound: float | None = 1.0, **facts: Any
     order = 1 if isinstance(law, LaplaceLaw) else 2
     known = {"id": f"r{next(_ids)}", "round": 0, "subjects": frozenset({0}), "bound_order": order, **facts}
     return declare(law=law, bound_norm=bound, **known)
+
+
+def marked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ε in JSON with the mark of a proof, whatever it had."""
+    row = {"premises": ["nothing_else_published", "secret_key"], "ledger": "0" * 32, **row}
+    return {**row, "proof": seal(row)}
+
+
+def proven_row(**numbers: Any) -> Epsilon:
+    """A row of ε as `prove` makes it, per client towards the server unless said otherwise."""
+    place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
+    return Epsilon.model_validate(marked({**place, **numbers}))
+
+
+def proven_otherwise(row: Epsilon, **numbers: Any) -> Epsilon:
+    """The same row as if `prove` had made it with other numbers."""
+    return Epsilon.model_validate(marked({**row.model_dump(), **numbers}))

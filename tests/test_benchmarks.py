@@ -20,6 +20,7 @@ from dpfl_audit.audit.results.format import SCORING, Results
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from pydantic import ValidationError
+from stated import proven_row
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARKS = ROOT / "benchmarks"
@@ -185,9 +186,9 @@ RESULTS = Results.model_validate(
             "sentences": ("", "", ""),
         },
         "epsilon": [
-            {"observer": "server", "unit": "client", "adjacency": "zero_out", "claimed": None, "proven": "inf"},
-            {"observer": "downlink", "unit": "record", "adjacency": "zero_out", "claimed": 0.5, "proven": 1.25},
-            {"observer": "server", "unit": "client", "adjacency": "replace_one", "proven": 3.0},
+            proven_row(proven=inf),
+            proven_row(observer="downlink", unit="record", claimed=0.5, proven=1.25),
+            proven_row(adjacency="replace_one", proven=3.0),
         ],
         "attacks": [{"attack": "membership-loss", "observer": "server", "key": "loss-server"}],
     }
@@ -270,7 +271,7 @@ def test_every_mutated_module_has_tests_that_can_notice():
         rings = mutants.tests_for(ROOT, path)
         assert any(rings[:2]) and sorted(test for ring in rings for test in ring) == every
     near, room, far = mutants.tests_for(ROOT, "defenses/federation.py")
-    assert "tests/defenses/test_federation.py" in near and "tests/audit/proven/test_gaussian.py" in room
+    assert "tests/defenses/test_federation.py" in near and "tests/audit/proof/theorems/test_gaussian.py" in room
     assert "tests/test_layout.py" in far
 
 

@@ -13,9 +13,9 @@ from math import inf
 import numpy as np
 
 from ..errors import BadInput
-from ..proven.accountants import ORDERS
+from ..proof.theorems.accountants import ORDERS
+from ..proof.theorems.selection import selection_epsilon
 from ..proven.accounting import Exposure
-from ..proven.selection import selection_epsilon
 from ..proven.views import Views
 from ..say.words import number
 from ..setup.description import with_key
@@ -100,7 +100,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
 
 def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
     """The price of a private selection: of the winner's model and accuracy, and of its trainings with fresh seeds,
-    where nothing is shown of the other trials, nor how many there were (`proven.selection`).
+    where nothing is shown of the other trials, nor how many there were (`proof.theorems.selection`).
     """
     asked = case.config.audit
     again = sum(len(one.seeds) for one in tried)

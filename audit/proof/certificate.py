@@ -10,10 +10,11 @@ from typing import Any
 
 from ...defenses.releases import Release
 from ...defenses.terms import Adjacency, Observer, Unit
+from ..proof.theorems.drawn import epsilon_of_drawn
 from ..proven.accounting import Price, proven, worst_mu
-from ..proven.drawn import epsilon_of_drawn
 from ..proven.views import Sight, Views, joint_price
 from ..results.format import Epsilon
+from ..results.seal import seal
 
 
 class Premise(Enum):
@@ -128,20 +129,21 @@ def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
     """The row of a table. more: what it holds beside the proof."""
     asked, price = proof.question, proof.price
     premises = sorted(p.name.lower() for p in proof.premises) if isinstance(proof, Proven) else ()
-    return Epsilon(
-        observer=str(asked.observer),
-        unit=asked.unit,
-        adjacency=asked.adjacency,
-        delta=asked.delta,
-        proven=proof.epsilon if isinstance(proof, Proven) else inf,
-        accountant=price.accountant,
-        multiplier=price.multiplier,
-        releases=price.releases,
-        mu=price.mu,
-        premises=tuple(premises),
-        ledger=proof.ledger,
+    made = {
+        "observer": str(asked.observer),
+        "unit": asked.unit,
+        "adjacency": asked.adjacency,
+        "delta": asked.delta,
+        "proven": proof.epsilon if isinstance(proof, Proven) else inf,
+        "accountant": price.accountant,
+        "multiplier": price.multiplier,
+        "releases": price.releases,
+        "mu": price.mu,
+        "premises": tuple(premises),
+        "ledger": proof.ledger,
         **more,
-    )
+    }
+    return Epsilon(**made, proof=seal(made))
 
 
 def _priced(sight: Sight, question: ProofQuestion) -> Price:

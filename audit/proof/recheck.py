@@ -2,7 +2,7 @@
 
 It reads the facts that a proof is of and shares no code, and no cache, with what priced them. Below, each draw becomes
 a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are rounded down, tails dropped,
-and draws that it has no pair for (sums of Laplace noises, shuffled answers) count as nothing: a smaller ε is false.
+and draws that it has no pair for count as nothing: a smaller ε is false.
 Above stand Rényi divergences without any sampling but coins for the unit itself: a larger ε is needlessly so.
 """
 
@@ -17,20 +17,23 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, ndtr
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
 from ...defenses.releases import CorrelatedLaw, DiscreteLaw, GaussianLaw, LaplaceLaw, ResponseLaw
 from ...defenses.terms import Adjacency, Observer, Unit
+from ..proof.theorems.gaussian import gaussian_epsilon
 from ..proven.accounting import Exposure
-from ..proven.gaussian import gaussian_epsilon
 from ..proven.views import Views
 from ..results.format import Epsilon
 from ..setup.counted import Counted
 from .certificate import premises_of
 
 _Array = NDArray[np.float64]
+_Pair = tuple[_Array, _Array]
 Mixture = tuple[tuple[float, float], ...]  # weights and means, over the noise's standard deviation
 REACH, CELLS = 9.0, 6000  # standard deviations beyond the means, and bins
+FOLDS, SURE = 16, 1e6  # of the integral of a sum of Laplace noises: how far, and masses over their error that count
+LEAST = 1e-3  # sensitivity over the largest scale, below which that would take too many bins
 MOST_DRAWS = 4000  # that count below; fewer are post-processing
 FINE = 4e-3  # of ε that rounding losses down may cost, or so
 SLACK = 1e-11  # of δ, which FFTs may have made of nothing
@@ -47,7 +50,7 @@ class _Draw:
 
     times: int
     shift: float = 0.0
-    masses: tuple[_Array, _Array] | None = None
+    masses: _Pair | None = None
     renyi: _Array | None = None
     pure: float = inf
 
@@ -149,16 +152,16 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
     if isinstance(r.law, ResponseLaw):
         lies = 1 / (exp(r.ratio) + 1)
         fair = r.law.about_zero and (unit, adjacency, r.anywhere) == ("client", "zero_out", False)
-        other = np.array([0.5, 0.5]) if fair else np.array([lies, 1 - lies])
-        pair = None if sum(n for _, n in r.law.terms) > 1 else (np.array([1 - lies, lies]), other)
+        other = np.array([0.5, 0.5]) if fair else np.array([1 - lies, lies])
+        others = max(1, sum(n for _, n in r.law.terms)) - 1
+        pair = _shuffled(np.array([lies, 1 - lies]), lies, others), _shuffled(other, lies, others)
         return _Draw(times, 0.0, pair, np.full_like(ORDERS, r.ratio), r.ratio)
     if isinstance(r.law, LaplaceLaw):
-        pair = None if sum(n for _, n in r.law.terms) > 1 or lot is not None else _laplace(size)
-        return _Draw(times, 0.0, pair, np.full_like(ORDERS, size), size)
+        return _Draw(times, 0.0, _of_laplace(r, unit, adjacency, size), np.full_like(ORDERS, size), size)
     if isinstance(r.law, DiscreteLaw):
         alone = size * sqrt(sum(n for _, n in r.law.terms) or 1)  # behind one sender's noise
         return _Draw(times, 0.0, _discrete(r, moved), ORDERS * alone**2 / 2)
-    hidden = lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
+    hidden = _is_hidden(r)
     own = isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
     if lot is None or not hidden or not own or (unit == "client" and lot.unit == "record"):
         return plain
@@ -173,7 +176,26 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
     return _Draw(times, 0.0, pair, _divergence(*pair) if whole else plain.renyi)
 
 
-def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> tuple[_Array, _Array]:
+def _is_hidden(r: Counted) -> bool:
+    """Whether the observer does not see who, or what, was drawn."""
+    lot = r.sampling
+    return lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
+
+
+def _of_laplace(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _Pair | None:
+    """Of a sum of noises, or of one; a subject that coins draw, in every step anew, is in it or is not."""
+    scales = [std for std, n in r.law.terms or ((r.law.std, 1),) for _ in range(n)]
+    pair, lot = _laplace(size, np.array(scales) / max(scales)), r.sampling
+    if pair is None or lot is None or not _is_hidden(r):
+        return pair
+    whole = lot.kind == "poisson" and unit == lot.unit and adjacency == "zero_out"
+    if not whole or len(scales) > 1 or (unit == "client" and r.steps > 1):
+        return None
+    rate, (here, there) = lot.cohort / lot.population, pair
+    return rate * here + (1 - rate) * there, there
+
+
+def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _Pair:
     """The subject at one end of its bound, or at the other one (or at 0) as all others are, who are drawn in its place.
 
     What those who collude know of the draw is an outcome too.
@@ -182,7 +204,7 @@ def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> tupl
     assert lot is not None
     known = min(r.coalition, lot.population - 1) if lot.unit == "client" else 0
     left, cohort = lot.population - known, int(lot.cohort)
-    worlds: list[tuple[_Array, _Array]] = []
+    worlds: list[_Pair] = []
     for j in range(max(0, cohort - left), min(known, cohort) + 1):
         weight, rate = float(hypergeom.pmf(j, lot.population, known, cohort)), (cohort - j) / left
         one, other = _binned(((1 - rate, 0.0), (rate, size)), ((1.0, 0.0),))
@@ -216,7 +238,7 @@ def _of_chain(chain: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> _Dr
     return _Draw(1, low, None, ORDERS * high**2 / 2)
 
 
-def _binned(here: Mixture, there: Mixture) -> tuple[_Array, _Array]:
+def _binned(here: Mixture, there: Mixture) -> _Pair:
     means = [mean for mixture in (here, there) for _, mean in mixture]
     edges = np.linspace(min(means) - REACH, max(means) + REACH, CELLS)
 
@@ -230,7 +252,15 @@ def _binned(here: Mixture, there: Mixture) -> tuple[_Array, _Array]:
     return masses(here), masses(there)
 
 
-def _laplace(size: float) -> tuple[_Array, _Array]:
+def _shuffled(answer: _Array, lies: float, others: int) -> _Array:
+    """How many answers are up, by the chances of the subject's; everybody else holds what is answered by a down."""
+    return np.convolve(binom.pmf(np.arange(others + 1), others, lies), answer)
+
+
+def _laplace(size: float, scales: _Array) -> _Pair | None:
+    """One number moves by `size`. scales: of all noises in its sum, over the largest."""
+    if len(scales) > 1:
+        return _laplace_sum(size, scales) if size > LEAST else None
     edges = np.linspace(-40, size + 40, 2 * CELLS)
 
     def upto(x: _Array) -> _Array:
@@ -239,7 +269,26 @@ def _laplace(size: float) -> tuple[_Array, _Array]:
     return np.diff(upto(edges - size)), np.diff(upto(edges))
 
 
-def _discrete(r: Counted, moved: float) -> tuple[_Array, _Array] | None:
+def _laplace_sum(size: float, scales: _Array) -> _Pair:
+    """The same of several: bins' masses are integrals of the characteristic function Π 1/(1 + b²t²), by a sum at points
+    that are folded as their cosines repeat. Bins whose mass is not far above the error of that are dropped.
+    """
+    reach = 40 + size + REACH * sqrt(2 * float((scales**2).sum()))
+    shift = max(1, round(size * CELLS / reach))
+    cell = size / shift
+    points, half = 2 ** int(np.ceil(np.log2(4 * reach / cell))), int(reach / cell)
+    t = 2 * np.pi / (points * cell) * np.arange(FOLDS * points)
+    logs = sum((-n * np.log1p((b * t) ** 2) for b, n in zip(*np.unique(scales, return_counts=True))), np.zeros(1))
+    parts = np.exp(logs) * np.sinc(t * cell / (2 * np.pi)) * np.where(t > 0, 2, 1) / points
+    masses = np.fft.fft(parts.reshape(FOLDS, points).sum(axis=0)).real
+    least = SURE * max(1e-15, float(np.exp(logs[-1])))
+    here = masses[np.arange(-half, half + shift + 1)]
+    there = masses[np.arange(-half - shift, half + 1)]
+    kept = (here > least) & (there > least)
+    return here[kept], there[kept]
+
+
+def _discrete(r: Counted, moved: float) -> _Pair | None:
     """All that moves, moves one number, by whole steps."""
     law = r.law
     assert isinstance(law, DiscreteLaw)

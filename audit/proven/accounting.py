@@ -27,11 +27,12 @@ from scipy.optimize import brentq
 
 from ...defenses.releases import CorrelatedLaw, DiscreteLaw, Facts, GaussianLaw, ResponseLaw, Sampling
 from ...defenses.terms import Adjacency, Unit
+from ..proof.theorems.composition import epsilon, gaussian_mu, is_exact
+from ..proof.theorems.correlated import chain_ratio
+from ..proof.theorems.draw import Amplification, Draw, Draws, joint_ratio
+from ..proof.theorems.gaussian import gaussian_multiplier
+from ..proof.theorems.tradeoff import gaussian_ceiling, success_ceiling
 from ..setup.counted import Counted, Counting
-from .composition import Amplification, Draw, Draws, epsilon, gaussian_mu, is_exact, joint_ratio
-from .correlated import chain_ratio
-from .gaussian import gaussian_multiplier
-from .tradeoff import gaussian_ceiling, success_ceiling
 
 MOST_SHUFFLED = 50.0  # ε of an answer, beyond which no others' hide it
 MOST_TERMS = 200  # Laplace noises of a sum that are counted; leaving some out is post-processing of the rest
@@ -161,7 +162,7 @@ class Exposure:
         """The largest Rényi divergence of any subject, at each of `accountants.ORDERS`: ∞ where nothing can be
         proven.
         """
-        from .accountants import ORDERS
+        from ..proof.theorems.accountants import ORDERS
 
         curves = [_renyi(about, unit, adjacency) for _, about in self.histories]
         return np.maximum.reduce(curves) if curves else np.zeros_like(ORDERS)
@@ -299,7 +300,7 @@ def _cost(about: Sequence[Counted], unit: Unit, adjacency: Adjacency, delta: flo
 
 
 def _renyi(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> np.ndarray:
-    from .accountants import ORDERS, renyi  # half a second, which a closed form need not wait for
+    from ..proof.theorems.accountants import ORDERS, renyi  # half a second, which a closed form need not wait for
 
     if any([_problem(seen) for seen in about]):
         return np.full_like(ORDERS, inf)

@@ -14,10 +14,10 @@ from ...defenses.releases import GaussianLaw, Release, Sampling, declare
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..errors import BadInput
 from ..proof.certificate import ProofQuestion, prove_settings, row_of
+from ..proof.theorems.gaussian import gaussian_epsilon
 from ..results.format import Epsilon
 from ..say.words import at_most, number
 from ..setup.promise import promise
-from .gaussian import gaussian_epsilon
 
 MOST_ROUNDS = 100_000  # more than anybody trains
 MOST_CLIENTS = 10**12  # more than there are devices

@@ -29,6 +29,7 @@ from .rounds import ClosedRound, named
 from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
+SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
 
 
 def declarations(
@@ -88,7 +89,8 @@ def declarations(
         said = "the first model was made without the clients' records, by no training, choice or pruning on them"
         if recording.data.first_model == "private":
             said = "the first model was made with the clients' records"
-        made.append(_stated("first model", said, Tested("declared", NOBODY_CAN_TELL)))
+        why = SILENT if recording.data.first_model is None else NOBODY_CAN_TELL
+        made.append(_stated("first model", said, Tested("declared", why)))
         said = "nothing else was sent than what is recorded"
         made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
     if held:

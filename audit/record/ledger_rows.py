@@ -64,7 +64,7 @@ class LedgerWriter:
 
     def begun(self) -> LedgerRows:
         """Of the model that everybody starts from, where it was made with the clients' data: it tells all of it."""
-        if self.recording.data.first_model == "public":
+        if self.recording.data.first_model != "private":
             return NO_ROWS
         everybody = frozenset(range(len(self.clients)))
         name = opaque_id(self.secret, "first model")

@@ -32,6 +32,7 @@ class DataFacts(ConfigTable):
     mean, std: with which each channel or feature is normalised before the network gets it. normalised: records are
     handed over as the network gets them, and not as they were before. by_lot: one lot dealt records to the clients, and
     left over those that are called outsiders; without it scores have nothing to be compared with. Declared.
+    first_model: made without the clients' records, or with them; None is taken as without.
     """
 
     name: str = "recorded"
@@ -41,7 +42,7 @@ class DataFacts(ConfigTable):
     std: tuple[float, ...] | None = None
     normalised: bool = False
     by_lot: bool = False
-    first_model: Literal["public", "private"] = "public"
+    first_model: Literal["public", "private"] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from ...defenses.terms import Observer
-from ..proven.gaussian import gaussian_multiplier
+from ..proof.theorems.gaussian import gaussian_multiplier
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
 from ..say import advice as say
@@ -168,9 +168,11 @@ def noise_factor(row: Epsilon, target: float) -> float | None:
     Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise.
     At δ = 1e-5 multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
 
-    >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
-    >>> row = Epsilon(**place, proven=23.35, mu=15**0.5)
-    >>> round(noise_factor(row, target=4.3772), 2)
+    >>> from ...defenses.releases import GaussianLaw, declare
+    >>> from ..proof.certificate import ProofQuestion, prove_settings, row_of
+    >>> question = ProofQuestion(Observer("server"), "client", "zero_out", delta=1e-5)
+    >>> proof = prove_settings(declare("", 0, GaussianLaw(1.0), 1.0, frozenset({0})), 15, 1.0, question)
+    >>> round(noise_factor(row_of(proof), target=4.3772), 2)
     3.87
     """
     if not row.mu or not row.delta or not 0 < row.delta < 1 or not row.proven or math.isinf(row.proven):

@@ -14,7 +14,9 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 
@@ -24,6 +26,7 @@ from ..errors import BadInput
 from ..files import json_text
 from ..setup.format import Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
+from .seal import SEALED, seal
 
 if TYPE_CHECKING:
     import pandas
@@ -188,6 +191,7 @@ class Epsilon(_Part):
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
     premises: what the proof rests on (`proof.certificate.Premise`). ledger: the digest of the facts it is of.
+    proof: the mark of all that is proven (`results.seal`); without it a row with a finite ε is refused.
     aside: whether the run is about observers who see less, and only the scheme or a claim brought this row in: what a
       test shows there is no leak towards those, unless it refutes a claim or a proof.
     """
@@ -216,7 +220,15 @@ class Epsilon(_Part):
     aside: bool = False
     premises: tuple[str, ...] = ()
     ledger: str = ""
+    proof: str = ""
     notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _unchanged(self) -> Self:
+        numbers = (self.proven, self.proven_without_sampling, self.mu)
+        if any(n is not None and n < math.inf for n in numbers) and self.proof != seal(vars(self)):
+            raise ValueError("what `prove` made, with its mark; it was changed since, or nothing proves it")
+        return self
 
     def having(self, **changes: Any) -> Self:
         """A copy with other values; of what is proven there is none.
@@ -224,20 +236,14 @@ class Epsilon(_Part):
         Raises:
             TypeError: a number of a proof is changed, which `proof.certificate.prove` alone makes.
         """
-        proof = (
-            "observer",
-            "unit",
-            "adjacency",
-            "delta",
-            "proven",
-            "proven_without_sampling",
-            "mu",
-            "premises",
-            "ledger",
-        )
-        if changed := [name for name in proof if changes.get(name, getattr(self, name)) != getattr(self, name)]:
+        sealed = {name: value for name, value in changes.items() if name in (*SEALED, "proof")}
+        if changed := [name for name, value in sealed.items() if value != getattr(self, name)]:
             raise TypeError(f"{changed[0]} belongs to a proof, and a proof is made by `prove`")
         return super().having(**changes)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As `having`: pydantic's own copy validates nothing."""
+        return self.having(**(update or {}))
 
     @property
     def tested(self) -> bool:
@@ -497,6 +503,16 @@ class Results(_Part):
     choice: Choice | None = None
     classifiers: tuple[ReferenceClassifier, ...] = ()
     rounds: tuple[dict[str, Any], ...] = ()
+
+    @field_validator("epsilon")
+    @classmethod
+    def _proves_the_verdict(cls, rows: tuple[Epsilon, ...], info: ValidationInfo) -> tuple[Epsilon, ...]:
+        said: Verdict | None = info.data.get("verdict")
+        if said is None or (said.proof != "proven" and said.proven is None):
+            return rows
+        if said.proven not in [row.proven for row in rows]:
+            raise ValueError(f"a row that proves the verdict's ε = {said.proven}")
+        return rows
 
     @classmethod
     def read(cls, folder: Path | str) -> Results:

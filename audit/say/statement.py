@@ -34,10 +34,13 @@ def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
     """Paragraphs about the proven ε of rows of any observers, units and adjacencies; upper limits are rounded up.
     secret: whether the noise's key is.
 
-    >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
-    >>> row = Epsilon(**place, delta=1e-5, proven=2.344, releases=9, multiplier=5.0)
-    >>> print(statement([row])[1])
-    All data of one client (client level), towards the server: ε is at most 2.35 at δ = 10⁻⁵ if in one of the worlds it
+    >>> from ...defenses.releases import GaussianLaw, declare
+    >>> from ...defenses.terms import Observer
+    >>> from ..proof.certificate import ProofQuestion, prove_settings, row_of
+    >>> question = ProofQuestion(Observer("server"), "client", "zero_out", delta=1e-5)
+    >>> proof = prove_settings(declare("", 0, GaussianLaw(5.0), 1.0, frozenset({0})), 9, 1.0, question)
+    >>> print(statement([row_of(proof)])[1])
+    All data of one client (client level), towards the server: ε is at most 2.45 at δ = 10⁻⁵ if in one of the worlds it
     counts as nothing (zero_out), with 9 draws of noise, each at least 5 times the sensitivity. No secret draw is
     counted on.
     """

@@ -24,13 +24,5 @@ def sentences(judgement: Judgement) -> tuple[str, str, str]:
 
 def verdict(judgement: Judgement) -> Verdict:
     """The values of a judgement that stand in results.json, with its sentences."""
-    return Verdict(
-        level=judgement.level,
-        proof=judgement.proof,
-        proven=judgement.proven,
-        measured=judgement.measured,
-        attacked=judgement.attacked,
-        only_claim=judgement.only_claim,
-        declared=judgement.declared,
-        sentences=sentences(judgement),
-    )
+    judged_of = (name for name in Verdict.model_fields if name != "sentences")
+    return Verdict(**{name: getattr(judgement, name) for name in judged_of}, sentences=sentences(judgement))

@@ -186,7 +186,7 @@ def claim_said(row: Epsilon) -> str:
     >>> place = {"observer": "server", "unit": "client", "adjacency": "zero_out"}
     >>> claim_said(Epsilon(**place, claimed=5.3, claimed_by="paper")), claim_said(Epsilon(**place))
     ("5.3 is claimed by the paper's formula", 'nothing is claimed')
-    >>> claim_said(Epsilon(**place, claimed=2.351, proven=2.351, claimed_by="accountant"))
+    >>> claim_said(Epsilon(**place, claimed=2.351, claimed_by="accountant"))
     '2.36 is claimed by the accountant'
     """
     if row.claimed in (None, math.inf):

@@ -20,7 +20,7 @@ from ...defenses.ranges import (
     require_one_of,
     require_probability,
 )
-from ..proven.gaussian import gaussian_delta
+from ..proof.theorems.gaussian import gaussian_delta
 from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, mixed_sum, power, scan
 
 

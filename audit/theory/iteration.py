@@ -19,7 +19,7 @@ from ...defenses.ranges import (
     require_one_of,
     require_probability,
 )
-from ..proven.gaussian import gaussian_multiplier
+from ..proof.theorems.gaussian import gaussian_multiplier
 from .formula import FormulaValue, Recommendation, assumed, holding, merged, scan
 
 POWER_OF_ROUNDS = {"laplace": 2.0, "gaussian": 1.0}

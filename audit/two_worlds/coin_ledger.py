@@ -17,7 +17,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from ...defenses.releases import Facts
 from ...defenses.terms import Observer
-from ..proven.gaussian import gaussian_epsilon
+from ..proof.theorems.gaussian import gaussian_epsilon
 from ..setup.ledger import Ledger, LedgerMessage, party_sees
 from .estimators import LowerBound
 from .estimators.clopper_pearson import upper_limit

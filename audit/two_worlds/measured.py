@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf, isnan
 from typing import Literal
 
-from ..proven.gaussian import gaussian_multiplier
+from ..proof.theorems.gaussian import gaussian_multiplier
 from ..say.words import at_least, could_show
 from .draws import MechanismAudit, delta_at
 from .estimators import LowerBound, violation

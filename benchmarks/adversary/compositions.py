@@ -19,7 +19,14 @@ from dpfl_audit.defenses.engine import local_bound
 from dpfl_audit.defenses.federation import RoundRecord, run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
 from dpfl_audit.defenses.participation import Dropout, Everyone, Participation, RoundRobin, Separated, Uniform
-from dpfl_audit.defenses.schedule import FixedRounds, Geometric, RoundPlan, Schedule
+from dpfl_audit.defenses.schedule import (
+    DecayWhileFalling,
+    FixedRounds,
+    Geometric,
+    NoiseOverRounds,
+    RoundPlan,
+    Schedule,
+)
 from dpfl_audit.defenses.scheme import Scheme, Step
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
@@ -191,7 +198,8 @@ class _Parts:
 def draw(seed: int) -> Composition:
     """The composition of a seed; the families take turns."""
     dice = _Dice(np.random.default_rng([seed, 11]))
-    turns = TURNS if seed < LATER_FROM else LATER if seed < LAST_FROM else LAST
+    began = ((NEWEST_FROM, NEWEST), (LAST_FROM, LAST), (LATER_FROM, LATER), (0, TURNS))
+    turns = next(families for first, families in began if seed >= first)
     family = turns[seed % len(turns)]
     public = _public(dice)
     parts = FAMILIES[family](dice, public)
@@ -423,6 +431,44 @@ def whole_steps(dice: _Dice, public: _Federation) -> _Parts:
     return _Parts((clip, RoundToSteps(step, dice.one(0.0, 0.6065, 0.9)), noise), changes={"aggregate": Mean()})
 
 
+def optimised(dice: _Dice, public: _Federation) -> _Parts:
+    """Noisy gradients, or noise on their mean, that drive an optimiser on the hub."""
+    clip, (std, hub) = _clip(dice, 2), (dice.number(0.3, 6.0), dice.chance(0.5))
+    noise = Perturb(noise_std=clip.norm * std)
+    changes = {
+        "server": (noise,) if hub else (),
+        "participation": dice.one(Everyone(), RoundRobin(1), Dropout(Everyone(), 0.3), Separated(1, 1)),
+        "update": Optimise(dice.one("momentum", "adam", "rmsprop"), 0.5),
+    }
+    return _Parts((clip,) if hub else (clip, noise), "gradient", changes=changes)
+
+
+def interrupted(dice: _Dice, public: _Federation) -> _Parts:
+    """As correlated, of clients who may fail to answer."""
+    parts = dice.one(correlated, buffered)(dice, public)
+    inner = parts.changes["participation"]
+    return replace(parts, changes={**parts.changes, "participation": Dropout(inner, dice.one(0.1, 0.3, 0.6))})
+
+
+def scheduled(dice: _Dice, public: _Federation) -> _Parts:
+    """Noise that changes with the rounds, by a formula or while the test loss falls, on tensors clipped one by one."""
+    rounds = dice.one(3, 7, 10)
+    fade, slope = NoiseOverRounds(rounds, dice.one(_growing, _fading)), DecayWhileFalling(rounds, dice.one(0.5, 0.9))
+    clip = Clip(dice.number(0.3, 3.0), per_layer=dice.chance(0.6))
+    steps: tuple[Step, ...] = (clip, Perturb(noise_std=clip.norm * dice.number(0.5, 6.0)))
+    if dice.chance(0.3):
+        steps = (TopK(0.5), *steps)
+    return _Parts(steps, dice.one("update", "weights"), changes={"schedule": dice.one(fade, slope)})
+
+
+def _growing(part: float) -> float:
+    return 1 + part
+
+
+def _fading(part: float) -> float:
+    return 1 - part / 2
+
+
 FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
     function.__name__.replace("_", " "): function
     for function in (
@@ -441,13 +487,17 @@ FAMILIES: dict[str, Callable[[_Dice, _Federation], _Parts]] = {
         correlated,
         buffered,
         whole_steps,
+        optimised,
+        interrupted,
+        scheduled,
     )
 }
 # What came later has the seeds behind those of what was there before.
 LATER, LATER_FROM = ("dealt", "responses", "correlated"), 1000
 LAST, LAST_FROM = ("buffered", "whole steps"), 1100
+NEWEST, NEWEST_FROM = ("optimised", "interrupted", "scheduled"), 3000
 TURNS = (
-    *(name for name in FAMILIES if name not in (*LATER, *LAST)),
+    *(name for name in FAMILIES if name not in (*LATER, *LAST, *NEWEST)),
     "uploads",
     "hub noise",
     "uploads",

@@ -18,7 +18,7 @@ from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult
 from dpfl_audit.defenses.participation import Everyone, RoundRobin
 from dpfl_audit.defenses.randomness import stream
-from dpfl_audit.defenses.schedule import Geometric
+from dpfl_audit.defenses.schedule import DecayWhileFalling, Geometric
 from dpfl_audit.defenses.steps.clip import Clip
 from dpfl_audit.defenses.steps.respond import Respond
 from dpfl_audit.defenses.terms import Adjacency, Observer
@@ -99,7 +99,9 @@ def countable(c: Composition) -> bool:
     schedule = c.scheme.schedule
     same = isinstance(c.scheme.participation, Everyone | RoundRobin)
     same = same and not (isinstance(schedule, Geometric) and schedule.shorten is not None)
+    same = same and not isinstance(schedule, DecayWhileFalling)
     known = not any(isinstance(step, Respond) for step in c.scheme.client)
+    known = known and getattr(c.scheme.update, "optimiser", "sgd") in ("sgd", "momentum")
     return same and known and c.scheme.local.per_example is None
 
 

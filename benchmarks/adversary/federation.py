@@ -306,8 +306,8 @@ def traffic(c: Composition, subject: int, swing: dict[int, float], axes: int) ->
         if chain is not None:
             merged = merged.plus(Number(0.0, chain[t]))
         merged, hub = _through_hub(c, t, merged, hub, noises, subject, swing, axes)
-        if isinstance(c.scheme.update, AddWithMomentum):
-            merged = moving = moving.times(c.scheme.update.momentum).plus(merged)
+        if beta := _heavy_ball(c):
+            merged = moving = moving.times(beta).plus(merged)
         model = _updated(c, t, model, merged)
     out.broadcasts.append(model)
     return out
@@ -371,6 +371,13 @@ def _turned_by_one(
     return min(limit + min(limit, others + own_back), moved)
 
 
+def _heavy_ball(c: Composition) -> float:
+    update = c.scheme.update
+    if isinstance(update, AddWithMomentum) or (isinstance(update, Optimise) and update.optimiser == "momentum"):
+        return update.momentum
+    return 0.0
+
+
 def _updated(c: Composition, round: int, model: Number, merged: Number) -> Number:
     update = c.scheme.update
     if isinstance(update, Add):
@@ -379,8 +386,10 @@ def _updated(c: Composition, round: int, model: Number, merged: Number) -> Numbe
         return model.plus(merged, update.lr * c.plans[round].lr)
     if isinstance(update, Replace):
         return merged
-    if isinstance(update, Optimise) and update.optimiser == "sgd":
+    if isinstance(update, Optimise) and update.optimiser in ("sgd", "momentum"):
         return model.plus(merged, -update.lr * c.plans[round].lr)
+    if isinstance(update, Optimise):  # its first step grows with the mean, number by number; no later one is followed
+        return merged if round == 0 else Number(0.0, np.zeros_like(merged.noise), known=False)
     raise TypeError(f"the oracle does not know {update!r}; say in adversary/federation.py what it does")
 
 

@@ -19,6 +19,7 @@ from ..grid import TAIL, adds_up, in_steps, noisy, reach, rounded, step_of, wrap
 from ..local import LocalJob, PerExample
 from ..randomness import SPARE_BITS, Keystream, centred, fraction
 from ..releases import (
+    _MAKER,
     CorrelatedLaw,
     DiscreteLaw,
     GaussianLaw,
@@ -148,7 +149,7 @@ def emit(name: str, context: Context, law: NoiseFact, bound: Bound | None, **fac
     known = Bound(0.0) if bound is None else bound
     about = {"centred": known.centred, "anywhere": known.anywhere, "subjects": context.subjects, **facts}
     norm = None if bound is None else float(bound.norm)
-    return Release(name, context.round, law, norm, known.order, known.of, known.records, maker="emit", **about)
+    return Release(name, context.round, law, norm, known.order, known.of, known.records, maker=_MAKER, **about)
 
 
 def _hiding(bound: Bound | None, noise: float | Tensor) -> float:

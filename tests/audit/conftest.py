@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit.choose.goals import Goals
-from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_multiplier
 from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Epsilon
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc_p_value, exceedance
 from safetensors.numpy import save_file
 from scipy.stats import norm
 from skimage.data import astronaut
+from stated import marked
 
 
 def patches(n: int, start: int = 0) -> np.ndarray:
@@ -192,7 +193,7 @@ def row(**changes: Any) -> dict[str, Any]:
     proven, delta = changes.get("proven"), changes.get("delta", 1e-5)
     if changes.get("accountant") == "closed form" and delta and isinstance(proven, float) and proven > 0:
         changes = {"mu": 1 / gaussian_multiplier(proven, delta), **changes}
-    return {
+    known = {
         "observer": "server",
         "unit": "record",
         "adjacency": "zero_out",
@@ -206,6 +207,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "notes": [],
         **changes,
     }
+    return marked(known)
 
 
 def make_results(
@@ -266,6 +268,7 @@ def make_results(
             )
         ]
     )
+    rows = [marked(each) for each in rows]
     content = {
         "format": 1,
         "scoring": SCORING,

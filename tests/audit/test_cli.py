@@ -18,7 +18,7 @@ from command import call, content
 from dpfl_audit import cli
 from dpfl_audit.audit.commands import init
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.presets import PRESETS
 
 CONFIG = """

@@ -308,12 +308,12 @@ def test_a_model_that_a_leader_passes_on_is_nobodys_own_value(trained):
 # --- it is priced
 
 
-def to_eight_digits(row: Epsilon) -> Epsilon:
+def to_eight_digits(row: Epsilon) -> dict[str, Any]:
     """Without notes. A clip that follows what was released lies elsewhere on the grid in a plan, by 1e-10 of it."""
     names = ("claimed", "proven", "proven_without_sampling", "multiplier", "mu")
     numbers = {name: getattr(row, name) for name in names}
     rounded = {k: None if v is None else float(f"{v:.8g}") for k, v in numbers.items()}
-    return row.model_copy(update={"notes": (), "ledger": "", **rounded})  # ids of a plan's releases are its own
+    return {**row.model_dump(exclude={"notes", "ledger", "proof"}), **rounded}  # ids of a plan's releases are its own
 
 
 @EVERY

@@ -7,7 +7,7 @@ from math import log, pi, sqrt
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.correlated import largest_sum
+from dpfl_audit.audit.proof.theorems.correlated import largest_sum
 from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.buffered import Buffers, buffered_optimum
 from dpfl_audit.defenses.strategies import BLT, decoder_of, strategy_of

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
+from dpfl_audit.audit.proof.theorems.composition import epsilon
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.response import response_epsilon, response_renyi
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.composition import Draw, epsilon
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.proven.response import response_epsilon, response_renyi
 from dpfl_audit.defenses import claims, engine
 from dpfl_audit.defenses.claims.gaussian import TF_PRIVACY_ORDERS, sampled_renyi
 from dpfl_audit.defenses.data.dataset import Dataset, make

@@ -9,8 +9,8 @@ from math import exp, hypot, log, pi, sqrt
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.two_worlds.estimators.clopper_pearson import upper_limit
 from dpfl_audit.defenses.aggregate import Mean, PopulationMean, weighted_sum
 from dpfl_audit.defenses.federation import _outgoing

@@ -234,7 +234,7 @@ def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposu
 
 def test_nbafl_with_its_own_sensitivity_proves_far_less_than_it_claims():
     """ε = 50, L = 25, δ = .01: linear composition is loose, the exact ε over 2C/m is 11.9. Over 2C nothing is left."""
-    from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+    from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 
     scheme = build("nbafl", (1000,) * 3, epsilon=50, exposures=25)
     assert gaussian_epsilon(scheme.client[1].noise_std / (2 / 1000) / sqrt(25), 0.01) == pytest.approx(11.9, abs=0.05)

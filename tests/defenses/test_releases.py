@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import hypot, inf, sqrt
 
 import pytest
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.defenses.releases import (
     CorrelatedLaw,

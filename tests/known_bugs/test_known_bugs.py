@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.composition import epsilon as composed
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings

@@ -26,6 +26,7 @@ from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.audit.setup.format import Declaration
 from entries import IF_GAUSSIAN, QUIET, image, member
+from stated import proven_row as row
 
 SNAPSHOT = Path(__file__).with_name("snapshot.txt")
 LEAKING = image(0.8, share=0.92, margin=4.0, margin_low=3.0)
@@ -39,11 +40,6 @@ LINKED = {
 UNSCORED = {"attack": "inversion", "observer": "server", "metrics": {"psnr": None, "attack_loss": 0.1}}
 FEW = {**member(), "least_p_values": {"auc": 0.12}}
 CRAFTED = {"demonstrated_from": "crafted initial weights"}
-
-
-def row(**changes: Any) -> Epsilon:
-    place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5}
-    return Epsilon.model_validate({**place, **changes})
 
 
 def setting(attacks: list[Any], rows: list[Epsilon], label: str = "a", **setup: Any) -> ReportedSetting:

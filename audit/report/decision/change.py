@@ -9,7 +9,7 @@ from typing import Literal
 
 from ....defenses.presets import PRESETS
 from ...judge.question import RowQuestion
-from ...proven.gaussian import gaussian_epsilon
+from ...proof.theorems.gaussian import gaussian_epsilon
 from ...results.checks import USEFUL_EPSILON
 from ...results.format import Epsilon, Results
 from ...say import change as say

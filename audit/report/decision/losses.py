@@ -29,6 +29,7 @@ class Range:
 class Losses:
     """ε for one unit, observer, adjacency and δ, over all settings; None: not claimed, priced or measured in any.
 
+    rows: each with its setting's label.
     refuted: a sentence a setting of which more is demonstrated than is claimed or proven, of any unit and observer.
     claimed_by: whose the claims are, "" where the settings differ in it. demonstrated: the most in any setting, which
     `demonstrated_in` names; on_condition: the same in words, of a bound with a condition; chosen: what the adversary
@@ -41,8 +42,7 @@ class Losses:
     adjacency: str
     delta: float | None
     settings: int
-    proven: Range | None
-    claimed: Range | None
+    rows: tuple[tuple[str, Epsilon], ...]
     claimed_by: str
     demonstrated: float | None
     demonstrated_in: str
@@ -53,6 +53,14 @@ class Losses:
     secret: bool = True
     elsewhere: str = ""
     declared: bool = False
+
+    @property
+    def proven(self) -> Range | None:
+        return _range([(label, row.proven) for label, row in self.rows])
+
+    @property
+    def claimed(self) -> Range | None:
+        return _range([(label, row.claimed) for label, row in self.rows])
 
 
 def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Losses | None:
@@ -76,8 +84,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         adjacency=question.adjacency,
         delta=question.delta,
         settings=len(settings),
-        proven=_range([(label, row.proven) for label, row in rows]),
-        claimed=_range([(label, row.claimed) for label, row in rows]),
+        rows=tuple(rows),
         claimed_by=claimants.pop() if len(claimants) == 1 else "",
         demonstrated=shown.demonstrated,
         demonstrated_in=most if tested and len(settings) > 1 else "",

@@ -10,7 +10,7 @@ from typing import Literal
 from scipy.special import ndtr
 
 from ...judge.judgement import NO_LEAK, Judgement
-from ...proven.gaussian import gaussian_epsilon, gaussian_multiplier
+from ...proof.theorems.gaussian import gaussian_epsilon, gaussian_multiplier
 from ...results.checks import strength
 from ...results.format import LEVELS, PROOFS, Epsilon
 from ...say import sharing as say

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from ...proven.gaussian import gaussian_epsilon
+from ...proof.theorems.gaussian import gaussian_epsilon
 from .bound import GAUSSIAN, LowerBound, Scores, checked_level, checked_scores
 from .clopper_pearson import best_threshold, confusion, error_limits, perfect_limits
 from .thresholds import Split, ThresholdStrategy

@@ -22,7 +22,7 @@ from ....defenses.progress import Progress
 from ....defenses.randomness import generator
 from ....defenses.schedule import History, RoundPlan, Schedule
 from ....defenses.wire import SERVER, Message, Wire
-from ...proven.gaussian import gaussian_multiplier
+from ...proof.theorems.gaussian import gaussian_multiplier
 from ...two_worlds.coin_ledger import Round, composed, recorded
 from ...two_worlds.draws import MechanismAudit, audit_scores
 from ...two_worlds.estimators import LowerBound, one_run, one_run_fdp, one_run_shift

@@ -18,7 +18,7 @@ from ....defenses.schedule import reads_history
 from ....defenses.terms import Observer
 from ....defenses.workers import HERE, Workers
 from ...errors import BadInput
-from ...proven.gaussian import gaussian_multiplier
+from ...proof.theorems.gaussian import gaussian_multiplier
 from ...results.format import CRAFTED_WEIGHTS, AttackResult, Epsilon, Metrics
 from ...say.warnings import not_tested
 from ...setup.auditor import Auditor

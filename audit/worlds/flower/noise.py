@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....defenses.terms import Adjacency, Unit
-from ...proven.gaussian import gaussian_epsilon
+from ...proof.theorems.gaussian import gaussian_epsilon
 from ...record.flower.declared import CentralNoise, LocalNoise, merges_by_mean
 from ...record.flower.defects import (
     FlowerDefect,

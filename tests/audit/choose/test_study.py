@@ -32,10 +32,10 @@ from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.accountants import renyi
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.proven.selection import selection_epsilon
+from dpfl_audit.audit.proof.theorems.accountants import renyi
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.selection import selection_epsilon
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells

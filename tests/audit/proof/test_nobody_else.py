@@ -24,6 +24,7 @@ from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
 from dpfl_audit.defenses.releases import GaussianLaw, Release
 from dpfl_audit.defenses.terms import Observer
+from stated import marked, proven_otherwise
 
 QUESTION = ProofQuestion(Observer("server"), "client", "zero_out", 1e-5)
 RAW = {
@@ -85,6 +86,9 @@ def test_4_a_release_is_not_rewritten(ledger: Ledger) -> None:
     release = next(iter(ledger.releases.values()))
     with pytest.raises(ValueError, match="maker"):
         replace(release, law=GaussianLaw(100.0))
+    for maker in ("emit", "declare", object()):
+        with pytest.raises(TypeError, match="`declare`"):
+            replace(release, law=GaussianLaw(100.0), maker=maker)
 
 
 def test_5_nor_made_by_anybody() -> None:
@@ -131,9 +135,45 @@ def test_9_a_stored_proof_beside_another_ledger_is_none(setup: Path, ledger: Led
 
 def test_10_a_stored_number_that_nothing_proves_is_refused(setup: Path, ledger: Ledger) -> None:
     row = table(setup, observers=["server"], unit="client", adjacency="zero_out").rows[0]
-    forged = Epsilon.model_validate({**row.model_dump(), "proven": 0.9 * (row.proven or 0.0)})
-    (wrong,) = recheck_rows([forged], Views(ledger))
+    smaller = 0.9 * (row.proven or 0.0)
+    for written in ({**row.model_dump(), "proven": smaller}, {**row.model_dump(), "proof": ""}):
+        with pytest.raises(ValueError, match="made, with its mark"):
+            Epsilon.model_validate(written)
+    (wrong,) = recheck_rows([proven_otherwise(row, proven=smaller)], Views(ledger))
     assert "below" in wrong
+
+
+EDITS: dict[str, Callable[[dict], None]] = {
+    "a smaller number": lambda content: content["epsilon"][0].update(proven=0.5),
+    "a row of nobody's": lambda content: content["epsilon"].append(
+        {"observer": "model", "unit": "client", "adjacency": "zero_out", "delta": 1e-5, "proven": 0.5}
+    ),
+    "other premises": lambda content: content["epsilon"][0].update(premises=["any_key"]),
+    "another verdict": lambda content: content["verdict"].update(proof="proven", proven=0.5),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_no_command_believes_a_number_that_was_typed_into_results(
+    edit: str, setup: Path, make_results: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [row.model_dump() for row in table(setup, observers=["server"]).rows]
+    results = make_results(tmp_path / "results", "a", n=2, noise_std=0.1, epsilon=rows)
+    page, card = tmp_path / "page.html", tmp_path / "card.md"
+    calls = (
+        ("report", results, "-o", page),
+        ("report", results, "--card", card),
+        ("diff", results, results),
+        ("check", setup, "--results", results),
+    )
+    assert [call(*words, "--quiet") for words in calls] == [0, 0, 0, 0]
+    page.unlink()
+    card.unlink()
+    content = json.loads((results / "results.json").read_text())
+    EDITS[edit](content)
+    (results / "results.json").write_text(json.dumps(content))
+    assert [call(*words, "--quiet") for words in calls] == [2, 2, 2, 2]
+    assert not page.exists() and not card.exists()
 
 
 def test_check_refuses_a_stored_number_and_takes_the_right_one(
@@ -144,8 +184,8 @@ def test_check_refuses_a_stored_number_and_takes_the_right_one(
     assert call("check", setup, "--results", results, "--quiet") == 0
     path = results / "results.json"
     content = json.loads(path.read_text())
-    for row in content["epsilon"]:
-        row["proven"] = 0.8 * row["proven"]
+    content["epsilon"] = [marked({**row, "proven": 0.8 * row["proven"]}) for row in content["epsilon"]]
+    content["verdict"] |= {"proof": "none", "proven": None}
     path.write_text(json.dumps(content))
     assert call("check", setup, "--results", results, "--quiet") == 2
 

@@ -19,9 +19,11 @@ from dp_accounting import (
 )
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from dpfl_audit.audit.proven import accounting, composition
+from dpfl_audit.audit.proof.theorems import composition
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proven import accounting
 from dpfl_audit.audit.proven.accounting import Exposure, proven, worst
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.audit.setup.planned import _no_training
 from dpfl_audit.defenses import claims
@@ -168,7 +170,7 @@ def test_golden_fixed_cohort_of_the_sketch():
     found = price([release(2.0, sampling=HALF_OF_SIX) for _ in range(3)], adjacency="replace_one")
     assert found.epsilon == pytest.approx(5.846, abs=5e-3)
     assert found.accountant == "PLD"
-    draws = ((composition.Draw("gaussian", 1.0, "fixed", 3, 6, 1.0), 3),)
+    draws = ((Draw("gaussian", 1.0, "fixed", 3, 6, 1.0), 3),)
     assert composition.epsilon(draws, DELTA, False) == (pytest.approx(7.47, abs=5e-3), "RDP")
 
 
@@ -308,7 +310,7 @@ def least_epsilon_of_the_pair(rate: float, inner: float, draws: int) -> float:
 @pytest.mark.parametrize(("ratio", "inner", "rate", "draws"), [(1.0, 0.5, 0.1, 100), (0.4, 0.2, 0.3, 300)])
 def test_no_accountant_proves_less_of_the_poisson_pair_than_its_privacy_losses_say(ratio, inner, rate, draws, use_pld):
     """The first case's ε is 4.368, a PLD of the pair; half of the way from one vector to the other would cost 4.342."""
-    draw = composition.Draw("gaussian", ratio, "poisson_pair", 1000 * rate, 1000, inner)
+    draw = Draw("gaussian", ratio, "poisson_pair", 1000 * rate, 1000, inner)
     found, _ = composition.epsilon(((draw, draws),), DELTA, use_pld)
     least = least_epsilon_of_the_pair(rate, inner, draws)
     assert found >= least and (draws != 100 or least > 4.36)
@@ -369,7 +371,7 @@ def test_epsilon_above_a_million_goes_by_rdp_or_closed_form():
 
 def test_rounding_in_the_rdp_series_is_not_taken_for_privacy():
     """A divergence of 4.5e-20 comes out a few ulps below 0, in dp_accounting ε = 0; 10¹³ of them are not 0."""
-    draws = ((composition.Draw("gaussian", 1e-5, "poisson", 3, 100_000, 1e-5), 10**13),)
+    draws = ((Draw("gaussian", 1e-5, "poisson", 3, 100_000, 1e-5), 10**13),)
     by_central_limit = gaussian_epsilon(1 / (3e-5 * 1e-5 * math.sqrt(1e13)), 1e-9)
     assert composition.epsilon(draws, 1e-9, False)[0] > by_central_limit > 0.004
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proof.theorems.cohort import shares
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta, gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import Exposure
-from dpfl_audit.audit.proven.cohort import shares
-from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build

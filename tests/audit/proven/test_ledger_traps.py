@@ -8,9 +8,9 @@ from math import inf, log, sqrt
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.accounting import Exposure, proven
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.table import _target
 from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.setup.config import parse_config

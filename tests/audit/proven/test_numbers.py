@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from command import called
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.drawn import epsilon_of_drawn
-from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.drawn import epsilon_of_drawn
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta, gaussian_epsilon
 from dpfl_audit.audit.proven.numbers import Numbers, noise_for, number_rows
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config

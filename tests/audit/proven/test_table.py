@@ -14,6 +14,7 @@ from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.key import PUBLISHED
+from stated import proven_row
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ from dpfl_audit.audit.setup.key import PUBLISHED
     ],
 )
 def test_what_is_proven_is_rounded_up_and_what_is_demonstrated_down(numbers, said):
-    row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, **numbers)
+    row = proven_row(**numbers)
     line = text(EpsilonTable("config.toml", delta=1e-5, rows=(row,))).splitlines()[2]
     assert said in line.split("zero_out")[1]
 
@@ -83,7 +84,7 @@ def test_a_delta_that_promises_nothing_is_said_to(config: Path, delta: float, sa
 
 def test_a_reason_stands_once_with_the_rows_that_it_is_about() -> None:
     def row(observer: str, adjacency: str, *notes: str) -> Epsilon:
-        return Epsilon(observer=observer, unit="client", adjacency=adjacency, delta=1e-5, proven=1.0, notes=notes)
+        return proven_row(observer=observer, adjacency=adjacency, proven=1.0, notes=notes)
 
     rows = (
         row("server", "zero_out", "of all", "of one"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import called
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.proven.together import together
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.declared import SILENT
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
@@ -31,4 +32,5 @@ def test_a_first_model_of_the_clients_records_tells_them(made: str | None, finit
     assert told == {"server": finite, "downlink": finite, "model": finite, "uplink": True}
     (stated,) = (d for d in check_setup(tmp_path / "s")[1].declared if d.what == "first model")
     assert stated.status == "declared" and ("without" in stated.said) == finite
+    assert (stated.why == SILENT) == (made is None)
     assert all(stated.said in " ".join(row.notes) for row in rows if (row.proven or 0.0) < inf)

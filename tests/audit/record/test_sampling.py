@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.noise_tests import drawn_too_evenly, drawn_too_often, records_as_said

@@ -81,7 +81,7 @@ def test_noise_is_rounded_up_and_so_is_what_is_proven(setting):
     std, factor = (
         float(said.split(before)[1].split(after)[0]) for before, after in (("noise_std ", " "), ("takes ", " "))
     )
-    from dpfl_audit.audit.proven.gaussian import gaussian_multiplier
+    from dpfl_audit.audit.proof.theorems.gaussian import gaussian_multiplier
 
     exact = gaussian_multiplier(8.0, 1e-5) / gaussian_multiplier(812.2, 1e-5)
     assert exact <= factor < exact * 1.01 and 0.3 * exact <= std < 0.3 * exact * 1.01

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report.decision import Decision, decision_on, share
 from dpfl_audit.audit.report.decision.change import _parameter
 from dpfl_audit.audit.report.decision.sharing import at_most_right, least_wrong

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.judge.judgement import judgement_of
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report import page as page_module
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.advice import advice, noise_factor
@@ -40,6 +40,7 @@ from dpfl_audit.audit.say import words
 from dpfl_audit.audit.say.metrics import metric
 from PIL import Image
 from safetensors.numpy import load_file, save_file
+from stated import proven_row
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 Maker = Callable[..., Path]
@@ -611,14 +612,7 @@ def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path
 @pytest.mark.parametrize("target", [0.5, 4.38, 20.0])
 def test_the_noise_advised_proves_the_target(target: float) -> None:
     """Fifteen releases at multiplier 1: the factor makes the accountant's own curve reach the target."""
-    row = Epsilon(
-        observer="server",
-        unit="client",
-        adjacency="zero_out",
-        delta=1e-5,
-        proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5),
-        mu=math.sqrt(15),
-    )
+    row = proven_row(proven=gaussian_epsilon(1 / math.sqrt(15), 1e-5), mu=math.sqrt(15))
     factor = noise_factor(row, target)
     assert factor is not None and gaussian_epsilon(factor / math.sqrt(15), 1e-5) == pytest.approx(target, rel=1e-9)
 

@@ -12,6 +12,7 @@ import pytest
 from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.results.format import AttackResult, Epsilon, Metrics, Results, Verdict, schema
 from dpfl_audit.audit.results.gates import outcome, parse_gate
+from stated import proven_otherwise
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -46,7 +47,7 @@ def test_a_frame_has_one_row_a_metric(make_results, tmp_path):
 def test_infinity_goes_to_disk_and_back(make_results, tmp_path):
     folder = make_results(tmp_path, n=2)
     results = Results.read(folder)
-    row = results.epsilon[0].model_copy(update={"proven": inf, "multiplier": inf})
+    row = proven_otherwise(results.epsilon[0], proven=inf, multiplier=inf)
     attack = results.attacks[0].having(metrics=Metrics.of({"epsilon": inf}), settings={"influence": inf})
     (folder / "results.json").write_text(results.having(epsilon=(row,), attacks=(attack,)).text(), encoding="utf-8")
     content = json.loads((folder / "results.json").read_text(encoding="utf-8"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.results.format import Metrics, Results
+from dpfl_audit.audit.results.format import Epsilon, Metrics, Results
 from dpfl_audit.audit.results.gates import check_attacks, check_rows, outcome, parse_gate
+from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.defenses.terms import Observer
 from entries import QUIET, image
+from stated import proven_otherwise
 
 ROWS = [  # observer, unit, adjacency, proven
     ("server", "client", "zero_out", 26.0),
@@ -23,6 +25,12 @@ def results(make_results, tmp_path) -> Results:
         for i, (o, u, a, proven) in enumerate(ROWS)
     ]
     return Results.read(make_results(tmp_path / "r", n=4, rounds=2, noise_std=0.1, epsilon=epsilon))
+
+
+def with_rows(results: Results, *rows: Epsilon) -> Results:
+    """The same, judged by other rows."""
+    fields = {name: value for name, value in results if name not in ("verdict", "format")}
+    return judged(**{**fields, "epsilon": rows})
 
 
 @pytest.mark.parametrize(
@@ -96,10 +104,10 @@ def test_a_proof_is_gated_by_its_word(results):
     """From best to worst: proven, weak, none, not priced."""
     asked = results.epsilon[1]
     for proven, fails in ((7.0, (0, 0, 1)), (26.0, (1, 0, 0)), (float("inf"), (1, 1, 0))):
-        judged = results.having(epsilon=(asked.model_copy(update={"proven": proven}),))
+        judged = with_rows(results, proven_otherwise(asked, proven=proven))
         gates = ("proof != proven", "proof >= none", "proof == proven")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
-    unpriced = results.having(epsilon=(asked.model_copy(update={"proven": None}),))
+    unpriced = with_rows(results, proven_otherwise(asked, proven=None))
     assert outcome(parse_gate("proof != proven"), unpriced).failed
     with pytest.raises(BadInput, match="ε was not priced, so that it passes says nothing"):
         outcome(parse_gate("proof == none"), unpriced)
@@ -136,7 +144,7 @@ def test_a_gate_that_would_pass_where_something_was_not_measured_does_not(result
     assert outcome(parse_gate("psnr > 0"), partly).failed  # it fails whatever the first would have shown
     with pytest.raises(BadInput, match="psnr was not measured for inversion"):
         outcome(parse_gate("psnr > 1000"), partly)
-    unpriced = results.having(epsilon=(results.epsilon[1], results.epsilon[2].model_copy(update={"proven": None})))
+    unpriced = with_rows(results, results.epsilon[1], proven_otherwise(results.epsilon[2], proven=None))
     with pytest.raises(BadInput, match="proven was not measured for client, model"):
         outcome(parse_gate("proven > 10"), unpriced)
 

@@ -25,12 +25,14 @@ from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_int
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from entries import IF_GAUSSIAN, QUIET, image, member
 from scipy.stats import binomtest, ttest_1samp
+from stated import marked
 
 
 def verdict(attacks: list[Any], rows: list[Any], secret: bool = True) -> Judgement:
     """On entries as results.json has them."""
     entries = tuple(map(AttackResult.model_validate, attacks))
-    return judge(AuditEvidence(entries, tuple(map(Epsilon.model_validate, rows)), secret))
+    table = tuple(each if isinstance(each, Epsilon) else Epsilon.model_validate(marked(each)) for each in rows)
+    return judge(AuditEvidence(entries, table, secret))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.tradeoff import gaussian_ceiling
+from dpfl_audit.audit.proof.theorems.tradeoff import gaussian_ceiling
 from dpfl_audit.audit.results.checks import beyond_proof
 from dpfl_audit.audit.results.format import AttackResult, Metrics
 from dpfl_audit.audit.scoring.limits import Limits

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.audit.proven import rows as epsilon
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.audit.proven.rows import setup_rows
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.run import RunOptions, opened

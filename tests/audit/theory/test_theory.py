@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.gaussian import gaussian_delta
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta
 from dpfl_audit.audit.theory.advise import SCHEMES, scheme_advice, theory_of
 from dpfl_audit.audit.theory.component import ComponentConstants
 from dpfl_audit.audit.theory.decentralised import DecentralisedConstants

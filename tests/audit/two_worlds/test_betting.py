@@ -6,7 +6,7 @@ from math import exp, log
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.two_worlds.estimators import betting, ceiling, one_run_fdp, one_run_shift, plan_draws
 from dpfl_audit.audit.two_worlds.estimators.betting import (
     STAKES,

@@ -8,7 +8,7 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 import torch
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon, gaussian_multiplier
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon, gaussian_multiplier
 from dpfl_audit.audit.two_worlds.draws import audit_trials, delta_at
 from dpfl_audit.audit.two_worlds.estimators import Fixed, clopper_pearson
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate, smoothed

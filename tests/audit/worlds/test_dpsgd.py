@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.composition import epsilon as composed
+from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
+from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
 from dpfl_audit.audit.worlds.composed_steps import _why_not_composed
 from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries

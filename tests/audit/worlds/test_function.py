@@ -12,7 +12,7 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.say.sharing import REFUTED
 from dpfl_audit.audit.say.warnings import NO_CLIP
 from dpfl_audit.audit.two_worlds.estimators import betting

@@ -12,8 +12,8 @@ import pytest
 import torch
 from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
 from dpfl_audit.audit.files import json_text
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven import rows as epsilon
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.results.format import AttackResult, Epsilon
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train

@@ -12,11 +12,11 @@ import pytest
 import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.attacks.canary import RandomUpdate
+from dpfl_audit.audit.proof.theorems.composition import epsilon as proven_epsilon
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven import rows as epsilon
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.composition import epsilon as proven_epsilon
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger

@@ -11,7 +11,7 @@ import torch
 from dpfl_audit.attacks.canary import CraftedStart, Mislabelled, initial
 from dpfl_audit.attacks.cost import CALL
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.run.choice import canary_operations
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
-from dpfl_audit.audit.results.format import Epsilon
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
@@ -19,7 +18,7 @@ from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate, demon
 from dpfl_audit.audit.worlds.federation.shape import not_gaussian, not_gaussian_by
 from dpfl_audit.defenses.releases import LaplaceLaw, Sampling, Silent
 from dpfl_audit.defenses.terms import Observer
-from stated import stated
+from stated import proven_row, stated
 
 DELTA = 1e-5
 FULL = {"batch_size": 20}
@@ -141,8 +140,7 @@ def test_no_claim_hides_a_proof_that_only_the_gaussian_bound_contradicts(claimed
     made = experiment({"name": "ldp", "noise_std": 0.05, "clip": 1.0})
     question = Question(Observer("server"), "client", "zero_out", DELTA, claimed, proven=20.0)
     row = demonstrate(made, CanarySettings(draws=200, places=1), question).row
-    place = {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": DELTA}
-    filled = Epsilon(**place, claimed=claimed, proven=20.0).having(**vars(row))
+    filled = proven_row(delta=DELTA, claimed=claimed, proven=20.0).having(**vars(row))
     assert filled.demonstrated <= filled.ceiling < 10 < 20 < filled.demonstrated_on_condition
     assert len(judge(AuditEvidence((), (filled,))).refuting("proven", on_condition=True)) == 1
     assert any(note.startswith("Proof violated if the noise is Gaussian: at least ε") for note in row.notes)

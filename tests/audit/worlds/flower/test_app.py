@@ -14,7 +14,7 @@ import pytest
 import torch
 from command import called
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.worlds.flower import audited
 from dpfl_audit.audit.worlds.flower.app import flower_app, taken_apart
 from dpfl_audit.audit.worlds.flower.audited import audit_flower

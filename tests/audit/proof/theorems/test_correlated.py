@@ -10,9 +10,9 @@ from math import isinf, sqrt
 
 import numpy as np
 import pytest
+from dpfl_audit.audit.proof.theorems.correlated import chain_ratio, largest_sum
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import Exposure, proven
-from dpfl_audit.audit.proven.correlated import chain_ratio, largest_sum
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.defenses.releases import CorrelatedLaw, Sampling
 from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree, strategy_of
@@ -98,7 +98,7 @@ def test_the_worst_participation_is_found():
 
 
 def test_where_too_much_would_be_to_try_the_bound_is_above(monkeypatch):
-    monkeypatch.setattr("dpfl_audit.audit.proven.correlated.MOST_TRIED", 3)
+    monkeypatch.setattr("dpfl_audit.audit.proof.theorems.correlated.MOST_TRIED", 3)
     rng = np.random.default_rng(1)
     for _ in range(20):
         factor = rng.random((9, 9))

@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven import composition
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.fixed_cohort import fixed_cohort_pld, fixed_cohort_profile, largest_loss
-from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon
+from dpfl_audit.audit.proof.theorems import composition
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.fixed_cohort import fixed_cohort_pld, fixed_cohort_profile, largest_loss
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta, gaussian_epsilon
 from scipy.stats import norm as normal
 
 DELTA = 1e-5
@@ -230,7 +230,8 @@ def test_the_rounding_of_the_fft_is_not_taken_for_privacy(kind, mu, rounds, delt
 MEMORY = """
 import re
 from pathlib import Path
-from dpfl_audit.audit.proven.composition import Draw, epsilon
+from dpfl_audit.audit.proof.theorems.composition import epsilon
+from dpfl_audit.audit.proof.theorems.draw import Draw
 for kind in ("poisson_pair", "fixed"):
     for mu, population, count in ((7.0, 10**11, 30), (50.0, 1000, 300)):
         epsilon(((Draw("gaussian", 2 * mu, kind, 1, population, mu), count),), 1e-5)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent, RepeatAndSelectDpEvent
 from dp_accounting.rdp import RdpAccountant
-from dpfl_audit.audit.proven.accountants import ORDERS, renyi
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.proven.selection import selected_renyi, selection_epsilon
+from dpfl_audit.audit.proof.theorems.accountants import ORDERS, renyi
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.selection import selected_renyi, selection_epsilon
 from scipy.optimize import brentq
 from scipy.stats import norm
 

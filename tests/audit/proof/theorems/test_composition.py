@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpfl_audit.audit.proven.composition import Draw, epsilon
+from dpfl_audit.audit.proof.theorems.composition import epsilon
+from dpfl_audit.audit.proof.theorems.draw import Draw
 
 
 def test_responses_beside_other_noise_are_not_forgotten() -> None:

@@ -1,4 +1,4 @@
-"""dp_accounting's RDP and PLD, of draws of noise (`composition.Draw`).
+"""dp_accounting's RDP and PLD, of draws of noise (`draw.Draw`).
 
 dp_accounting 0.6 takes replace-one's factor 2 differently by accountant, so each event is made here, once:
 
@@ -37,8 +37,8 @@ from dp_accounting.rdp import RdpAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS, compute_epsilon
 from scipy.special import logsumexp
 
-from .composition import Draw, Draws, joint_ratio
 from .discrete import discrete_renyi
+from .draw import Draw, Draws, joint_ratio
 from .fixed_cohort import fixed_cohort_pld, largest_loss
 from .laplace_sum import LARGEST_RATIO, LEAST_RATIO, laplace_sum_pld
 from .response import response_renyi

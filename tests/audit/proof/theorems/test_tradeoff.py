@@ -6,8 +6,9 @@ from math import exp, inf, log
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.composition import Draw, epsilon
-from dpfl_audit.audit.proven.tradeoff import gaussian_ceiling, success_ceiling
+from dpfl_audit.audit.proof.theorems.composition import epsilon
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.tradeoff import gaussian_ceiling, success_ceiling
 from scipy.stats import norm
 
 KAPPAS = (0.001, 0.01, 0.1, 0.5, 0.9)

@@ -19,7 +19,7 @@ from math import inf, isclose, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from ...defenses.releases import CorrelatedLaw, Facts
+from ....defenses.releases import CorrelatedLaw, Facts
 
 _Matrix = NDArray[np.float64]
 

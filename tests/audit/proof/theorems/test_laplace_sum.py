@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven import composition
-from dpfl_audit.audit.proven.composition import Draw
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
-from dpfl_audit.audit.proven.laplace_sum import laplace_sum_pld, laplace_sum_profile
+from dpfl_audit.audit.proof.theorems import composition
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.proof.theorems.laplace_sum import laplace_sum_pld, laplace_sum_profile
 
 LOSSES = np.linspace(0, 2.5, 26)
 

@@ -5,7 +5,7 @@ import math
 import mpmath
 import pytest
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
-from dpfl_audit.audit.proven.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta, gaussian_epsilon, gaussian_multiplier
 
 DELTAS = (1e-300, 1e-100, 1e-10, 1e-5, 1e-3, 0.1, 0.5, 0.999)
 

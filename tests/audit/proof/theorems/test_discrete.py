@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proven.accountants import ORDERS
+from dpfl_audit.audit.proof.theorems.accountants import ORDERS
+from dpfl_audit.audit.proof.theorems.composition import epsilon
+from dpfl_audit.audit.proof.theorems.discrete import as_continuous, discrete_renyi, sum_off
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import Exposure, proven
-from dpfl_audit.audit.proven.composition import Draw, epsilon
-from dpfl_audit.audit.proven.discrete import as_continuous, discrete_renyi, sum_off
-from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.proof.theorems.composition import epsilon
+from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.proof.theorems.response import response_epsilon
+from dpfl_audit.audit.proof.theorems.shuffled import shuffled_profile, shuffled_renyi
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.audit.proven.composition import Draw, epsilon
-from dpfl_audit.audit.proven.response import response_epsilon
 from dpfl_audit.audit.proven.rows import rows
-from dpfl_audit.audit.proven.shuffled import shuffled_profile, shuffled_renyi
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger

@@ -1,0 +1,21 @@
+"""The mark by which a stored proof is known: of all that `prove` said, so that a number changed afterwards is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ..files import plain
+
+SEALED = (
+    *("observer", "unit", "adjacency", "delta", "proven", "proven_without_sampling"),
+    *("accountant", "multiplier", "releases", "mu", "premises", "ledger"),
+)  # fields of a row that belong to its proof
+
+
+def seal(row: Mapping[str, Any]) -> str:
+    """SHA-256 of a row's sealed fields, of which those that are missing count as None; 32 hexadecimal digits."""
+    content = json.dumps([plain(row.get(name)) for name in SEALED], allow_nan=False)
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
