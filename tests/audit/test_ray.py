@@ -170,7 +170,7 @@ def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: 
     code, _, err = called(
         capsys, "train", config, "-o", tmp_path / "no", "--engine", "batched", "--ray", cluster.address
     )
-    assert code == 2 and "leave it out" in err
+    assert code == 2 and "--engine" in err
 
 
 @pytest.mark.full
@@ -318,7 +318,7 @@ def test_who_answers_but_is_no_cluster_is_given_up(monkeypatch: pytest.MonkeyPat
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, config: Path, tmp_path: Path, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, err = called(capsys, "train", config, "-o", tmp_path / "setup", "--ray", "auto", "--quiet")
-    assert code == 2 and err == "audit: --ray needs Ray: pip install 'dpfl-audit[ray]'"
+    assert code == 2 and "'dpfl-audit[ray]'" in err and "\n" not in err
     assert audit_trials.__kwdefaults__["workers"] is clusters.HERE
 
 
