@@ -107,49 +107,40 @@ def score_images(
     if labels is None or reconstruction_labels is None:
         labels = reconstruction_labels = distractor_labels = None
     _check_all(originals, reconstructions, start, {"auxiliary": auxiliary, "distractors": distractors})
-    missing = _missing(originals, perceptual, classifiers) | _without_line_up(distractors, labels, distractor_labels)
-    names = metric_names()
-    if cells is not None:
-        missing |= dict.fromkeys(_OF_PICTURES, "it compares pictures, and these are rows of a table")
-        names = (*names, CELLS)
-    measure = _Measure(
-        classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing), cells
-    )
+    missing = _missing(originals, perceptual, classifiers, cells)
+    missing |= _without_line_up(distractors, labels, distractor_labels)
+    of_pixels = noise_scale, alpha, normalise or (None, None)
+    measure = _Measure(classifiers, perceptual, *of_pixels, frozenset(missing), cells)
     others = None
     if distractors is not None and "reidentified" not in missing:
         others = line_up(originals, distractors, labels, distractor_labels)
-
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
     rebuilt = reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])]
     picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
     found = _Scored(measure(targets, rebuilt), picked)
-
-    controls = {}
     images = control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels)
     if cells is not None and auxiliary is not None and len(auxiliary):
         images["other_rows"] = other_rows(len(targets), auxiliary, target_labels, auxiliary_labels, seed)
+    controls = {}
     for name, stack in images.items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, stack, target_labels, of)])
         seen = others.pick(stack, of, confidence) if others else None
         controls[name] = _Scored(measure(targets, stack[order]), seen)
-
     margin, gain, best_control = found.against(controls)
     exact = back_beyond_doubt(targets, rebuilt, best_control, distractors)
     scores = found.means | {"exact": float(exact.double().mean()), "psnr_margin": margin, "attack_loss": attack_loss}
     chances: dict[str, tuple[float | None, float]] = {}  # p-values, and the least that they can be
     if distractors is not None and len(distractors):
-        informed = labels, reconstruction_labels, distractor_labels
-        tests = LineUpTests(originals, reconstructions, distractors, *informed, seed=seed)
+        stacks = originals, reconstructions, distractors
+        tests = LineUpTests(*stacks, labels, reconstruction_labels, distractor_labels, seed)
         chances["psnr_margin"] = tests.closer(slack)
         if picked is not None:
-            nothing = controls["random"].picked if of_nothing and "random" in controls else None
-            best = [control.means["reidentified"] or 0.0 for control in controls.values()]
-            chances["reidentified"] = tests.reidentified(picked, best, nothing, relabellings)
+            chances["reidentified"] = _by_line_up(tests, picked, controls, of_nothing, relabellings)
     return {
-        **{name: scores[name] for name in names},
+        **{name: scores[name] for name in (*metric_names(), CELLS) if name in scores},
         "controls": {name: control.means for name, control in controls.items()},
         "intervals": _intervals({**found.values, "psnr_margin": gain}, picked, confidence, seed),
         "p_values": {name: p for name, (p, _) in chances.items() if p is not None},
@@ -190,6 +181,15 @@ class _Scored:
         best = max(means, key=lambda name: means[name])
         best_control = torch.stack([psnr - gain for gain in gains.values()]).amax(dim=0)
         return psnr_margin(float(psnr.mean()), means), gains[best], best_control
+
+
+def _by_line_up(
+    tests: LineUpTests, picked: Reidentified, controls: Mapping[str, _Scored], of_nothing: bool, relabellings: int
+) -> tuple[float, float]:
+    """The p-value of the share picked, and the least that it can be."""
+    nothing = controls["random"].picked if of_nothing and "random" in controls else None
+    best = [control.means["reidentified"] or 0.0 for control in controls.values()]
+    return tests.reidentified(picked, best, nothing, relabellings)
 
 
 def _intervals(
@@ -234,7 +234,10 @@ class _Measure:
 
 
 def _missing(
-    originals: Tensor, perceptual: Perceptual | NotMeasured | None, classifiers: Reference | NotMeasured | None
+    originals: Tensor,
+    perceptual: Perceptual | NotMeasured | None,
+    classifiers: Reference | NotMeasured | None,
+    cells: Sequence[CellKind] | None,
 ) -> dict[str, str]:
     """What cannot be measured of these images without the networks, and why."""
     missing: dict[str, str] = {}
@@ -251,6 +254,8 @@ def _missing(
     if not isinstance(classifiers, Reference):
         why = classifiers.reason if classifiers else "no reference classifiers were given"
         missing |= dict.fromkeys(_OF_OUTPUTS, why)
+    if cells is not None:
+        missing |= dict.fromkeys(_OF_PICTURES, "it compares pictures, and these are rows of a table")
     return missing
 
 

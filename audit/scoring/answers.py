@@ -110,7 +110,7 @@ def _closer(dealt: _Dealt, checks: int, seed: int, slack: float = 0.0) -> Answer
     """Are pictures closer to the records of their message than to what else was dealt? None where nothing was."""
     draws = enough_relabellings(1, checks)
     p_value = closer_together_p_value(
-        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws, slack
+        dealt.originals, dealt.messages, dealt.others, (dealt.labels, dealt.of_others), seed, draws, slack
     )
     return dealt.answer(p_value, draws)
 
