@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 import torch
 from command import call, called
+from configs import small_config
 from dpfl_audit import attacks
 from dpfl_audit.attacks import ATTACKS, AttackKind
 from dpfl_audit.attacks.base import MembershipScores, Part
@@ -29,23 +30,13 @@ from dpfl_audit.metrics import image
 from torch import nn
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIG = """
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 20
-[model]
-name = "logistic"
-[local]
-optimiser = "sgd"
-lr = 0.1
-batch_size = 10
-[scheme]
-name = "fedavg"
-rounds = 1
-[capture]
-candidates = 20
-"""
+CONFIG = small_config(
+    data={"samples_per_client": 20},
+    model={"name": "logistic"},
+    local={"lr": 0.1, "batch_size": 10},
+    scheme={"name": "fedavg", "rounds": 1},
+    capture={"candidates": 20},
+)
 
 
 def went_the_whole_way(

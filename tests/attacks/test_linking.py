@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from command import call
+from configs import small_config
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.read.rounds import all_rounds
@@ -112,31 +113,16 @@ def test_likeness_is_counted_in_spreads_and_does_not_hang_on_the_scale() -> None
 
 # --- the whole way ---
 
-CONFIG = """
-seed = 5
-claim = "none"
-[data]
-name = "digits"
-clients = 5
-samples_per_client = 12
-[model]
-name = "mlp"
-options = { widths = [24] }
-[local]
-optimiser = "sgd"
-lr = 0.3
-batch_size = 12
-[scheme]
-name = "anonymous-leader"
-rounds = 5
-clip = 10.0
-noise_std = 0.0005
-train_share = 1.0
-[capture]
-clients = [0, 1, 2, 3, 4]
-[audit]
-observer = "uplink"
-"""
+CONFIG = small_config(
+    seed=5,
+    claim="none",
+    data={"clients": 5, "samples_per_client": 12},
+    model={"options": {"widths": [24]}},
+    local={"lr": 0.3, "batch_size": 12},
+    scheme={"name": "anonymous-leader", "rounds": 5, "clip": 10.0, "noise_std": 0.0005, "train_share": 1.0},
+    capture={"clients": [0, 1, 2, 3, 4]},
+    audit={"observer": "uplink"},
+)
 
 
 @pytest.fixture(scope="module")

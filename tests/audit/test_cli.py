@@ -13,34 +13,20 @@ from pathlib import Path
 
 import pytest
 from command import call, called, content
+from configs import small_config
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.audit.proven.gaussian import gaussian_epsilon
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.defenses.presets import PRESETS
 
-CONFIG = """
-seed = 4
-[data]
-name = "photos"
-classes = 10
-clients = 2
-samples_per_client = 20
-[model]
-name = "mlp"
-options = { widths = [64] }
-[local]
-optimiser = "adam"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 1.0
-sigma = 0.01
-rounds = 3
-share = "gradient"
-[attack.inversion]
-iterations = 20
-"""
+CONFIG = small_config(
+    seed=4,
+    data={"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 20},
+    model={"options": {"widths": [64]}},
+    local={"optimiser": "adam"},
+    scheme={"clip": 1.0, "sigma": 0.01, "rounds": 3, "share": "gradient"},
+    attack={"inversion": {"iterations": 20}},
+)
 
 
 @pytest.fixture(scope="module")

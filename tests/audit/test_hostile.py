@@ -14,34 +14,12 @@ from typing import Any
 import pytest
 import torch
 from command import called, content
+from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit.setup.reading import plain_json
 from safetensors.torch import load_file, save_file
 
-CONFIG = """
-seed = 4
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 10
-[model]
-name = "mlp"
-options = { widths = [4] }
-[local]
-optimiser = "sgd"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 2
-[capture]
-candidates = 8
-auxiliary = 6
-[attack.inversion]
-iterations = 1
-"""
+CONFIG = small_config(seed=4, capture={"candidates": 8, "auxiliary": 6}, attack={"inversion": {"iterations": 1}})
 
 
 def refused(capsys: pytest.CaptureFixture[str], words: str, *arguments: object) -> None:

@@ -12,32 +12,20 @@ from typing import Any
 import click
 import pytest
 from command import called
+from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit import weights
 from dpfl_audit.audit.report.render import COLUMNS, render
 from dpfl_audit.audit.results.format import Results
 
-CONFIG = """
-seed = 4
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 20
-[model]
-name = "logistic"
-[local]
-optimiser = "sgd"
-batch_size = 5000
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 2
-[capture]
-candidates = 20
-auxiliary = 15
-"""
+CONFIG = small_config(
+    seed=4,
+    data={"samples_per_client": 20},
+    model={"name": "logistic"},
+    local={"batch_size": 5000},
+    capture={"candidates": 20, "auxiliary": 15},
+)
 
 
 @pytest.fixture(scope="module")

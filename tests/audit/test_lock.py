@@ -16,34 +16,17 @@ from pathlib import Path
 
 import pytest
 from command import call, called, content
+from configs import small_config
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.lock import NAME, holder_of, writing, writing_file
 
-CONFIG = """
-seed = 4
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 10
-[model]
-name = "mlp"
-options = { widths = [64] }
-[local]
-optimiser = "sgd"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 20
-[capture]
-rounds = 1
-auxiliary = 6
-[attack.inversion]
-objective = "cosine"
-iterations = 300
-"""
+CONFIG = small_config(
+    seed=4,
+    model={"options": {"widths": [64]}},
+    scheme={"rounds": 20},
+    capture={"rounds": 1, "auxiliary": 6},
+    attack={"inversion": {"objective": "cosine", "iterations": 300}},
+)
 KEY = ("--noise-key", "published")
 
 

@@ -8,26 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import called
+from configs import small_config
 
-CONFIG = """
-seed = 4
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 20
-[model]
-name = "mlp"
-options = { widths = [4] }
-[local]
-optimiser = "sgd"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 3
-"""
+CONFIG = small_config(seed=4, data={"samples_per_client": 20}, scheme={"rounds": 3})
 RNG = np.random.default_rng(0)
 
 

@@ -8,31 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import called
+from configs import small_config
 
-CONFIG = """
-seed = 4
-[data]
-name = "csv"
-root = "x.csv"
-target = "outcome"
-clients = 2
-samples_per_client = 20
-[model]
-name = "logistic"
-[local]
-optimiser = "sgd"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "local-gaussian"
-clip = 0.5
-noise_multiplier = 1.0
-rounds = 2
-[capture]
-candidates = 20
-[audit]
-unit = "client"
-"""
+CONFIG = small_config(
+    seed=4,
+    data={"name": "csv", "root": "x.csv", "target": "outcome", "clients": 2, "samples_per_client": 20},
+    model={"name": "logistic"},
+    scheme={"name": "local-gaussian", "clip": 0.5, "noise_multiplier": 1.0, "rounds": 2},
+    capture={"candidates": 20},
+    audit={"unit": "client"},
+)
 NETS = """
 from torch import nn
 

@@ -7,26 +7,15 @@ import json
 
 import pytest
 from command import call
+from configs import small_config
 
-CONFIG = """
-[data]
-name = "breast_cancer"
-clients = 4
-samples_per_client = 50
-[model]
-name = "svm"
-[local]
-optimiser = "sgd"
-lr = 0.01
-batch_size = 10
-[scheme]
-name = "fedavg"
-rounds = 3
-[capture]
-clients = [0]
-candidates = 40
-auxiliary = 60
-"""
+CONFIG = small_config(
+    data={"name": "breast_cancer", "clients": 4, "samples_per_client": 50},
+    model={"name": "svm"},
+    local={"batch_size": 10},
+    scheme={"name": "fedavg", "rounds": 3},
+    capture={"clients": [0], "candidates": 40, "auxiliary": 60},
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from command import call
+from configs import toml
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.audit import run
 from dpfl_audit.audit.files import write_lines, write_tensors
@@ -442,23 +443,6 @@ def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_2(tmp_path, c
         error = capsys.readouterr().err
         assert "round 0," in error and error.count("\n") == 1
     assert not (tmp_path / "r").exists()
-
-
-def toml(raw: dict[str, Any]) -> str:
-    """Plain values as TOML; JSON's are nearly the same."""
-    lines = [f"{k} = {json.dumps(v)}" for k, v in raw.items() if not isinstance(v, dict)]
-    for name, table in raw.items():
-        if isinstance(table, dict):
-            lines += [f"[{name}]", *(f"{k} = {inline(v)}" for k, v in table.items())]
-    return "\n".join(lines)
-
-
-def inline(value: Any) -> str:
-    return (
-        "{ " + ", ".join(f"{k} = {inline(v)}" for k, v in value.items()) + " }"
-        if isinstance(value, dict)
-        else json.dumps(value)
-    )
 
 
 def test_the_tensors_are_safetensors_by_message_and_parameter(trained):
