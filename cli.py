@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     """Entry point of `audit`: 0 done, 1 a --fail-if gate failed, 2 bad input, 130 interrupted (the same command
     resumes).
     """
-    arguments = sys.argv[1:] if argv is None else argv
+    arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     # Ledgers are many small objects without cycles: Python's default of a collection every 700 new ones took 3 of the
     # 7 s that 5,000 clients × 10 rounds are priced in.
     gc.set_threshold(100_000, 20, 20)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..defenses.data.columns import TableColumn
     from .membership.shadows import ShadowFactory
 
+NOISE_KNOWN = "standard deviation of the noise known"  # an assumption of inversion and of linking
+
 
 @dataclass(frozen=True, eq=False)
 class Seen:

@@ -17,7 +17,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from ..defenses.layout import Layout
-from .base import Attack, Knowledge, Links, Part, Progress, Seen, View
+from .base import NOISE_KNOWN, Attack, Knowledge, Links, Part, Progress, Seen, View
 
 NUMBERS = 2**27  # of all messages together that are compared, half a GiB
 UNLIKE = 0.1  # squared cosine of unlike senders' own parts, a tensor; ours
@@ -64,7 +64,7 @@ class Linking:
             progress(1, 1)
         assumed = ["a sender has the same records in every round", "at most one message of a sender in a round"]
         if view.facts.noise_std:
-            assumed.append("standard deviation of the noise known")
+            assumed.append(NOISE_KNOWN)
         if left := len(_uploads(view)) - len(messages):
             assumed.append(f"{left} messages not compared: of rounds with a single one, or more than memory holds")
         return Links(

@@ -192,20 +192,7 @@ def rounds(
             received = [sent.parcels[m] for m in group.members]
             merged, figures = merge(federation, state, group, cohort, plan, received, sent.parts)
             _collect(log, {f"server_{k}": v for k, v in figures.items()})
-            old = state.models[group.hub]
-            vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
-            parents = tuple(dict.fromkeys((*old.inherits, *merged.inherits)))
-            version = Lineage(opaque_id(federation.secret, "model", round, group.hub), merged.releases, parents)
-            if scheme.topology.central:
-                version = _seen_alone(version, merged, received)
-            state.models[group.hub] = Parcel(vector.to(old.vector.dtype), inherits=(version,), side=merged.side)
-            state.kept[group.hub].update(kept)
-            if group.receivers:
-                counts = sum(len(federation.clients[m]) for m in group.members)
-                records = 0 if scheme.topology.anonymous else counts
-                _send(federation, round, group.hub, group.receivers, state.models[group.hub], "weights", records)
-                for party in group.receivers:
-                    state.models[party] = state.models[group.hub]
+            _move(federation, state, group, plan, merged, received)
         drawn = "participants_drawn" if cohort.size_is_secret else "participants"  # the first is the auditor's alone
         figures = {drawn: float(len(cohort.members))}
         if federation.evaluate:
@@ -226,6 +213,27 @@ def rounds(
     if scheme.topology.central and finite:
         _broadcast(federation, state, state.round)
     return state
+
+
+def _move(
+    federation: Federation, state: State, group: Group, plan: RoundPlan, merged: Parcel, received: Sequence[Parcel]
+) -> None:
+    """The hub's model by what it merged of what it received, and on to the group's receivers."""
+    scheme, round, old = federation.scheme, state.round, state.models[group.hub]
+    vector, kept = scheme.update(old.vector, merged.vector, state.kept[group.hub], plan)
+    parents = tuple(dict.fromkeys((*old.inherits, *merged.inherits)))
+    version = Lineage(opaque_id(federation.secret, "model", round, group.hub), merged.releases, parents)
+    if scheme.topology.central:
+        version = _seen_alone(version, merged, received)
+    made = Parcel(vector.to(old.vector.dtype), inherits=(version,), side=merged.side)
+    state.models[group.hub] = made
+    state.kept[group.hub].update(kept)
+    if group.receivers:
+        records = sum(len(federation.clients[m]) for m in group.members)
+        if scheme.topology.anonymous:
+            records = 0
+        _send(federation, round, group.hub, group.receivers, made, "weights", records)
+        state.models.update(dict.fromkeys(group.receivers, made))
 
 
 THREADED = 2**15  # numbers of a vector: torch adds up fewer of them by one thread, however many there are

@@ -26,9 +26,7 @@ def closer_p_value(
     originals: Tensor,
     reconstructions: Tensor,
     others: Tensor,
-    labels: Tensor | None = None,
-    reconstruction_labels: Tensor | None = None,
-    other_labels: Tensor | None = None,
+    labels: tuple[Tensor | None, Tensor | None, Tensor | None] = (None, None, None),
     seed: int = 0,
     draws: int = DRAWS,
     slack: float = 0.0,
@@ -41,7 +39,7 @@ def closer_p_value(
 
     Args:
         originals, reconstructions, others: (n, c, h, w), (m, c, h, w) and (k, c, h, w).
-        labels, reconstruction_labels, other_labels: (n,), (m,) and (k,) where the attack knew the labels; else none.
+        labels: of each, (n,), (m,) and (k,), where the attack knew the labels; else none.
         seed: of the deals. draws: at most so many; the least value is 1/(draws + 1).
         slack: so many dB the originals may be closer without a leak, where the others are of another lot.
 
@@ -49,20 +47,21 @@ def closer_p_value(
         None where there are no others of any original's label.
     """
     rng = np.random.default_rng(seed)
+    of_originals, reconstruction_labels, other_labels = labels
     if len(originals) > ORIGINALS:  # by lot, whatever came of them: the test stays exact
         drawn = torch.from_numpy(rng.permutation(len(originals))[:ORIGINALS])
-        originals, labels = originals[drawn], None if labels is None else labels[drawn]
+        originals, of_originals = originals[drawn], None if of_originals is None else of_originals[drawn]
     if len(others) > OTHERS:
         kept = torch.from_numpy(rng.permutation(len(others))[:OTHERS])
         others, other_labels = others[kept], None if other_labels is None else other_labels[kept]
     n = len(originals)
     of_rebuilt = None if reconstruction_labels is None else reconstruction_labels.numpy()
-    if labels is None or other_labels is None:
-        labels, other_labels = torch.zeros(n), torch.zeros(len(others))
+    if of_originals is None or other_labels is None:
+        of_originals, other_labels = torch.zeros(n), torch.zeros(len(others))
     every = torch.cat([originals, others]).double().flatten(1)
     error = torch.cdist(every, reconstructions.double().flatten(1)).square().numpy() / every.shape[1]
     closeness = np.minimum(-10 * np.log10(np.maximum(error, 10 ** (-PSNR_CAP / 10))), PSNR_CAP)
-    of_image = torch.cat([labels, other_labels]).numpy()
+    of_image = torch.cat([of_originals, other_labels]).numpy()
     here = np.unique(of_image[:n])
     groups = [np.flatnonzero(of_image == label) for label in here]
     if all(len(group) == int((group < n).sum()) for group in groups):
@@ -156,10 +155,9 @@ def beyond_most(close: Tensor) -> Tensor:
 
 def closer_together_p_value(
     originals: Tensor,
-    labels: Tensor,
     messages: Sequence[Rebuilt],
     pool: Tensor,
-    pool_labels: Tensor,
+    labels: tuple[Tensor, Tensor],
     seed: int = 0,
     draws: int = DRAWS,
     slack: float = 0.0,
@@ -172,7 +170,7 @@ def closer_together_p_value(
     closer stand out among many that are no closer.
 
     Args:
-        originals, labels, messages, pool, pool_labels: as for `pool_test.pool_p_value`.
+        originals, messages, pool: as for `pool_test.pool_p_value`. labels: of the originals and of the pool.
         seed: of the deals. draws: how many; the least value is 1/(draws + 1). slack: as there, a record and message.
 
     Returns:
@@ -182,9 +180,9 @@ def closer_together_p_value(
     close = closeness_by_record(messages, len(originals), torch.cat([originals, pool]))
     for message in messages:  # of every original, in whichever place
         close[list(message.records), : len(originals)] -= slack
-    of_image, groups = torch.cat([labels, pool_labels]), []
-    for label in labels.unique():
-        images, places = (of_image == label).nonzero()[:, 0], (labels == label).nonzero()[:, 0]
+    of_image, groups = torch.cat(labels), []
+    for label in labels[0].unique():
+        images, places = (of_image == label).nonzero()[:, 0], (labels[0] == label).nonzero()[:, 0]
         groups.append(beyond_most(close[places][:, images]))
     if all(len(own) == own.shape[1] for own in groups):
         return None

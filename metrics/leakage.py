@@ -104,88 +104,101 @@ def score_images(
     """
     if distractors is None and distractor_labels is None:
         distractors, distractor_labels = auxiliary, auxiliary_labels
-    if not len(originals) or not len(reconstructions):
-        raise ValueError(
-            f"{len(originals)} originals and {len(reconstructions)} reconstructions; at least one each is needed"
-        )
-    if start is not None and start.shape != reconstructions.shape:
-        raise ValueError(
-            f"start is {tuple(start.shape)}; it must be like the reconstructions {tuple(reconstructions.shape)}"
-        )
-    stacks = {"originals": originals, "reconstructions": reconstructions, "start": start}
-    for name, images in {**stacks, "auxiliary": auxiliary, "distractors": distractors}.items():
-        if images is not None:
-            _check(name, images, originals)
     if labels is None or reconstruction_labels is None:
         labels = reconstruction_labels = distractor_labels = None
-    missing = {
-        **_without_windows(originals),
-        **_without_lpips(originals, perceptual),
-        **_without_classifiers(classifiers),
-        **_without_line_up(distractors, labels, distractor_labels),
-    }
-    if cells is not None:
-        missing |= dict.fromkeys(_OF_PICTURES, "it compares pictures, and these are rows of a table")
-    measure = _Measure(
-        classifiers, perceptual, noise_scale, alpha, normalise or (None, None), frozenset(missing), cells
-    )
-
+    _check_all(originals, reconstructions, start, {"auxiliary": auxiliary, "distractors": distractors})
+    missing = _missing(originals, perceptual, classifiers, cells)
+    missing |= _without_line_up(distractors, labels, distractor_labels)
+    of_pixels = noise_scale, alpha, normalise or (None, None)
+    measure = _Measure(classifiers, perceptual, *of_pixels, frozenset(missing), cells)
     others = None
     if distractors is not None and "reidentified" not in missing:
         others = line_up(originals, distractors, labels, distractor_labels)
-
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
     rebuilt = reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])]
-    values = measure(targets, rebuilt)
     picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
-
-    beside, gains, in_line_up = {}, {}, {}
-    controls = control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels)
+    found = _Scored(measure(targets, rebuilt), picked)
+    images = control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels)
     if cells is not None and auxiliary is not None and len(auxiliary):
-        controls["other_rows"] = other_rows(len(targets), auxiliary, target_labels, auxiliary_labels, seed)
-    for name, images in controls.items():
+        images["other_rows"] = other_rows(len(targets), auxiliary, target_labels, auxiliary_labels, seed)
+    controls = {}
+    for name, stack in images.items():
         of = reconstruction_labels if name == "random" else target_labels
-        order = torch.tensor([j for _, j in image.match(targets, images, target_labels, of)])
-        control = measure(targets, images[order])
-        in_line_up[name] = others.pick(images, of, confidence) if others else None
-        beside[name] = _means(control, in_line_up[name])
-        gains[name] = values["psnr"] - control["psnr"]
-
-    scores = _means(values, picked)
-    psnrs = {name: float(values["psnr"].mean() - gain.mean()) for name, gain in gains.items()}
-    scores["psnr_margin"] = psnr_margin(float(values["psnr"].mean()), psnrs)
-    scores["attack_loss"] = attack_loss
-    best_control = torch.stack([values["psnr"] - gain for gain in gains.values()]).amax(dim=0)
-    scores["exact"] = float(back_beyond_doubt(targets, rebuilt, best_control, distractors).double().mean())
-    values["psnr_margin"] = gains[max(psnrs, key=lambda name: psnrs[name])]
-    intervals = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
-    p_values: dict[str, float | None] = {}
-    leasts: dict[str, float] = {}
+        order = torch.tensor([j for _, j in image.match(targets, stack, target_labels, of)])
+        seen = others.pick(stack, of, confidence) if others else None
+        controls[name] = _Scored(measure(targets, stack[order]), seen)
+    margin, gain, best_control = found.against(controls)
+    exact = back_beyond_doubt(targets, rebuilt, best_control, distractors)
+    scores = found.means | {"exact": float(exact.double().mean()), "psnr_margin": margin, "attack_loss": attack_loss}
+    chances: dict[str, tuple[float | None, float]] = {}  # p-values, and the least that they can be
     if distractors is not None and len(distractors):
-        tests = LineUpTests(
-            originals, reconstructions, distractors, labels, reconstruction_labels, distractor_labels, seed=seed
-        )
-        p_values["psnr_margin"], leasts["psnr_margin"] = tests.closer(slack)
+        stacks = originals, reconstructions, distractors
+        tests = LineUpTests(*stacks, labels, reconstruction_labels, distractor_labels, seed)
+        chances["psnr_margin"] = tests.closer(slack)
         if picked is not None:
-            intervals["reidentified"] = picked.interval
-            nothing = in_line_up.get("random") if of_nothing else None
-            best = [control["reidentified"] or 0.0 for control in beside.values()]
-            found = tests.reidentified(picked, best, nothing, relabellings)
-            p_values["reidentified"], leasts["reidentified"] = found
+            chances["reidentified"] = _by_line_up(tests, picked, controls, of_nothing, relabellings)
     return {
-        **{name: scores[name] for name in (*metric_names(), *([] if cells is None else [CELLS]))},
-        "controls": beside,
-        "intervals": {name: None if limits is None else list(limits) for name, limits in intervals.items()},
-        "p_values": {name: p for name, p in p_values.items() if p is not None},
-        "least_p_values": leasts,
-        "pairs": [
-            {"original": i, "reconstruction": j, **{name: _at(values, name, k) for name in ("psnr", "ssim", "lpips")}}
-            for k, (i, j) in enumerate(pairs)
-        ],
+        **{name: scores[name] for name in (*metric_names(), CELLS) if name in scores},
+        "controls": {name: control.means for name, control in controls.items()},
+        "intervals": _intervals({**found.values, "psnr_margin": gain}, picked, confidence, seed),
+        "p_values": {name: p for name, (p, _) in chances.items() if p is not None},
+        "least_p_values": {name: least for name, (_, least) in chances.items()},
+        "pairs": [{"original": i, "reconstruction": j, **found.at(k)} for k, (i, j) in enumerate(pairs)],
         "not_measured": missing,
     }
+
+
+@dataclass(frozen=True, eq=False)
+class _Scored:
+    """Images of the attack, or of a control: every metric an image (n,), and what a line-up picks."""
+
+    values: Mapping[str, Tensor]
+    picked: Reidentified | None
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        names = (*image.PER_IMAGE, *_WITH_MORE, "leak_probability")
+        means = {name: float(self.values[name].mean()) if name in self.values else None for name in names}
+        if CELLS in self.values:
+            means[CELLS] = float(self.values[CELLS].mean())
+        line_up = (None, None) if self.picked is None else (self.picked.share, self.picked.chance)
+        return {**means, **dict(zip(_OF_LINE_UP, line_up))}
+
+    def at(self, index: int) -> dict[str, float | None]:
+        """What a pair of images shows."""
+        names = ("psnr", "ssim", "lpips")
+        return {name: float(self.values[name][index]) if name in self.values else None for name in names}
+
+    def against(self, controls: Mapping[str, _Scored]) -> tuple[float, Tensor, Tensor]:
+        """The margin of the mean PSNR, the gain on the control that is best on average (n,), and the best control's
+        PSNR image by image (n,).
+        """
+        psnr = self.values["psnr"]
+        gains = {name: psnr - control.values["psnr"] for name, control in controls.items()}
+        means = {name: float(psnr.mean() - gain.mean()) for name, gain in gains.items()}
+        best = max(means, key=lambda name: means[name])
+        best_control = torch.stack([psnr - gain for gain in gains.values()]).amax(dim=0)
+        return psnr_margin(float(psnr.mean()), means), gains[best], best_control
+
+
+def _by_line_up(
+    tests: LineUpTests, picked: Reidentified, controls: Mapping[str, _Scored], of_nothing: bool, relabellings: int
+) -> tuple[float, float]:
+    """The p-value of the share picked, and the least that it can be."""
+    nothing = controls["random"].picked if of_nothing and "random" in controls else None
+    best = [control.means["reidentified"] or 0.0 for control in controls.values()]
+    return tests.reidentified(picked, best, nothing, relabellings)
+
+
+def _intervals(
+    values: Mapping[str, Tensor], picked: Reidentified | None, confidence: float, seed: int
+) -> dict[str, list[float] | None]:
+    limits = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
+    if picked is not None:
+        limits["reidentified"] = picked.interval
+    return {name: None if pair is None else list(pair) for name, pair in limits.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,38 +233,30 @@ class _Measure:
         return values
 
 
-def _means(values: Mapping[str, Tensor], picked: Reidentified | None) -> dict[str, float | None]:
-    names = (*image.PER_IMAGE, *_WITH_MORE, "leak_probability")
-    means = {name: float(values[name].mean()) if name in values else None for name in names}
-    if CELLS in values:
-        means[CELLS] = float(values[CELLS].mean())
-    line_up = (None, None) if picked is None else (picked.share, picked.chance)
-    return {**means, **dict(zip(_OF_LINE_UP, line_up))}
-
-
-def _at(values: Mapping[str, Tensor], name: str, index: int) -> float | None:
-    return float(values[name][index]) if name in values else None
-
-
-def _without_windows(originals: Tensor) -> dict[str, str]:
+def _missing(
+    originals: Tensor,
+    perceptual: Perceptual | NotMeasured | None,
+    classifiers: Reference | NotMeasured | None,
+    cells: Sequence[CellKind] | None,
+) -> dict[str, str]:
+    """What cannot be measured of these images without the networks, and why."""
+    missing: dict[str, str] = {}
     height, width = originals.shape[-2:]
-    if min(height, width) >= image.SSIM_WINDOW:
-        return {}
-    return {"ssim": f"SSIM compares {image.SSIM_WINDOW}×{image.SSIM_WINDOW} windows, these images are {height}×{width}"}
-
-
-def _without_lpips(originals: Tensor, perceptual: Perceptual | NotMeasured | None) -> dict[str, str]:
+    if min(height, width) < image.SSIM_WINDOW:
+        windows = f"{image.SSIM_WINDOW}×{image.SSIM_WINDOW}"
+        missing["ssim"] = f"SSIM compares {windows} windows, these images are {height}×{width}"
     if isinstance(perceptual, Perceptual):
         reason = perceptual.unable(tuple(originals.shape))
     else:
         reason = perceptual.reason if perceptual else "no LPIPS network was given"
-    return {"lpips": reason} if reason else {}
-
-
-def _without_classifiers(classifiers: Reference | NotMeasured | None) -> dict[str, str]:
-    if isinstance(classifiers, Reference):
-        return {}
-    return dict.fromkeys(_OF_OUTPUTS, classifiers.reason if classifiers else "no reference classifiers were given")
+    if reason:
+        missing["lpips"] = reason
+    if not isinstance(classifiers, Reference):
+        why = classifiers.reason if classifiers else "no reference classifiers were given"
+        missing |= dict.fromkeys(_OF_OUTPUTS, why)
+    if cells is not None:
+        missing |= dict.fromkeys(_OF_PICTURES, "it compares pictures, and these are rows of a table")
+    return missing
 
 
 def _without_line_up(
@@ -262,6 +267,23 @@ def _without_line_up(
     if labels is not None and of_distractors is None:
         return dict.fromkeys(_OF_LINE_UP, "the labels were known, so a line-up needs other images with labels")
     return {}
+
+
+def _check_all(
+    originals: Tensor, reconstructions: Tensor, start: Tensor | None, others: Mapping[str, Tensor | None]
+) -> None:
+    if not len(originals) or not len(reconstructions):
+        raise ValueError(
+            f"{len(originals)} originals and {len(reconstructions)} reconstructions; at least one each is needed"
+        )
+    if start is not None and start.shape != reconstructions.shape:
+        raise ValueError(
+            f"start is {tuple(start.shape)}; it must be like the reconstructions {tuple(reconstructions.shape)}"
+        )
+    stacks = {"originals": originals, "reconstructions": reconstructions, "start": start, **others}
+    for name, images in stacks.items():
+        if images is not None:
+            _check(name, images, originals)
 
 
 def _check(name: str, images: Tensor, originals: Tensor) -> None:

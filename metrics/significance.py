@@ -51,7 +51,7 @@ class LineUpTests:
         """
         informed = self.labels, self.image_labels, self.other_labels
         p_value = closer_test.closer_p_value(
-            self.originals, self.images, self.others, *informed, seed=self.seed, slack=slack
+            self.originals, self.images, self.others, informed, seed=self.seed, slack=slack
         )
         return p_value, self._least(closer_test.DRAWS)
 

@@ -23,7 +23,6 @@ from .common import (
     others_of,
     own_value,
     report_progress,
-    scores_of,
     sees_start,
 )
 from .products import cosines, norms, products
@@ -104,12 +103,12 @@ class CapturedMembership:
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
         what = "global models" if self.statistic == "loss-trajectory" else "rounds" if len(messages) > 1 else "round"
         note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {what}"
-        return scores_of(
+        return MembershipScores(
             self.name,
-            view,
-            knowledge,
+            view.observer,
             self.manner,
             sender,
+            knowledge.candidate_ids,
             total / len(messages),
             self._assumed(messages, view.facts),
             note,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...defenses.complaint import one_of
-from ..base import Knowledge, MembershipScores, Progress, Seen, View
+from ..base import Knowledge, Progress, Seen, View
 from . import signals
 from .network import network_sent
 
@@ -73,23 +73,3 @@ def among(what: str, value: str, allowed: Sequence[str]) -> None:
 def report_progress(progress: Progress | None, done: int, total: int) -> None:
     if progress is not None:
         progress(done, total)
-
-
-def scores_of(
-    attack: str,
-    view: View,
-    knowledge: Knowledge,
-    manner: str,
-    sender: str,
-    scores: Tensor,
-    assumed: tuple[str, ...],
-    note: str = "",
-) -> MembershipScores:
-    """`scores` of the candidates as evidence of the observer of `view`.
-
-    Args:
-        attack: its name in `ATTACKS`. view, knowledge: what it was computed from; they give the observer and the ids.
-        manner: one-round | all-rounds | final-model. sender: the client's address, "" for the whole federation.
-        scores: (n,), higher = more likely a member. assumed, note: in plain words, see `MembershipScores`.
-    """
-    return MembershipScores(attack, view.observer, manner, sender, knowledge.candidate_ids, scores, assumed, note)

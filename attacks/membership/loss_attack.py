@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..base import Knowledge, MembershipScores, Part, Progress, View
 from ..cost import CALL, forward_operations
-from .common import CANDIDATES, check_candidates, global_models, losses, report_progress, scores_of
+from .common import CANDIDATES, check_candidates, global_models, losses, report_progress
 
 
 @dataclass(frozen=True)
@@ -36,4 +36,6 @@ class LossThreshold:
         del seed
         scores = -losses(view, knowledge, part.content, part.content.load())
         report_progress(progress, 1, 1)
-        return scores_of(self.name, view, knowledge, "final-model", "", scores, (CANDIDATES,))
+        return MembershipScores(
+            self.name, view.observer, "final-model", "", knowledge.candidate_ids, scores, (CANDIDATES,)
+        )

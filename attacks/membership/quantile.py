@@ -14,7 +14,7 @@ from torch import Tensor
 from ..base import Knowledge, MembershipScores, Part, Progress, View
 from ..cost import CALL, forward_operations
 from . import signals
-from .common import CANDIDATES, check_candidates, global_models, report_progress, scores_of
+from .common import CANDIDATES, check_candidates, global_models, report_progress
 from .network import network_sent
 
 LEAST = 50  # auxiliary records
@@ -77,8 +77,15 @@ class QuantileMembership:
         scores = quantile_scores(features(*known), seen, features(*asked), own)
         report_progress(progress, 1, 1)
         assumed = (CANDIDATES, "auxiliary records of the same kind, surely no members")
-        return scores_of(
-            self.name, view, knowledge, "final-model", "", torch.from_numpy(scores), assumed, f"{len(seen)} others"
+        return MembershipScores(
+            self.name,
+            view.observer,
+            "final-model",
+            "",
+            knowledge.candidate_ids,
+            torch.from_numpy(scores),
+            assumed,
+            f"{len(seen)} others",
         )
 
 

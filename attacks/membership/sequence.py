@@ -12,7 +12,7 @@ from ..base import Knowledge, MembershipScores, Part, Progress, PublicFacts, See
 from ..cost import CALL, forward_operations
 from ..inversion.read.clipped_weights import MADE_LONG, clips_weights, longer_than_clip
 from .captured import descent, gradient_sum
-from .common import CANDIDATES, check_candidates, own_value, report_progress, scores_of, sees_start
+from .common import CANDIDATES, check_candidates, own_value, report_progress, sees_start
 from .gradients import gram, inner_products
 from .network import started_with
 from .products import once
@@ -95,7 +95,9 @@ class SequenceMembership:
             *([MADE_LONG] if clips_weights(view.facts) else ()),
         )
         sender, note = messages[0].sender, f"all {len(messages)} rounds together"
-        return scores_of(self.name, view, knowledge, "all-rounds", sender, scores, assumed, note)
+        return MembershipScores(
+            self.name, view.observer, "all-rounds", sender, knowledge.candidate_ids, scores, assumed, note
+        )
 
 
 @dataclass(frozen=True)

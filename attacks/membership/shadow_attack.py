@@ -12,7 +12,7 @@ from torch import Tensor
 from ...defenses.randomness import generator, stream
 from ..base import Knowledge, MembershipScores, Part, Progress, View
 from . import signals
-from .common import CANDIDATES, among, check_candidates, global_models, report_progress, scores_of
+from .common import CANDIDATES, among, check_candidates, global_models, report_progress
 from .lira import lira
 from .rmia import rmia, tune_a
 from .shadows import ShadowFactory, deal, keep_matrix, train_shadows
@@ -159,7 +159,9 @@ class ShadowMembership:
         note = f"{self.shadows} shadow federations" + (
             f" for each of {len(blocks)} blocks of candidates" if len(blocks) > 1 else ""
         )
-        return scores_of(self.name, view, knowledge, "final-model", "", scores, tuple(assumed), note)
+        return MembershipScores(
+            self.name, view.observer, "final-model", "", knowledge.candidate_ids, scores, tuple(assumed), note
+        )
 
     def _score(self, known: AttackerRecords, block: Tensor, target: Tensor, shadows: Tensor, keep: Tensor) -> Tensor:
         """Scores (b,) of the candidates `block`. keep: (S, N) over all the attacker's records."""

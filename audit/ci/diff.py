@@ -30,6 +30,8 @@ DECIDING = ("reidentified", "pool_share", "exact", "psnr_margin", "auc", "tpr") 
 SIGNIFICANCE = 0.05
 EXACT = 1e-6  # relative, below which two proven ε are the same
 NORMAL = 1.959964  # half a 95 % interval in standard deviations
+LOWER_LIMIT = "a lower limit, which says nothing of the most that leaks"
+OTHER_DATA = "The data differ (A: {}, B: {}), so a change may come from the data and not from the setup."
 
 
 @dataclass(frozen=True)
@@ -89,20 +91,34 @@ class Comparison:
     def text(self) -> str:
         """Lines for people: regressions first, what did not change clearly last."""
         order: tuple[Direction, ...] = ("worse", "lost", "better", "new", "unclear")
-        lines = [one.sentence for kind in order for one in self.differences if one.change == kind]
+        shown = [one for one in self.differences if one.change != "unclear" or one.why not in ("", LOWER_LIMIT)]
+        lines = [one.sentence for kind in order for one in shown if one.change == kind]
+        if unclear := len(self.differences) - len(shown):
+            lines.append(f"unclear {words.times(unclear, 'number')} without a clear change; --json lists all")
         count = len(self.regressions)
         last = "no regression beyond the intervals" if not count else words.times(count, "regression")
         return "\n".join(
             [
+                *([] if self.same_data else [OTHER_DATA.format(*(name or "unnamed" for name in self.data))]),
                 f"verdict {badge(judgement_of(self.a))} → {badge(judgement_of(self.b))}",
                 *lines,
                 f"{last} (A → B, 95 % intervals)",
             ]
         )
 
+    @property
+    def data(self) -> tuple[str, str]:
+        """The names of the data sets."""
+        return str(self.a.setup.data.get("name", "")), str(self.b.setup.data.get("name", ""))
+
+    @property
+    def same_data(self) -> bool:
+        return self.a.setup.data == self.b.setup.data
+
     def document(self) -> dict[str, Any]:
         verdicts = {name: badge(judgement_of(results)) for name, results in (("a", self.a), ("b", self.b))}
         return {
+            "same_data": self.same_data,
             "verdict": verdicts,
             "regressions": len(self.regressions),
             "differences": [asdict(one) for one in self.differences],
@@ -253,7 +269,7 @@ def _tests(a: Judgement, b: Judgement) -> list[Difference]:
             if one is None and other is None:
                 continue
             change: Direction = "unclear"
-            why = "a lower limit, which says nothing of the most that leaks"
+            why = LOWER_LIMIT
             if one is None or other is None:
                 change, why = ("new", "") if one is None else ("lost", "B was not tested")
             if where in refuted[1] and where not in refuted[0] and refuted[1][where] == what:

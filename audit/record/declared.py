@@ -30,6 +30,15 @@ from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
+SECRECY = "secrecy of the noise"
+OUTSIDE = "outside the noise"
+STATISTICS_CLIP, STATISTICS_NOISE = "clip of statistics", "noise of statistics"
+AVERAGES = {
+    "records": "the server takes the mean of the uploads, weighed by their numbers of records",
+    "mean": "the server takes the mean of the uploads, weighed all alike",
+    "expected": "the server takes the sum of the uploads over as many as are expected",
+    "unknown": "nothing of how the server merges uploads",
+}
 
 
 def declarations(
@@ -49,57 +58,29 @@ def declarations(
     """
     unseen = [attempt for attempt in beside if attempt.mechanism and attempt.mechanism[0].by == "client"]
     others = sum(len(attempt.sent) for attempt in unseen)
-    ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     first = next((r.mechanism[0] for r in rounds if r.mechanism), None)
     made: list[Declaration] = []
     if first is not None:
-        residuals = [residual for r in rounds for residual in r.residuals]
-        bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others)
-        made.append(_stated("norm bound", _changing(rounds, "clip_words"), bound))
-        made.append(_stated("noise", _changing(rounds, "words"), noise))
-        said = "the noises of different messages do not correlate, and none repeats itself"
-        made.append(_stated("independence", said, _of_all(_independence(first, residuals), rounds, others)))
-        said = "nobody else knows the noise, or can draw it again, as by a seed that can be guessed"
-        made.append(_stated("secrecy of the noise", said, Tested("declared", NOBODY_CAN_TELL)))
-        made += _beside(rounds, bound, noise)
-        made += [
-            _stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside))
-            for one in dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
-        ]
-        for one in dict.fromkeys(one for r in rounds for one in r.mechanism[1:]):
-            made.append(_stated(one.what or "further noise", f"{one.clip_words}; {one.words}", _unseen()))
+        made += _of_noise(recording, first, rounds, beside, others)
     if recording.secure_aggregation:
-        said = "secure aggregation: nobody but a client sees its upload"
-        made.append(_stated("secure aggregation", said, Tested("declared", NOBODY_CAN_TELL)))
+        made.append(_untested("secure aggregation", "secure aggregation: nobody but a client sees its upload"))
     if first is not None:
-        weights = "by their numbers of records" if recording.average == "records" else "all alike"
-        said = f"the server takes the mean of the uploads, weighed {weights}"
-        if recording.average == "expected":
-            said = "the server takes the sum of the uploads over as many as are expected"
-        elif recording.average == "unknown":
-            said = "nothing of how the server merges uploads"
-        made.append(_stated("average", said, _average(first, rounds)))
+        made.append(_stated("average", AVERAGES[recording.average], _average(first, rounds)))
     if any(r.noisy_mean for r in rounds):
         said = "the next model is made of the noisy mean and of what was public before, and of nothing else"
-        made.append(_stated("server's step", said, Tested("declared", NOBODY_CAN_TELL)))
+        made.append(_untested("server's step", said))
     if first is not None:
         # A proof is of real numbers. This tool's own noise lies on a grid (defenses/grid.py); a loop's seldom does.
         said = "the low bits of what is sent tell nothing, as those of floating-point noise may (Mironov 2012)"
-        made.append(_stated("low bits", said, Tested("declared", NOBODY_CAN_TELL)))
+        made.append(_untested("low bits", said))
         said = "the first model was made without the clients' records, by no training, choice or pruning on them"
         if recording.data.first_model == "private":
             said = "the first model was made with the clients' records"
-        why = SILENT if recording.data.first_model is None else NOBODY_CAN_TELL
-        made.append(_stated("first model", said, Tested("declared", why)))
-        said = "nothing else was sent than what is recorded"
-        made.append(_stated("completeness", said, Tested("declared", NOBODY_CAN_TELL)))
+        silent = recording.data.first_model is None
+        made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
+        made.append(_untested("completeness", "nothing else was sent than what is recorded"))
     if held:
-        said = f"nobody gets the model that round {rounds[-1].number} makes, so it is not priced"
-        why = (
-            "no broadcast of it is recorded; if you publish it or hand it on, ε of downlink and model is too low:"
-            f" record it with rec.broadcast({len(rounds)}, weights) before the recorder is closed"
-        )
-        made.append(_stated(LAST_MODEL, said, Tested("declared", why)))
+        made.append(_last_model(rounds))
     if beside:
         uploads, models = sum(len(a.sent) for a in beside), sum(bool(a.model) for a in beside)
         said = f"{_many(models, 'model')} and {_many(uploads, 'upload')} were sent in rounds that did not become whole"
@@ -107,17 +88,54 @@ def declarations(
             _stated("unfinished rounds", said, Tested("declared", "they are priced, and their values not kept"))
         )
     if recording.clients is not None:
-        seen = {client for r in rounds for client in r.clients}
-        fits = Tested("declared", f"{len(seen)} of them sent something")
-        if seen and max(seen) >= recording.clients:
-            fits = Tested("contradicted", f"client {max(seen)} sent something")
-        made.append(_stated("clients", f"there are {population} clients", fits))
-    seen_before: set[tuple[str, str]] = set()
-    for defect in (defect for r in rounds for defect in r.defects):  # each once, of the first round that shows it
-        if (defect.what, defect.said) not in seen_before:
-            seen_before.add((defect.what, defect.said))
-            made.append(defect)
-    return made
+        made.append(_clients(rounds, recording.clients, population))
+    defects: dict[tuple[str, str], Declaration] = {}
+    for defect in (defect for r in rounds for defect in r.defects):
+        defects.setdefault((defect.what, defect.said), defect)  # each once, of the first round that shows it
+    return [*made, *defects.values()]
+
+
+def _of_noise(
+    recording: Recording, first: Declared, rounds: Sequence[ClosedRound], beside: Sequence[Attempt], others: int
+) -> list[Declaration]:
+    """The first mechanism's bound and noise, what lies outside them, and every further mechanism."""
+    residuals = [residual for r in rounds for residual in r.residuals]
+    bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others)
+    alone = _of_all(_independence(first, residuals), rounds, others)
+    secrecy = "nobody else knows the noise, or can draw it again, as by a seed that can be guessed"
+    ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
+    sampled = dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
+    further = dict.fromkeys(one for r in rounds for one in r.mechanism[1:])
+    return [
+        _stated("norm bound", _changing(rounds, "clip_words"), bound),
+        _stated("noise", _changing(rounds, "words"), noise),
+        _stated("independence", "the noises of different messages do not correlate, and none repeats itself", alone),
+        _untested(SECRECY, secrecy),
+        *_beside(rounds, bound, noise),
+        *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),
+        *(_untested(one.what or "further noise", f"{one.clip_words}; {one.words}") for one in further),
+    ]
+
+
+def _last_model(rounds: Sequence[ClosedRound]) -> Declaration:
+    said = f"nobody gets the model that round {rounds[-1].number} makes, so it is not priced"
+    why = (
+        "no broadcast of it is recorded; if you publish it or hand it on, ε of downlink and model is too low:"
+        f" record it with rec.broadcast({len(rounds)}, weights) before the recorder is closed"
+    )
+    return _stated(LAST_MODEL, said, Tested("declared", why))
+
+
+def _clients(rounds: Sequence[ClosedRound], clients: int, population: int) -> Declaration:
+    seen = {client for r in rounds for client in r.clients}
+    fits = Tested("declared", f"{len(seen)} of them sent something")
+    if max(seen, default=-1) >= clients:
+        fits = Tested("contradicted", f"client {max(seen)} sent something")
+    return _stated("clients", f"there are {population} clients", fits)
+
+
+def _untested(what: str, said: str, why: str = NOBODY_CAN_TELL) -> Declaration:
+    return _stated(what, said, Tested("declared", why))
 
 
 def _stated(what: str, said: str, found: Tested) -> Declaration:
@@ -126,10 +144,6 @@ def _stated(what: str, said: str, found: Tested) -> Declaration:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _unseen() -> Tested:
-    return Tested("declared", NOBODY_CAN_TELL)
 
 
 def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
@@ -185,13 +199,13 @@ def _beside(rounds: Sequence[ClosedRound], bound: Tested, noise: Tested) -> list
         names = ", ".join(map(repr, harmless[:3])) + (f" and {len(harmless) - 3} more" if len(harmless) > 3 else "")
         said = f"{names} need no noise of their own, as they tell nothing more"
         why = "they never change, or count batches, as many as a client's number of records says, or are sent twice"
-        made.append(_stated("outside the noise", said, Tested("declared", why)))
+        made.append(_stated(OUTSIDE, said, Tested("declared", why)))
     moved = list(dict.fromkeys(name for r in rounds for name in r.moved))
     if moved and noise.status != "contradicted":
         said = f"{named(moved)} are clipped with everything else, as they tell of their batches"
-        made.append(_stated("clip of statistics", said, Tested(bound.status, "they are looked at with the norm bound")))
+        made.append(_stated(STATISTICS_CLIP, said, Tested(bound.status, "they are looked at with the norm bound")))
         said = f"{named(moved)} get noise with everything else"
-        made.append(_stated("noise of statistics", said, Tested(noise.status, "they are looked at with the noise")))
+        made.append(_stated(STATISTICS_NOISE, said, Tested(noise.status, "they are looked at with the noise")))
     return made
 
 

@@ -122,6 +122,38 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     Raises:
         BadInput: in one sentence.
     """
+    _check_declared(declared)
+    facts = _data_facts(declared.data)
+    network = network_of(model)
+    if isinstance(model, nn.Module):
+        known = facts.input_shape if facts.classes is not None else None
+        check_usable(model, network.name, known, facts.classes, "model")
+    if (facts.mean is None) != (facts.std is None):
+        raise BadInput("data: mean and std are given together")
+    if facts.mean is not None and facts.std is not None and len(facts.mean) != len(facts.std):
+        raise BadInput(f"data: mean has {len(facts.mean)} numbers and std {len(facts.std)}; each channel has both")
+    if facts.std is not None and not all(0 < one < inf for one in facts.std):
+        raise BadInput(f"data: std = {short(list(facts.std))}: expected numbers above 0")
+    if network.mean and facts.mean is not None:
+        raise BadInput("data: the model begins with a normalisation of its own, so mean and std are given twice")
+    made = Recording(
+        network,
+        facts,
+        declared.share,
+        fitting(mechanisms_of(declared.mechanism), declared.average),
+        declared.average,
+        declared.secure_aggregation,
+        _claim_table(declared.claim),
+        dict(declared.tables or {}),
+        declared.clients,
+        declared.seed,
+        declared.by,
+    )
+    config_of(made, 1, max(1, declared.clients or 1), (0,))  # what cannot be is said before anything is recorded
+    return made
+
+
+def _check_declared(declared: DeclaredTraining) -> None:
     if declared.share not in ("update", "weights", "gradient"):
         raise BadInput(f"share = {declared.share!r}: an upload is an 'update', 'weights' or a 'gradient'")
     if declared.average not in ("records", "mean", "expected", "unknown"):
@@ -148,38 +180,14 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
             raise BadInput(f"{what} = {short(table)}: expected a table of names and values")
     if stranger := [name for name in declared.tables or {} if name not in TABLES]:
         raise BadInput(f"tables: {short(stranger[0])} cannot be given to a recording; {', '.join(TABLES)} can")
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(declared.data or {}).items()}
+
+
+def _data_facts(data: Mapping[str, Any] | None) -> DataFacts:
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
     try:
-        facts = DataFacts(**given)
+        return DataFacts(**given)
     except ValidationError as error:
         raise BadInput(sentence(error, given, "data", DataFacts)) from None
-    network = network_of(model)
-    if isinstance(model, nn.Module):
-        known = facts.input_shape if facts.classes is not None else None
-        check_usable(model, network.name, known, facts.classes, "model")
-    if (facts.mean is None) != (facts.std is None):
-        raise BadInput("data: mean and std are given together")
-    if facts.mean is not None and facts.std is not None and len(facts.mean) != len(facts.std):
-        raise BadInput(f"data: mean has {len(facts.mean)} numbers and std {len(facts.std)}; each channel has both")
-    if facts.std is not None and not all(0 < one < inf for one in facts.std):
-        raise BadInput(f"data: std = {short(list(facts.std))}: expected numbers above 0")
-    if network.mean and facts.mean is not None:
-        raise BadInput("data: the model begins with a normalisation of its own, so mean and std are given twice")
-    made = Recording(
-        network,
-        facts,
-        declared.share,
-        fitting(mechanisms_of(declared.mechanism), declared.average),
-        declared.average,
-        declared.secure_aggregation,
-        _claim_table(declared.claim),
-        {name: value for name, value in dict(declared.tables or {}).items()},
-        declared.clients,
-        declared.seed,
-        declared.by,
-    )
-    config_of(made, 1, max(1, declared.clients or 1), (0,))  # what cannot be is said before anything is recorded
-    return made
 
 
 def fitting(mechanism: tuple[Declared, ...], average: Average) -> tuple[Declared, ...]:

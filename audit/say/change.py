@@ -50,7 +50,7 @@ def more_noise(setup: AuditedSetup, factor: float, label: str, parameter: str, c
         label: as in `keep`. parameter: the scheme's own with its new value, "" for none.
         claim_is_false: whether a paper's formula promises more than holds.
     """
-    times = f"{at_most(factor, 2)} times the noise"
+    times = f"{at_most(factor)} times the noise"
     name = f" of “{label}”" if label else ""
     now = f" (noise_std {number(setup.noise_std)})" if setup.noise_std else ""
     typed = f", {parameter}" if parameter else ""

@@ -121,7 +121,7 @@ def _closer(dealt: _Dealt, lots: Lots, slack: float = 0.0) -> Answer | None:
     """Are pictures closer to the records of their message than to what else was dealt? None where nothing was."""
     draws = lots.enough()
     p_value = closer_together_p_value(
-        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, lots.seed, draws, slack
+        dealt.originals, dealt.messages, dealt.others, (dealt.labels, dealt.of_others), lots.seed, draws, slack
     )
     return dealt.answer(p_value, draws)
 

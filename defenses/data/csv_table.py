@@ -107,8 +107,8 @@ def _targets(
     shown = numbers[held]
     numeric = bool(np.isfinite(shown).all())
     if labels is None and (regression or (numeric and (shown % 1 != 0).any())):
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"{what} has values that are no finite numbers; regression needs a number in every row")
+        if not (finite := np.isfinite(numbers)).all():
+            raise ValueError(f"{what} has {_first(words, ~finite)}; regression needs a finite number in every row")
         if shown.min() == shown.max():
             raise ValueError(f"{what} is {shown[0]:g} in every test and auxiliary row; there is nothing to learn")
         return numbers.astype(np.float32), []
@@ -121,21 +121,31 @@ def _targets(
         names = [f"{name:g}" if isinstance(name, int | float) else str(name) for name in labels]
         if len(set(names)) < len(names):
             raise ValueError(f"labels = {list(labels)}: every class stands there once")
+        if not (listed := words.isin(names)).all():
+            raise ValueError(
+                f"{what} has {_first(words, ~listed)}, which labels = {list(labels)} lacks; name every class"
+            )
+        if len(names) < 2:
+            raise ValueError(f"labels = {list(labels)} names one class; two are needed")
     if len(names) < 2:
         raise ValueError(f"{what} has the one value {names[0]!r} in every test and auxiliary row; two are needed")
     if labels is None and len(names) > CATEGORIES:
         say = "regression = true in [data] options if it is a quantity" if numeric else "another target"
         raise ValueError(f"{what} has {len(names)} values, and classes are at most {CATEGORIES}; say {say}")
     place = {name: number for number, name in enumerate(names)}
-    strange = words[~words.isin(names)]
-    if len(strange):
+    if not words.isin(names).all():
         quantity = "; or regression = true if it is a quantity" if numeric else ""
         raise ValueError(
-            f"{what} has a class that {'labels lacks' if labels is not None else 'no test or auxiliary row has'}, and"
-            ' everybody sees how many classes a model has; say all of them by labels = ["…", "…"] in [data] options'
-            f"{quantity}"
+            f"{what} has a class that no test or auxiliary row has, and everybody sees how many classes a model has;"
+            f' say all of them by labels = ["…", "…"] in [data] options{quantity}'
         )
     return words.map(place).to_numpy(dtype=np.int64), names
+
+
+def _first(cells: pd.Series, bad: NDArray[np.bool_] | pd.Series) -> str:
+    """The first bad cell, and its place."""
+    row = int(np.argmax(bad))
+    return f"{cells.iloc[row]!r} in row {row + 1} below its header"
 
 
 def _features(
@@ -146,6 +156,11 @@ def _features(
     columns: list[TableColumn] = []
     left_out = []
     for name in table.columns:
+        infinite = np.isinf(pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float))
+        finite = fitted_column(table[name].mask(infinite), fitted)
+        if infinite.any() and finite is not None and not finite.words:
+            cell = _first(table[name], infinite)
+            raise ValueError(f"{root!r}: the column {name!r} has {cell}; a column of numbers needs finite ones")
         column = fitted_column(table[name], fitted)
         if column is None:
             left_out.append(str(name))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, Reconstruction, View
+from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, Reconstruction, View
 from dpfl_audit.attacks.inversion.ablated import SWITCHES, Ablated, ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.audit.setup.capture import train
@@ -112,7 +112,7 @@ def test_what_is_withheld_is_not_assumed(ground: tuple[View, Knowledge]) -> None
     """Each switch takes its own assumption out of what the report lists."""
     taken = {
         "labels": "labels known",
-        "noise": "standard deviation of the noise known",
+        "noise": NOISE_KNOWN,
         "clip": "clip norm known and modelled",
         "local training": "the weights hardly move during local training: the update is read as −lr·steps·(mean"
         " gradient)",
@@ -163,7 +163,7 @@ def test_labels_that_cannot_be_inferred_are_not_withheld(ground: tuple[View, Kno
     view, knowledge = ground
     cut = torch.nn.Sequential(view.module, torch.nn.Unflatten(1, (-1, 1)), torch.nn.Flatten(2))  # (n, classes, 1)
     why = ablation(ATTACK, [replace(view, module=cut)], knowledge).nothing["labels"]
-    assert "cannot be withheld" in why and "no classifier" in why
+    assert "no classifier" in why
 
 
 def test_only_an_inversion_has_knowledge_to_withhold(ground: tuple[View, Knowledge]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.match import batches as batches_module
@@ -245,7 +245,7 @@ def test_only_a_prior_that_follows_the_noise_assumes_its_size(hundred, tv, noise
     attack = Inversion(iterations=1, tv=tv)
     made = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0)
     used = tv == "noise-aware" and noise_std > 0
-    assert ("standard deviation of the noise known" in made.assumed) == used
+    assert (NOISE_KNOWN in made.assumed) == used
 
 
 def test_messages_at_equal_weights_are_solved_together_and_as_if_alone(hundred) -> None:

@@ -463,7 +463,8 @@ def test_a_sum_of_clients_is_read_by_what_each_holds() -> None:
     assert not unlike.target.scale_known
     (clipped,) = summed(replace(view, facts=replace(facts, step_clip=StepClip("gradient", 1.0))), known)
     assert not clipped.target.scale_known and clipped.target.recipe is not None
-    assert clipped.target.recipe.left_out == ("a clip of every step's gradient",)
+    (left_out,) = clipped.target.recipe.left_out
+    assert "clip" in left_out
 
 
 def test_the_evidence_says_what_is_modelled_and_what_is_not() -> None:

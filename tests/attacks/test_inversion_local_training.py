@@ -236,7 +236,7 @@ def test_a_step_of_adam_undone_shows_more_than_its_signs(data) -> None:
     target = target_of(module, data, training)
     assert target.update is not None
     signs = replace(target, gradient=-target.update)
-    assert any("what ε leaves" in words for words in assumptions(facts_of(training), steps=1))
+    assert any("ε leaves" in words for words in assumptions(facts_of(training), steps=1))
     loss = F.cross_entropy(module(data.inputs[:N]), data.targets[:N])
     true = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
     undone_is, signs_are = (float(F.cosine_similarity(t.gradient, true, 0)) for t in (target, signs))

@@ -124,7 +124,7 @@ def test_messages_apart_are_each_message_alone() -> None:
     both = attack.run_part(parts[2], view, known, 0)
     assert torch.allclose(both.images, torch.cat([one.images for one in alone]), atol=1e-5)
     assert torch.equal(both.labels, torch.cat([one.labels for one in alone]))
-    assert both.message_ids == ("m0", "m1") and "every message of the sender of records of its own" in str(both.assumed)
+    assert both.message_ids == ("m0", "m1") and "every message" in str(both.assumed)
 
 
 def test_of_so_many_rounds_those_with_the_least_noise_are_attacked_alone_and_all_together() -> None:
@@ -294,7 +294,7 @@ def test_a_sum_of_clients_is_attacked_as_one(data) -> None:
     (part,) = Inversion(iterations=150, exact=True).parts(view, known)
     made = Inversion(iterations=150, exact=True).run_part(part, view, known, 0)
     assert (made.round, made.sender, made.message_ids, len(made.images)) == (0, "server", ("w1",), 8)
-    assert psnr(made.images, images).min() > 40 and "from one broadcast model to the next" in str(made.assumed)
+    assert psnr(made.images, images).min() > 40 and "broadcast model" in str(made.assumed)
     assert every_round(replace(view, sums={}), known) == []
     (untold,) = Inversion(labels="inferred").parts(view, knowing())
     assert untold.content.count == 8
@@ -333,7 +333,7 @@ def test_components_that_were_not_sent(data, kind: str, objective: Name) -> None
     if sparse.largest:
         assert sparse.least == pytest.approx(kept[kept != 0].abs().min().item(), rel=1e-4)
     made = attack.run_part(part, view, known, 0)
-    assert any("were not sent" in words for words in made.assumed)
+    assert any("not sent" in words for words in made.assumed)
     other = replace(view, facts=replace(facts, scheme="fedavg"))  # of which everybody knows that it sends all
     (part,) = attack.parts(other, known)
     assert part.content.target.sparse is None

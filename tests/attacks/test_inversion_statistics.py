@@ -212,10 +212,10 @@ def test_a_recording_tells_the_batchs(share: str, tmp_path: Path, monkeypatch: p
     both = Inversion(batch_statistics=0.1, running_statistics=0.2)
     assert found.used(both) == (found.batch, 0.1) and found.used(replace(both, mode="eval")) == (found.running, 0.2)
     assert found.used(replace(both, batch_statistics=0)) == (found.running, 0.2) and found.used(Inversion())[0] == {}
-    assert "as they do in training alone" in " ".join(found.assumed(Inversion(mode="eval")))
+    assert "training alone" in " ".join(found.assumed(Inversion(mode="eval")))
     attack = Inversion(iterations=3, batch_statistics=STATISTICS)
     words = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).assumed
-    assert any("tell its batch's own" in said for said in words)
+    assert any("batch's own" in said for said in words)
     plain = replace(attack, batch_statistics=0.0)
     assert not any(
         "running" in said for said in plain.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).assumed
@@ -233,7 +233,7 @@ def test_what_hides_the_batchs_leaves_the_models(how: str, tmp_path: Path, monke
     assert found is not None and not found.batch and found.running
     settings = Inversion(batch_statistics=0.1)
     assert found.assumed(settings) == []
-    assert "near the running ones" in found.assumed(replace(settings, running_statistics=0.1))[0]
+    assert "running ones" in found.assumed(replace(settings, running_statistics=0.1))[0]
 
 
 def test_fixed_statistics_are_those_of_the_model_that_was_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_fixed_statistics_are_those_of_the_model_that_was_sent(tmp_path: Path, m
     assert together[0].loss != together[1].loss
     assert together[0].loss == solve(view.module, both[:1], SHAPE, settings, 0)[0].loss
     found = settings.run_part(settings.parts(view, knowledge)[0], view, knowledge, 0)
-    assert "the fixed statistics are those that the model was sent with" in found.assumed
+    assert any("fixed statistics" in words for words in found.assumed)
 
 
 def test_they_are_withheld_with_the_statistics_of_normalisation(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator, loss_at, placed
@@ -143,7 +143,7 @@ def test_the_preset_says_that_the_place_is_learned_and_of_a_gradient_that_there_
         told = Knowledge({"u": labels}, torch.zeros(0), torch.zeros(0))
         (part,) = settings.parts(view, told)
         assumed = " | ".join(settings.run_part(part, view, told, 0).assumed)
-        assert expected in assumed and ("of the way" in assumed) == bool(expected)
+        assert expected in assumed and ("the way" in assumed) == bool(expected)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_noise_s_size_is_among_what_is_assumed_wherever_it_is_read(settings,
     attack = Inversion(iterations=2, manners=("one-round",), **settings)
     told = Knowledge({"u": labels}, torch.zeros(0), torch.zeros(0))
     (part,) = attack.parts(view, told)
-    assert ("standard deviation of the noise known" in attack.run_part(part, view, told, 0).assumed) == read
+    assert (NOISE_KNOWN in attack.run_part(part, view, told, 0).assumed) == read
 
 
 def test_beside_a_message_without_an_update_a_place_is_learned_all_the_same() -> None:

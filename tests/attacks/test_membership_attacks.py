@@ -191,7 +191,7 @@ def test_more_candidates_than_twice_the_records_are_handled_in_blocks(overfitted
     assert part.work == 3 * one.work  # 240 candidates, 80 a block
     told: list[tuple[int, int]] = []
     found = attack.run_part(part, overfitted.view, knowledge, 0, lambda done, total: told.append((done, total)))
-    assert torch.isfinite(found.scores).all() and "each of 3 blocks" in found.note
+    assert torch.isfinite(found.scores).all() and "3 blocks" in found.note
     assert told[-1] == (12, 12)
 
 
@@ -223,9 +223,7 @@ def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
         candidate_ids=k.candidate_ids[few],
     )
     (found,) = evidence(ShadowMembership("lira", shadows=4), replace(overfitted, knowledge=knowledge))
-    assert any(
-        "shadow federations train on 60 records" in sentence and "had 120" in sentence for sentence in found.assumed
-    )
+    assert any("60 records" in sentence and "had 120" in sentence for sentence in found.assumed)
 
 
 # --- captured uploads ---
@@ -248,7 +246,7 @@ def test_averaging_over_rounds_averages_the_rounds(slow_sgd: World) -> None:
     view = slow_sgd.seen_by(lambda m: m.broadcast or m.sender == client_address(3))
     (whole,) = evidence(CapturedMembership("cosine"), slow_sgd, view)
     single = evidence(CapturedMembership("cosine", manner="one-round"), slow_sgd, view)
-    assert len(single) == 10 and whole.note == "mean over 10 rounds" and single[4].note == "round 4"
+    assert len(single) == 10 and "10 rounds" in whole.note and single[4].note == "round 4"
     torch.testing.assert_close(whole.scores, torch.stack([s.scores for s in single]).mean(0))
 
 
@@ -303,7 +301,7 @@ def test_loss_trajectory_is_the_mean_loss_of_the_global_models(slow_sgd: World) 
         for r in range(11)
     ]
     torch.testing.assert_close(found.scores, -torch.stack(losses).mean(0))
-    assert found.sender == "" and found.note == "mean over 11 global models"
+    assert found.sender == "" and "11" in found.note
 
 
 def test_an_uplink_observer_of_weights_can_use_their_loss() -> None:

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_each_message_is_attacked_without_each_piece(results: Results) -> None:
         for entry, whole in zip(entries, results.attacks):
             labels = "inferred" if what == "labels" else "known"
             assert entry.settings == {**whole.settings, "labels": labels, "without": what}
-    assert results.not_withheld == {"local training": "a gradient is sent as it is"}
+    assert list(results.not_withheld) == ["local training"] and "gradient" in results.not_withheld["local training"]
 
 
 def test_the_table_counts_all_messages_images(results: Results) -> None:
@@ -139,7 +140,7 @@ def test_one_message_has_its_own_intervals() -> None:
     assert stronger_without(rows) == []
     better = less.having(pairs=tuple({**pair, "psnr": 21.0} for pair in pairs))
     (sentence,) = stronger_without(_with([whole], [better]))
-    assert "got more without labels" in sentence
+    assert "without labels" in sentence
     of_table = [entry.having(metrics=Metrics.of({**numbers, "cells_right": 0.5})) for entry in (whole, less)]
     assert worth_lines(rows)[0].endswith("4 images):")
     rows_of_table = _with(of_table[:1], of_table[1:])
@@ -163,17 +164,18 @@ def test_terminal_json_and_page_have_the_table(setup: Path, tmp_path: Path, caps
     where = tmp_path / "r"
     code, out, err = called(capsys, "run", setup, "-o", where, "--ablate", "--device", "cpu")
     assert code == 0, err
-    assert f"{TITLE} (euclidean, one round, seen by the server, 12 images):" in out.splitlines()
+    (title,) = [line for line in out.splitlines() if line.startswith(TITLE)]
+    assert "euclidean" in title and "12 images" in title
     for name in ("full knowledge", *(f"without {what}" for what in WITHOUT)):
         assert f"\n  {name} " in out
-    assert "Nothing to withhold: local training (a gradient is sent as it is)." in out.splitlines()
+    assert any(line.startswith("Nothing to") and "local training" in line for line in out.splitlines())
     code, out, _ = called(capsys, "run", setup, "-o", where, "--ablate", "--device", "cpu", "--json")
     (table,) = json.loads(out)["worth"]
     assert [row["without"] for row in table["rows"]] == ["", *WITHOUT]
     render([where], tmp_path / "page.html", "html")
     page = (tmp_path / "page.html").read_text()
-    assert TITLE in page and "without normalisation statistics" in page
-    assert "Nothing to withhold: local training" in page
+    assert TITLE in page and "normalisation statistics" in page
+    assert re.search("Nothing to withhold: .*local training", page)
 
 
 def test_results_without_ablated_attacks_have_no_table(setup: Path, plain: Results, tmp_path: Path, capsys) -> None:
@@ -216,7 +218,7 @@ def test_settings_and_presets_go_with_it(setup: Path, tmp_path: Path) -> None:
     job = opened(setup, RunOptions(ablate=True, attacks=("auto",), overrides=overrides))
     assert {s["iterations"] for s in (chosen.settings for chosen in (*job.attacks, *job.ablated))} == {7}
     assert {chosen.settings["preset"] for chosen in job.ablated} == {"noise-aware"}
-    assert job.not_withheld["clip for cosine"] == "these settings do not read its norm"
+    assert any("clip" in what and "cosine" in what for what in job.not_withheld)
     both = [(c.settings["objective"], c.settings["without"]) for c in job.ablated]
     assert len(set(both)) == len(both) == 7
     found = dpfl_audit.run(setup, tmp_path / "api", ablate=True, device="cpu", quiet=True)

@@ -13,6 +13,7 @@ from typing import Any
 import dpfl_audit
 import pytest
 from command import call, content
+from configs import toml
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.setup.config import parse_config
 
@@ -24,29 +25,7 @@ CONFIG: dict[str, Any] = {
     "scheme": {"name": "ldp", "clip": 0.5, "sigma": 1.0, "rounds": 2, "share": "gradient"},
     "attack": {"inversion": {"iterations": 5, "objective": "cosine"}},
 }
-TOML = """
-seed = 4
-[data]
-name = "photos"
-classes = 10
-clients = 2
-samples_per_client = 10
-[model]
-name = "mlp"
-options = { widths = [8] }
-[local]
-optimiser = "sgd"
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 2
-share = "gradient"
-[attack.inversion]
-iterations = 5
-objective = "cosine"
-"""
+TOML = toml(CONFIG)
 
 
 @pytest.fixture(scope="module")

@@ -14,36 +14,23 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from command import call, content
+from command import call, called, content
+from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit.commands import init
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.defenses.presets import PRESETS
 
-CONFIG = """
-seed = 4
-[data]
-name = "photos"
-classes = 10
-clients = 2
-samples_per_client = 20
-[model]
-name = "mlp"
-options = { widths = [64] }
-[local]
-optimiser = "adam"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 1.0
-sigma = 0.01
-rounds = 3
-share = "gradient"
-[attack.inversion]
-iterations = 20
-"""
+CONFIG = small_config(
+    seed=4,
+    data={"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 20},
+    model={"options": {"widths": [64]}},
+    local={"optimiser": "adam"},
+    scheme={"clip": 1.0, "sigma": 0.01, "rounds": 3, "share": "gradient"},
+    attack={"inversion": {"iterations": 20}},
+)
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +106,21 @@ def test_kill_minus_nine_during_run_loses_only_the_current_cell(home, tmp_path):
 
 def test_gates(home, capsys):
     arguments = ("run", home / "setup", "-o", home / "results", "--fail-if")
-    assert call(*arguments, "psnr > 1") == 1
-    assert "gate failed: psnr > 1" in capsys.readouterr().err
-    assert call(*arguments, "psnr > 99") == 0
-    assert call(*arguments, "proven > 1000") == 1
-    assert call(*arguments, "auc > 0.5") == 2  # nothing of that name was measured: no silent pass
-    assert call(*arguments, "psnr is big") == 2
-    capsys.readouterr()
-    assert call(*arguments, "proven[client,server] > 1") == 1
-    assert "gate failed: proven[client,server] > 1 (" in (error := capsys.readouterr().err)
-    assert ", client, server, zero_out, δ = 1e-05)" in error
-    assert call(*arguments, "level <= severe") == 1 and call(*arguments, "level > severe") == 0
-    assert "gate passed: level > severe (" in capsys.readouterr().out
+    codes = {
+        "psnr > 1": 1,
+        "psnr > 99": 0,
+        "proven > 1000": 1,
+        "auc > 0.5": 2,  # nothing of that name was measured: no silent pass
+        "psnr is big": 2,
+        "proven[client,server] > 1": 1,
+        "level <= severe": 1,
+        "level > severe": 0,
+    }
+    for gate, code in codes.items():
+        found, out, error = called(capsys, *arguments, gate)
+        assert found == code and (gate in (error if code else out)), gate
+        if "client" in gate:
+            assert all(part in error for part in ("zero_out", "1e-05"))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +183,7 @@ def test_bad_input_gets_one_sentence_exit_code_2_and_writes_nothing(
 
 def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
     assert call("train", home / "config.toml", "-o", tmp_path / "x", "--dry-run") == 0
-    assert "3 uploads and 4 broadcasts" in capsys.readouterr().out and not (tmp_path / "x").exists()
+    assert "3 uploads" in capsys.readouterr().out and not (tmp_path / "x").exists()
 
 
 def test_thesis_epsilon_table(tmp_path, capsys):
@@ -249,6 +239,10 @@ def test_the_demo_plans_the_same_client_without_noise_and_under_three_settings_o
     assert len(SETTINGS) * 2 * ITERATIONS <= 4000  # at 7-30 ms an iteration of 25 images on two cores: within a minute
 
 
+def test_without_arguments_the_help_keeps_its_lines(capsys):
+    assert called(capsys) == called(capsys, "--help")
+
+
 def test_help_has_an_example_everywhere(capsys):
     for name in ("init", "train", "run", "report", "epsilon", "check", "list", "demo"):
         assert call(name, "--help") == 0
@@ -284,7 +278,7 @@ def test_a_canary_audit_that_measures_nothing_is_an_error_that_says_why(tmp_path
     protocol = ("--set", "canary.protocols=['mechanism']")
     assert call(*asked, *protocol) == 2
     said = capsys.readouterr().err
-    assert "attack canary: nothing was measured; No canary audit of model," in said and "end-to-end" in said
+    assert "attack canary" in said and "end-to-end" in said
     assert not (tmp_path / "results" / "results.json").exists()
 
 
@@ -317,7 +311,7 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     assert few == 2  # no gate: so few draws could not have failed it
     assert row["demonstrated"] <= row["ceiling"] < row["claimed"] < row["demonstrated_on_condition"]
     assert results["verdict"]["level"] == "high"  # so few draws refute the claim on a condition alone
-    assert "refuted if the noise is Gaussian" in results["verdict"]["sentences"][0]
+    assert GAUSSIAN in results["verdict"]["sentences"][0]
     assert call("run", tmp_path / "setup", "-o", tmp_path / "other", *canary, "canary.drawz=1") == 2
     assert not (tmp_path / "other").exists()
 

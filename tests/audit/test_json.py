@@ -12,32 +12,20 @@ from typing import Any
 import click
 import pytest
 from command import called
+from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit import weights
 from dpfl_audit.audit.report.render import COLUMNS, render
 from dpfl_audit.audit.results.format import Results
 
-CONFIG = """
-seed = 4
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 20
-[model]
-name = "logistic"
-[local]
-optimiser = "sgd"
-batch_size = 5000
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 2
-[capture]
-candidates = 20
-auxiliary = 15
-"""
+CONFIG = small_config(
+    seed=4,
+    data={"samples_per_client": 20},
+    model={"name": "logistic"},
+    local={"batch_size": 5000},
+    capture={"candidates": 20, "auxiliary": 15},
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +65,13 @@ def test_a_config_and_what_it_would_train(home, capsys) -> None:
 def test_the_line_from_training_to_the_report(home, capsys) -> None:
     trained, said = document(capsys, "train", home / "c.toml", "-o", home / "s")
     assert (trained["setup"], trained["rounds"], trained["engine"]) == (str(home / "s"), 2, "batched")
-    assert "batch_size = 5000" in said  # a note, and not among the JSON
+    assert "5000" in said  # a note, and not among the JSON
     checked, _ = document(capsys, "check", home / "s")
     assert checked["truth"] and {k: checked[k] for k in ("scheme", "messages")} == {"scheme": "ldp", "messages": 5}
     run = ("run", home / "s", "-o", home / "r", "--attack", "membership-loss")
     ran, said = document(capsys, *run, "--fail-if", "auc > 0.999")
     assert ran["results"] == json.loads((home / "r" / "results.json").read_text()) and said == ""
-    assert [(gate["gate"], gate["failed"]) for gate in ran["gates"]] == [("auc > 0.999", False)]
+    assert [gate["failed"] for gate in ran["gates"]] == [False]
     ran, said = document(capsys, *run, "--fail-if", "auc > 0", code=1)
     assert ran["gates"][0]["failed"] and said == ran["gates"][0]["sentence"]
     told, _ = document(capsys, "report", home / "r")

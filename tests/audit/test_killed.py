@@ -12,36 +12,20 @@ from pathlib import Path
 
 import pytest
 from command import call, called, content
+from configs import small_config
 from dpfl_audit.audit.lock import NAME
 
-CONFIG = """
-seed = 4
-claim = "none"
-[data]
-name = "digits"
-clients = 3
-samples_per_client = 4
-[model]
-name = "mlp"
-options = { widths = [32] }
-[local]
-optimiser = "adam"
-lr = 0.01
-batch_size = 4
-[scheme]
-name = "anonymous-leader"
-rounds = 3
-train_share = 1.0
-clip = 5.0
-noise_std = 0.001
-[capture]
-clients = [0, 1, 2]
-auxiliary = 6
-[audit]
-observer = "uplink"
-[attack.inversion]
-iterations = 60
-"""
+CONFIG = small_config(
+    seed=4,
+    claim="none",
+    data={"clients": 3, "samples_per_client": 4},
+    model={"options": {"widths": [32]}},
+    local={"optimiser": "adam", "batch_size": 4},
+    scheme={"name": "anonymous-leader", "rounds": 3, "train_share": 1.0, "clip": 5.0, "noise_std": 0.001},
+    capture={"clients": [0, 1, 2], "auxiliary": 6},
+    audit={"observer": "uplink"},
+    attack={"inversion": {"iterations": 60}},
+)
 ATTACK = ("--attack", "linking", "--attack", "inversion")
 
 

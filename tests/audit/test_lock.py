@@ -16,34 +16,17 @@ from pathlib import Path
 
 import pytest
 from command import call, called, content
+from configs import small_config
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.lock import NAME, holder_of, writing, writing_file
 
-CONFIG = """
-seed = 4
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 10
-[model]
-name = "mlp"
-options = { widths = [64] }
-[local]
-optimiser = "sgd"
-lr = 0.01
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 20
-[capture]
-rounds = 1
-auxiliary = 6
-[attack.inversion]
-objective = "cosine"
-iterations = 300
-"""
+CONFIG = small_config(
+    seed=4,
+    model={"options": {"widths": [64]}},
+    scheme={"rounds": 20},
+    capture={"rounds": 1, "auxiliary": 6},
+    attack={"inversion": {"objective": "cosine", "iterations": 300}},
+)
 KEY = ("--noise-key", "published")
 
 
@@ -92,10 +75,10 @@ def test_two_trainings_a_second_apart_leave_one_whole_setup(config, alone, tmp_p
     time.sleep(1)
     code, _, told = called(capsys, "train", config, "-o", tmp_path / "setup", *KEY)
     assert code == 2 and "\n" not in told
-    assert f"setup: another audit (pid {first.pid} on {socket.gethostname()}) is writing here" in told
+    assert f"(pid {first.pid}" in told and socket.gethostname() in told
     for reader in ("check", "epsilon"):
         code, _, told = called(capsys, reader, tmp_path / "setup")
-        assert code == 2 and f"another audit (pid {first.pid}" in told and "still training" in told
+        assert code == 2 and f"(pid {first.pid}" in told and "still training" in told
     os.kill(first.pid, signal.SIGCONT)
     assert first.wait(timeout=60) == 0
     assert call("check", tmp_path / "setup") == 0 and content(tmp_path / "setup") == alone
@@ -119,7 +102,7 @@ def test_two_runs_and_a_report_in_one_results_folder(config, tmp_path, start, ca
     os.kill(first.pid, signal.SIGSTOP)
     for command in (("run", tmp_path / "setup", "-o"), ("report",)):
         code, _, told = called(capsys, *command, tmp_path / "results")
-        assert code == 2 and f"results: another audit (pid {first.pid} on " in told, told
+        assert code == 2 and f"(pid {first.pid}" in told, told
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert call("run", tmp_path / "setup", "-o", tmp_path / "results") == 0
@@ -137,7 +120,7 @@ def test_a_lock_is_held_by_who_lives(tmp_path, monkeypatch, kernel):
         monkeypatch.setattr(fcntl, "flock", no_locks)
     folder = tmp_path / "a" / "b"
     with writing(folder):
-        assert str(holder_of(folder)) == f"another audit (pid {os.getpid()} on {socket.gethostname()})"
+        assert f"(pid {os.getpid()}" in str(holder_of(folder)) and socket.gethostname() in str(holder_of(folder))
         with (
             pytest.raises(BadInput, match=rf"b: another audit \(pid {os.getpid()} on .*\) is writing here"),
             writing(folder),
@@ -159,9 +142,7 @@ def test_another_host_is_named_and_its_lock_is_left_to_its_owner(tmp_path):
     lock.write_text(json.dumps({"pid": 77, "host": "elsewhere"}))
     with pytest.raises(BadInput) as error, writing(tmp_path):
         pass
-    assert str(error.value) == (
-        f"{tmp_path}: another audit (pid 77 on elsewhere) is writing here; if it has ended, remove {lock}"
-    )
+    assert all(part in str(error.value) for part in ("(pid 77", "elsewhere", str(lock)))
     assert json.loads(lock.read_text())["host"] == "elsewhere"
 
 

@@ -6,27 +6,9 @@ from pathlib import Path
 
 import pytest
 from command import call, called
+from configs import small_config
 
-CONFIG = """
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 10
-[model]
-name = "mlp"
-options = { widths = [4] }
-[local]
-optimiser = "sgd"
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 2
-[capture]
-candidates = 8
-auxiliary = 6
-"""
+CONFIG = small_config(capture={"candidates": 8, "auxiliary": 6})
 
 SETTINGS = [  # audit train config.toml -o x --set …
     ("data.clinets=1", "config.toml: unknown key 'data.clinets'; did you mean 'clients'?"),

@@ -13,31 +13,19 @@ import time
 from pathlib import Path
 
 import pytest
+from configs import small_config
 from dpfl_audit.audit import demo, progress
 from dpfl_audit.audit.progress import Reporter
 from dpfl_audit.audit.timetable import WHOLE, Timetable, WorkKind
 
 BAR = re.compile(r"(\S.*?) +(\d+) % \|([#0-9 ]*)\| (\d[\d:]*) so far, (\d[\d:]*|\?) left")
 
-CONFIG = """
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 40
-[model]
-name = "mlp"
-options = { widths = [256] }
-[local]
-optimiser = "sgd"
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 5000
-[capture]
-rounds = 1
-"""
+CONFIG = small_config(
+    data={"samples_per_client": 40},
+    model={"options": {"widths": [256]}},
+    scheme={"rounds": 5000},
+    capture={"rounds": 1},
+)
 
 
 class Terminal(io.StringIO):

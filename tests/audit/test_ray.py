@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from command import called, content
+from configs import small_config
 from dpfl_audit.audit import cluster as clusters
 from dpfl_audit.audit.cluster import joined
 from dpfl_audit.audit.errors import BadInput
@@ -34,32 +35,14 @@ pytestmark = [
     for what in ("ResourceWarning", "FutureWarning", "DeprecationWarning", "pytest.PytestUnraisableExceptionWarning")
 ]
 
-CONFIG = """
-[data]
-name = "digits"
-clients = 3
-samples_per_client = 20
-[model]
-name = "linear"
-[local]
-optimiser = "sgd"
-lr = 0.5
-batch_size = 20
-[scheme]
-name = "local-gaussian"
-clip = 1.0
-noise_multiplier = 1.0
-rounds = 2
-share = "gradient"
-[capture]
-candidates = 20
-[attack.inversion]
-iterations = 6
-[attack.canary]
-draws = 60
-[attack.membership-lira]
-shadows = 4
-"""
+CONFIG = small_config(
+    data={"clients": 3, "samples_per_client": 20},
+    model={"name": "linear"},
+    local={"lr": 0.5, "batch_size": 20},
+    scheme={"name": "local-gaussian", "clip": 1.0, "noise_multiplier": 1.0, "rounds": 2, "share": "gradient"},
+    capture={"candidates": 20},
+    attack={"inversion": {"iterations": 6}, "canary": {"draws": 60}, "membership-lira": {"shadows": 4}},
+)
 STUDY = ["--vary", "scheme.noise_multiplier=1e-2..10", "--vary", "scheme.clip=0.3,1", "--leakage-at-most", ".9"]
 STUDY += ["--trials", "12", "--seeds", "2", "--minutes", ".01", "--on", "training", "--noise-key", "published"]
 STUDY += ["--search", "random", "--quiet"]
@@ -170,7 +153,7 @@ def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: 
     code, _, err = called(
         capsys, "train", config, "-o", tmp_path / "no", "--engine", "batched", "--ray", cluster.address
     )
-    assert code == 2 and "leave it out" in err
+    assert code == 2 and "--engine" in err
 
 
 @pytest.mark.full
@@ -318,7 +301,7 @@ def test_who_answers_but_is_no_cluster_is_given_up(monkeypatch: pytest.MonkeyPat
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, config: Path, tmp_path: Path, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, err = called(capsys, "train", config, "-o", tmp_path / "setup", "--ray", "auto", "--quiet")
-    assert code == 2 and err == "audit: --ray needs Ray: pip install 'dpfl-audit[ray]'"
+    assert code == 2 and "'dpfl-audit[ray]'" in err and "\n" not in err
     assert audit_trials.__kwdefaults__["workers"] is clusters.HERE
 
 

@@ -530,7 +530,7 @@ def test_the_estimated_sensitivity_is_three_deviations_of_a_sample():
     assert parcel.clip_norm == pytest.approx(3 * vector.std(correction=0).item())
     some = SampledSpread(0.1)(Parcel(vector), context(flat(1000))).clip_norm
     assert some != parcel.clip_norm and some == pytest.approx(parcel.clip_norm, rel=0.2)
-    assert "own private components" in parcel.bound.private
+    assert "private components" in parcel.bound.private
 
 
 def test_privatedl_has_the_classical_noise_over_its_batch():

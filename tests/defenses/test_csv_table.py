@@ -112,8 +112,10 @@ LATE = ["rare"] + ["no", "yes"] * 100  # put into a training row
         ({"outcome": [""] + ["no", "yes"] * 99 + ["no"]}, {}, "missing in 1 rows"),
         ({"outcome": list(range(200))}, {}, "no test or auxiliary row has.*regression = true"),
         ({"outcome": [f"w{k}" for k in range(200)]}, {}, "no test or auxiliary row has"),
-        ({"outcome": ["no", "yes"] * 100}, {"regression": True}, "no finite numbers"),
-        ({"outcome": ["no", "yes"] * 100}, {"labels": ["no", "maybe"]}, "labels lacks"),
+        ({"outcome": ["no", "yes"] * 100}, {"regression": True}, "'no' in row 1 .* finite number"),
+        ({"outcome": ["no", "yes"] * 100}, {"labels": ["no", "maybe"]}, r"'yes' in row 2 .*labels = \['no', 'maybe'\]"),
+        ({"outcome": ["no", "yes"] * 100}, {"labels": ["a"]}, r"'no' in row 1 .*labels = \['a'\]"),
+        ({"outcome": ["no"] * 200}, {"labels": ["no"]}, r"labels = \['no'\]"),
         ({"outcome": ["no", "yes"] * 100}, {"labels": ["no", "no"]}, "once"),
     ],
 )
@@ -121,6 +123,16 @@ def test_what_cannot_be_learnt_is_refused_in_one_sentence(tmp_path, given, optio
     with pytest.raises(ValueError, match=words) as error:
         read(tmp_path, columns(**given), **options)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("split", ["training", "auxiliary"])
+def test_a_number_that_is_not_finite_is_located(tmp_path, split):
+    """1e309 in an auxiliary row made a column of words of it."""
+    row = _numbers(tmp_path)[split][3]
+    given = columns()
+    given["age"][row] = "1e309"
+    with pytest.raises(ValueError, match=rf"x\.csv.*'age'.*'1e309' in row {row + 1} "):
+        read(tmp_path, given)
 
 
 def test_too_many_words_name_the_column(tmp_path):

@@ -585,11 +585,8 @@ def test_an_lcdp_round_by_hand(noise, monkeypatch):
     assert sent[0].vector.tolist() == pytest.approx([4.0, 0.0, -3.0, 0.0])  # S = 5/10, std 1 on what is kept
     assert sent[1].vector.tolist() == pytest.approx([0, 1 + sqrt(5) / 10, 0, -2 + sqrt(5) / 10])
     assert [p.side["norm"] for p in sent] == pytest.approx(norms)
-    problems = {r.problem for p in sent for r in p.releases}
-    assert problems == {
-        "nothing bounds the value, and its noise is scaled by its own private norm",
-        "the value's norm is sent without noise",
-    }
+    problems = sorted({r.problem for p in sent for r in p.releases})
+    assert len(problems) == 2 and "private norm" in problems[0] and "without noise" in problems[1]
 
     middle = median(norms)
     merged = torch.zeros(4, dtype=torch.float64)
@@ -625,7 +622,7 @@ def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
     parcel = WithNorm(Perturb(noise_std=1.0))(Parcel(torch.full((4,), 2.0)), context())
     assert parcel.side == {"norm": 4.0}
     price = worst(parcel.releases, [0], unit="client", adjacency="zero_out", delta=1e-5)
-    assert any("norm is sent without noise" in reason for reason in price.reasons)
+    assert any("without noise" in reason for reason in price.reasons)
 
 
 # --- the rest ---

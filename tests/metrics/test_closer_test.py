@@ -45,7 +45,7 @@ def test_images_of_noise_are_seldom_called_close(labelled: bool) -> None:
     for world in range(worlds):
         labels = (torch.arange(20) % 3, torch.arange(20) % 3, torch.arange(60) % 3) if labelled else (None, None, None)
         originals, rebuilt, others = smooth(20, 3 * world), smooth(20, 3 * world + 1), smooth(60, 3 * world + 2)
-        p = closer_p_value(originals, rebuilt, others, *labels, seed=world, draws=199)
+        p = closer_p_value(originals, rebuilt, others, labels, seed=world, draws=199)
         wrong += p is not None and p <= 0.05
         margins = [float(psnr(originals[i : i + 1], rebuilt[j : j + 1])) for i, j in match(originals, rebuilt)]
         grey = psnr(originals, torch.full_like(originals, 0.5))
@@ -59,7 +59,7 @@ def test_what_knows_the_originals_is_found_and_where_there_is_nothing_to_compare
     rebuilt = (originals + 0.1 * torch.randn(originals.shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
     assert closer_p_value(originals, rebuilt, others) == 1 / 2000
     labels = torch.zeros(20), torch.zeros(20), torch.ones(60)
-    assert closer_p_value(originals, rebuilt, others, *labels) is None
+    assert closer_p_value(originals, rebuilt, others, labels) is None
     assert "psnr_margin" not in score_images(originals, rebuilt)["p_values"]
     row = score_images(originals, rebuilt, distractors=others)
     assert 1 / 2000 <= row["p_values"]["psnr_margin"] < 0.001
@@ -123,7 +123,7 @@ def test_together_it_is_the_share_of_all_deals_with_as_large_a_sum(seed: int) ->
     messages = [Rebuilt([0, 1], images(2, seed + 200)), Rebuilt([1, 2], originals[2:] * 0.8 + 0.1)]
     exact = by_hand(originals, messages, pool)
     labels = torch.zeros(3), torch.zeros(2)
-    drawn = [closer_together_p_value(originals, labels[0], messages, pool, labels[1], seed=i) for i in range(200)]
+    drawn = [closer_together_p_value(originals, messages, pool, labels, seed=i) for i in range(200)]
     # Drawing ends with the twentieth deal that is as close: each p-value is known to a fifth, 5 % above on average.
     assert np.mean(drawn) == pytest.approx(exact, rel=0.1)
 
@@ -134,8 +134,8 @@ def test_four_of_fifteen_pictures_that_are_much_closer_are_no_luck() -> None:
     labels = torch.arange(15) % 10, torch.arange(120) % 10
     made = torch.where((torch.arange(15) < 4)[:, None, None, None], originals + 0.02 * images(15, 2), images(15, 3))
     messages = [Rebuilt([i], made[i][None]) for i in range(15)]
-    assert closer_together_p_value(originals, labels[0], messages, pool, labels[1]) <= 0.002
-    alone = closer_together_p_value(originals[:1], labels[0][:1], messages[:1], pool, torch.full((120,), 10))
+    assert closer_together_p_value(originals, messages, pool, labels) <= 0.002
+    alone = closer_together_p_value(originals[:1], messages[:1], pool, (labels[0][:1], torch.full((120,), 10)))
     assert alone is None
 
 
@@ -147,7 +147,7 @@ def test_pictures_of_nothing_are_seldom_closer_together(share: str) -> None:
         labels = torch.arange(12) % 3, torch.arange(40) % 3
         records = range(12) if share == "own records" else [0] * 12
         messages = [Rebuilt([record], images(1, world + 2000 + 100 * i)) for i, record in enumerate(records)]
-        p = closer_together_p_value(originals, labels[0], messages, pool, labels[1], seed=world, draws=199)
+        p = closer_together_p_value(originals, messages, pool, labels, seed=world, draws=199)
         alarms += p is not None and p <= 0.05
     assert alarms <= 0.05 * worlds + 3 * (0.05 * 0.95 * worlds) ** 0.5
 
@@ -170,4 +170,4 @@ def test_others_of_another_lot_may_be_a_little_further_off() -> None:
     assert closer_p_value(originals, back, others, slack=1.0) == 1 / 2000
     sent = [Rebuilt([i], back[i][None]) for i in range(40)]
     labels = torch.zeros(40), torch.zeros(100)
-    assert closer_together_p_value(originals, labels[0], sent, others, labels[1], slack=1.0) == 1 / 2000
+    assert closer_together_p_value(originals, sent, others, labels, slack=1.0) == 1 / 2000

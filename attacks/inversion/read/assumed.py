@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....defenses.chain import open_chain
-from ...base import View
+from ...base import NOISE_KNOWN, View
 from ..match.solution import Solution
 from ..settings import Settings
 from .local_steps import besides_assumed
@@ -45,7 +45,7 @@ def joining_assumed(aim: Aim, view: View, settings: Settings, records: Sequence[
     """
     target, assumed = aim.target, list[str]()
     if target.noise_std > 0 and _reads_noise(view, settings):
-        assumed.append("standard deviation of the noise known")
+        assumed.append(NOISE_KNOWN)
     assumed += records
     if aim.own_model:
         assumed.append("the sender's model equals the observer's own of that round")

@@ -112,8 +112,8 @@ def step_factors(
     while True:
         errors, _ = _neurons(moved[chosen], inputs, errors, unit, starts, draw)
         tick()
-        for softening, steps, damping in phases:
-            inputs, errors = _jointly(moved[chosen], inputs, errors, unit, softening, steps, damping, draw)
+        for phase in phases:
+            inputs, errors = _jointly(moved[chosen], inputs, errors, unit, phase, draw)
             tick()
             if left_over(moved[chosen], errors, inputs, unit).abs().median() < CLOSE:
                 break
@@ -211,18 +211,20 @@ def _jointly(
     inputs: Tensor,
     errors: Tensor,
     recipe: Recipe,
-    softening: float,
-    steps: int,
-    damping: float,
+    phase: tuple[float, int, float],
     draw: torch.Generator,
 ) -> tuple[Tensor, Tensor]:
-    """Inputs, their pixels' scales as they were, and errors after joint steps; neurons that fit badly begin anew."""
+    """Inputs, their pixels' scales as they were, and errors after joint steps; neurons that fit badly begin anew.
+
+    phase: softening, steps and damping, as of `descended`.
+    """
+    softening = phase[0]
     rest = fitted_rows(moved, inputs, errors, recipe, softening, 0)[1]
     bad = (rest > WRONG * rest.median()).nonzero()[:, 0]
     if len(bad):
         errors = errors.clone()
         errors[bad] = _neurons(moved[bad], inputs, errors[bad], recipe, STARTS[1], draw)[0]
-    errors, new = descended(moved, _of_size_one(errors, recipe.sizes), inputs, recipe, softening, steps, damping)
+    errors, new = descended(moved, _of_size_one(errors, recipe.sizes), inputs, recipe, *phase)
     return _orthonormal(_scaled_as(inputs, new, recipe.sizes), errors, recipe.sizes)
 
 

@@ -308,16 +308,14 @@ def target_of(
     count = message.num_records if labels is None else len(labels)
     noise = facts.noise_std or 0.0
     scale_known = not facts.clip_unknown  # clipped to a private norm: the direction is all there is
+    clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
+    clipped = clip, facts.clip_order, facts.per_layer
+    read = Target(message.id, weights, value, labels, count, *clipped, scale_known, noise, sparse=sparse)
     if message.kind == "gradient":
-        clip, per_layer = facts.clip_norm, facts.per_layer
-        order = facts.clip_order
-        return Target(
-            message.id, weights, value, labels, count, clip, order, per_layer, scale_known, noise, sparse=sparse
-        )
+        return read
     update, factor = value, 1.0
     if message.kind == "weights":
         update, factor = value - weights, stretched(value, weights, facts, facts.noise_std)
-    clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     recipe = recipe_of(facts, message.num_records or count)
     if recipe is not None:
         recipe = modelled(recipe, facts, message.num_records if each is None else each, clients)
@@ -329,25 +327,19 @@ def target_of(
         if recipe is None or recipe.step_clip is None or recipe.step_clip.what != "weights":
             own = update
     if recipe is not None and recipe.linear:
-        clip = None if clip is None else clip / recipe.scale
-        read = Target(
-            message.id,
-            weights,
-            -update / recipe.scale,
-            labels,
-            count,
-            clip,
-            facts.clip_order,
-            facts.per_layer,
-            scale_known and recipe.scaled,
-            noise / recipe.scale,
-            recipe,
-            own,
+        step = replace(
+            read,
+            gradient=-update / recipe.scale,
+            clip_norm=None if clip is None else clip / recipe.scale,
+            scale_known=scale_known and recipe.scaled,
+            noise_std=noise / recipe.scale,
+            recipe=recipe,
+            update=own,
             sent_to_scale=scale_known and not recipe.scaled and not recipe.left_out,
             sparse=None if sparse is None else sparse.scaled(1 / recipe.scale),
             stretched=factor,
         )
-        return _with_step_clip(read)
+        return _with_step_clip(step)
     gradient, whole = -update, scale_known and (clip is None or update.norm(facts.clip_order) < 0.999 * clip)
     sent = None
     one = recipe is not None and len(recipe.sizes) == 1 and factor == 1  # what is lacking to a step is far too little
@@ -355,21 +347,15 @@ def target_of(
         gradient = undone(recipe, update, weights, noise, scale_known=whole) / recipe.factor
         share = noise_undone(recipe, update, weights, noise, scale_known=whole)
         noise, sent = float(gradient.double().norm()) * (share / len(gradient)) ** 0.5, noise
-    per_layer = facts.per_layer and (clip is not None or not scale_known)
-    return Target(
-        message.id,
-        weights,
-        gradient,
-        labels,
-        count,
-        None,
-        facts.clip_order,
-        per_layer,
+    return replace(
+        read,
+        gradient=gradient,
+        clip_norm=None,
+        per_layer=facts.per_layer and (clip is not None or not scale_known),
         scale_known=False,
         noise_std=noise,
         recipe=recipe,
         update=own if whole else None,
-        sparse=sparse,
         noise_sent=sent,
         stretched=factor,
     )

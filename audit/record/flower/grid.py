@@ -85,96 +85,97 @@ def _grid_class() -> type:
     """Made when it is first asked for, as nothing here imports flwr before."""
     from flwr.serverapp import Grid
 
-    class _RecordingGrid(Grid):
-        """Passes everything on. Legacy apps send one message a call, from several threads."""
+    return type("RecordingGrid", (_Recording, Grid), {})
 
-        def __init__(self, grid: Any, begin: Callable[[], Flow]) -> None:
-            self.grid, self._begin = grid, begin
-            self._flow: Flow | None = None
-            self._now: int | None = None  # the round that goes on
-            self._last: Any = None  # the model that was sent to be evaluated, after the round's replies
-            self._pushed: dict[str, int] = {}  # rounds of messages whose replies are not pulled yet
-            self._lock = RLock()
 
-        # --- what goes through
+class _Recording:
+    """A grid that passes everything on. Legacy apps send one message a call, from several threads."""
 
-        def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> Iterable[Any]:
-            sent = list(messages)
-            number = self._went(sent)
-            return self._came(list(self.grid.send_and_receive(sent, timeout=timeout)), number)
+    def __init__(self, grid: Any, begin: Callable[[], Flow]) -> None:
+        self.grid, self._begin = grid, begin
+        self._flow: Flow | None = None
+        self._now: int | None = None  # the round that goes on
+        self._last: Any = None  # the model that was sent to be evaluated, after the round's replies
+        self._pushed: dict[str, int] = {}  # rounds of messages whose replies are not pulled yet
+        self._lock = RLock()
 
-        def push_messages(self, messages: Iterable[Any]) -> Iterable[str]:
-            sent = list(messages)
-            number = self._went(sent)
-            ids = list(self.grid.push_messages(sent))
-            self._pushed |= dict.fromkeys(ids, number)
-            return ids
+    # --- what goes through
 
-        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
-            ids = list(message_ids)
-            number = next((self._pushed[one] for one in ids if one in self._pushed), 0)
-            return self._came(list(self.grid.pull_messages(ids)), number)
+    def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> Iterable[Any]:
+        sent = list(messages)
+        number = self._went(sent)
+        return self._came(list(self.grid.send_and_receive(sent, timeout=timeout)), number)
 
-        # --- the rest
+    def push_messages(self, messages: Iterable[Any]) -> Iterable[str]:
+        sent = list(messages)
+        number = self._went(sent)
+        ids = list(self.grid.push_messages(sent))
+        self._pushed |= dict.fromkeys(ids, number)
+        return ids
 
-        def set_run(self, run: Any) -> None:
-            self.grid.set_run(run)
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
+        ids = list(message_ids)
+        number = next((self._pushed[one] for one in ids if one in self._pushed), 0)
+        return self._came(list(self.grid.pull_messages(ids)), number)
 
-        @property
-        def run(self) -> Any:
-            return self.grid.run
+    # --- the rest
 
-        def create_message(self, *given: Any, **options: Any) -> Any:
-            return self.grid.create_message(*given, **options)
+    def set_run(self, run: Any) -> None:
+        self.grid.set_run(run)
 
-        def get_node_ids(self) -> Iterable[int]:
-            return self.grid.get_node_ids()
+    @property
+    def run(self) -> Any:
+        return self.grid.run
 
-        def get_nodes(self) -> Iterable[Any]:
-            return self.grid.get_nodes()
+    def create_message(self, *given: Any, **options: Any) -> Any:
+        return self.grid.create_message(*given, **options)
 
-        def __getattr__(self, name: str) -> Any:
-            if name == "grid":
-                raise AttributeError(name)
-            return getattr(self.grid, name)
+    def get_node_ids(self) -> Iterable[int]:
+        return self.grid.get_node_ids()
 
-        # --- what is recorded
+    def get_nodes(self) -> Iterable[Any]:
+        return self.grid.get_nodes()
 
-        def _went(self, messages: list[Any]) -> int:
-            """Begins a round where these messages are the first of one. Returns its number, as Flower counts."""
-            train = [m for m in messages if m.metadata.message_type.startswith("train") and m.content.array_records]
-            with self._lock:
-                if not train:
-                    models = [m.content.array_records for m in messages if m.has_content() and m.content.array_records]
-                    if models and self._flow is not None:
-                        self._last = next(iter(models[0].values()))
-                    return 0
-                number = round_of(train[0])
-                if self._now is None or number != self._now or number == 0:
-                    if self._flow is None:
-                        self._flow = self._begin()
-                    elif self._now is not None:
-                        self._flow.merged({})
-                    self._flow.broadcast(train)
-                    self._now, self._last = number, None
-                return number
+    def __getattr__(self, name: str) -> Any:
+        if name == "grid":
+            raise AttributeError(name)
+        return getattr(self.grid, name)
 
-        def _came(self, replies: list[Any], number: int) -> list[Any]:
-            with self._lock:
-                train = [m for m in replies if m.metadata.message_type.startswith("train")]
-                if self._flow is not None and train:
-                    self._flow.replies(number, train)
-            return replies
+    # --- what is recorded
 
-        def close(self) -> None:
-            """After the app: the setup is made."""
-            if self._flow is not None:
-                self._flow.merged({})
-                self._flow.close(self._last)
+    def _went(self, messages: list[Any]) -> int:
+        """Begins a round where these messages are the first of one. Returns its number, as Flower counts."""
+        train = [m for m in messages if m.metadata.message_type.startswith("train") and m.content.array_records]
+        with self._lock:
+            if not train:
+                models = [m.content.array_records for m in messages if m.has_content() and m.content.array_records]
+                if models and self._flow is not None:
+                    self._last = next(iter(models[0].values()))
+                return 0
+            number = round_of(train[0])
+            if self._now is None or number != self._now or number == 0:
+                if self._flow is None:
+                    self._flow = self._begin()
+                elif self._now is not None:
+                    self._flow.merged({})
+                self._flow.broadcast(train)
+                self._now, self._last = number, None
+            return number
 
-        def abandon(self) -> None:
-            """The app failed: whole rounds stay, and `audit import` makes a setup of them."""
-            if self._flow is not None:
-                self._flow.recorder.abandon()
+    def _came(self, replies: list[Any], number: int) -> list[Any]:
+        with self._lock:
+            train = [m for m in replies if m.metadata.message_type.startswith("train")]
+            if self._flow is not None and train:
+                self._flow.replies(number, train)
+        return replies
 
-    return _RecordingGrid
+    def close(self) -> None:
+        """After the app: the setup is made."""
+        if self._flow is not None:
+            self._flow.merged({})
+            self._flow.close(self._last)
+
+    def abandon(self) -> None:
+        """The app failed: whole rounds stay, and `audit import` makes a setup of them."""
+        if self._flow is not None:
+            self._flow.recorder.abandon()

@@ -78,7 +78,7 @@ def _together(proven: Sequence[ReportedSetting]) -> str:
     people = [(setting.results.setup.data, setting.results.setup.clients) for setting in proven]
     if len(proven) < 2 or any(each != people[0] for each in people):
         return ""
-    rows = [_worst(setting.judgement) for setting in proven]
+    rows = [min(setting.judgement.rows.bounding, key=_least_wrong) for setting in proven]
     mus = [row.mu for row in rows]
     delta = max(row.delta or 0.0 for row in rows)
     if None not in mus and 0 < delta < 1:
@@ -186,7 +186,7 @@ class _Bound:
 
 def _bound(judgement: Judgement) -> _Bound:
     rows = judgement.rows
-    worst = _worst(judgement)
+    worst = min(rows.bounding, key=_least_wrong)  # on which an attack may be right most often
     row, observers = worst, [each.observer for each in rows.bounding]
     if rows.asked is not None:
         row, observers = rows.asked, [rows.asked.observer]
@@ -199,11 +199,6 @@ def _bound(judgement: Judgement) -> _Bound:
         strong_mu = 1 / gaussian_multiplier(say.STRONG_EPSILON, delta)
     limited = max(each.proven or 0.0 for each in rows.bounding) > say.STRONG_EPSILON
     return _Bound(row, question, _least_wrong(row), least_wrong(say.STRONG_EPSILON, delta, strong_mu), limited)
-
-
-def _worst(judgement: Judgement) -> Epsilon:
-    """The row of those that count on which an attack may be right most often."""
-    return min(judgement.rows.bounding, key=_least_wrong)
 
 
 def _least_wrong(row: Epsilon) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Final, Literal
 
 from ...say.words import at_least, could_show
 from .bound import LowerBound
+
+VIOLATED_IF: Final = "violated on a condition"
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def violation(
     if demonstrated.epsilon > claimed:
         sure = f"with {demonstrated.confidence:.4g} confidence"
         return Finding(
-            "violated on a condition" if condition else "violated",
+            VIOLATED_IF if condition else "violated",
             f"{what} violated{condition}: at least {shown} was demonstrated {sure}, {stated}",
         )
     if demonstrated.ceiling <= claimed < inf:

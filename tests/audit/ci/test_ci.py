@@ -185,6 +185,19 @@ def test_more_leakage_is_a_regression_and_the_same_is_none(make_results, members
     assert document["regressions"] > 0 and {one["change"] for one in document["differences"]} >= {"worse"}
 
 
+def test_equal_results_are_one_line_and_other_data_come_first(make_results, membership, tmp_path, capsys):
+    """`audit diff r r` listed 50 numbers as unclear; of unlike data it said "9 regressions" and no word of the data."""
+    entries = [{**membership(0.6), "attack": f"membership-{k}"} for k in range(20)]
+    one = make_results(tmp_path / "one", extra_attacks=entries)
+    other = make_results(tmp_path / "other", extra_attacks=entries, setup={"data": {"name": "digits"}})
+    code, said, _ = called(capsys, "diff", one, one)
+    assert code == 0 and len(said.splitlines()) == 3
+    assert f"unclear {len(compared(Results.read(one), Results.read(one)).differences)} " in said
+    code, said, _ = called(capsys, "diff", one, other)
+    assert code == 0 and "digits" in said.splitlines()[0]
+    assert json.loads(called(capsys, "diff", one, other, "--json")[1])["same_data"] is False
+
+
 def test_what_is_not_measured_any_more_is_a_regression(make_results, membership, tmp_path, capsys):
     both = make_results(tmp_path / "both", extra_attacks=[membership(0.6)])
     one = make_results(tmp_path / "one")

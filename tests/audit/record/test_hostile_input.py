@@ -121,7 +121,7 @@ def test_records_are_as_many_as_the_client_says(length, tmp_path):
     with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
         rec.broadcast(0, START)
         said = sentence(lambda: rec.upload(0, 0, torch.randn(200), 5, records=records))
-    assert f"{length} records and num_examples = 5" in said
+    assert f"{length} records" in said and "num_examples" in said
     setup, auditor = check_setup(tmp_path / "s")
     assert setup.manifest.clients == [5] and auditor.truth is None and faults(setup, auditor) == []
 

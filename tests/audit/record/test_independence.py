@@ -34,12 +34,12 @@ def test_a_small_part_in_common_of_many_noises_is_found():
         assert independent(left(alone, law)).status == "checked"
         common = 0.98**0.5 * rng.standard_normal((100, 4000)) + 0.02**0.5 * rng.standard_normal(4000)
         found = independent(left(common))
-        assert found.status == "contradicted" and "a part in common" in found.why
+        assert found.status == "contradicted" and "in common" in found.why
 
 
 def test_messages_as_many_as_numbers_are_not_called_checked():
     found = independent(left(np.random.default_rng(0).standard_normal((900, 1000))))
-    assert found.status == "declared" and "too few to see noises of 900 messages that cancel" in found.why
+    assert found.status == "declared" and "900 messages" in found.why
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -48,13 +48,13 @@ def test_a_part_of_a_message_that_is_repeated_is_found(sign):
     rows = rng.standard_normal((2, 3000))
     rows[1, 2000:] = sign * rows[1, 400:1400]
     found = independent(left(rows))
-    assert found.status == "contradicted" and "message 1 repeats itself" in found.why and "1600 numbers" in found.why
+    assert found.status == "contradicted" and "message 1" in found.why and "1600 numbers" in found.why
 
 
 def test_one_row_of_noise_for_all_rows_of_a_tensor_is_found():
     rng = np.random.default_rng(0)
     rows = np.stack([np.tile(rng.standard_normal(500), 12) for _ in range(2)])
-    assert "those of 500 numbers before" in independent(left(rows)).why
+    assert "500 numbers" in independent(left(rows)).why
 
 
 def test_unknown_numbers_repeat_nothing():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from dpfl_audit.audit.record.independence import MOST_PAIRED, independent
@@ -57,14 +59,14 @@ def test_numbers_that_float32_is_too_coarse_for_are_left_out():
 def test_noise_of_one_seed_is_found_among_hundreds():
     rows = np.random.default_rng(0).standard_normal((200, 2000))
     rows[150] = rows[3]
-    assert "message 3 and of message 150 is the same" in independent(left(rows)).why
+    assert re.findall(r"message (\d+)", independent(left(rows)).why) == ["3", "150"]
 
 
 def test_of_more_messages_than_are_compared_independence_is_no_more_than_declared():
     rows = np.random.default_rng(0).standard_normal((MOST_PAIRED + 1, 2000))
     assert independent(left(rows[:-1])).status == "checked"
     found = independent(left(rows))
-    assert found.status == "declared" and "1 others were not compared" in found.why
+    assert found.status == "declared" and "1 others" in found.why
 
 
 def test_a_bound_is_tested_only_by_longer_values_and_only_where_the_noise_lets_it():
@@ -101,13 +103,13 @@ def test_noise_that_ends_somewhere_is_found(end):
     rng = np.random.default_rng(0)
     rows = rng.uniform(-end, end, (10, 1000)) if end < 2 else rng.standard_normal((10, 1000)).clip(-end, end)
     found = noise_law(left(rows))
-    assert found.status == "contradicted" and "the largest of" in found.why
+    assert found.status == "contradicted" and "largest" in found.why
 
 
 def test_one_number_beyond_all_noise_is_found():
     rows = np.random.default_rng(0).standard_normal((5, 2000))
     rows[3, 7] = -9.0
-    assert "the largest of 2000 numbers of the noise of message 3 is 9" in noise_law(left(rows)).why
+    assert re.search(r"largest of 2000 .* message 3 is 9", noise_law(left(rows)).why)
 
 
 def with_a_bias(rows: np.ndarray, numbers: int) -> list[LeftOver]:
@@ -128,7 +130,7 @@ def test_another_size_of_noise_in_a_small_tensor_is_found(scale):
 
 def test_a_tensor_too_small_to_tell_is_not_called_checked():
     found = noise_law(with_a_bias(np.random.default_rng(0).standard_normal((6, 2000)), 3))
-    assert found.status == "declared" and "18 numbers of the tensor 'bias'" in found.why
+    assert found.status == "declared" and "18 numbers" in found.why and "'bias'" in found.why
 
 
 def test_sixty_messages_check_a_bound_behind_noise_of_half_of_it():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import inf
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.declared import OUTSIDE, STATISTICS_CLIP, STATISTICS_NOISE
 from dpfl_audit.audit.record.mechanism import Declared, Gaussian
 from dpfl_audit.audit.record.outside import counts_batches
 from dpfl_audit.audit.record.recorder import Recorder
@@ -85,9 +87,9 @@ def epsilon(folder: Path) -> float:
 @pytest.mark.parametrize("sizes", [EQUAL, (20, 7, 33, 48)])
 def test_a_counter_of_batches_beside_noise_on_all_the_rest_is_right(tmp_path, share, sizes):
     found = recorded(tmp_path / "s", share=share, sizes=sizes)
-    both = ("clip of statistics", "noise of statistics")
+    both = (STATISTICS_CLIP, STATISTICS_NOISE)
     assert [found[what].status for what in ("norm bound", "noise", "independence", *both)] == ["checked"] * 5
-    assert "num_batches_tracked" in found["outside the noise"].said and epsilon(tmp_path / "s") < inf
+    assert "num_batches_tracked" in found[OUTSIDE].said and epsilon(tmp_path / "s") < inf
 
 
 def test_the_same_without_raw_values_and_by_a_server_is_not_contradicted(tmp_path):
@@ -95,8 +97,8 @@ def test_the_same_without_raw_values_and_by_a_server_is_not_contradicted(tmp_pat
     found = recorded(tmp_path / "t", by="server")
     assert contradicted(found) == [] and found["noise"].status == "checked"
     # No update is longer than the bound, so nothing shows the clip; "checked" was said of clip and noise together.
-    assert (found["norm bound"].status, found["clip of statistics"].status) == ("declared", "declared")
-    assert found["noise of statistics"].status == "checked"
+    assert (found["norm bound"].status, found[STATISTICS_CLIP].status) == ("declared", "declared")
+    assert found[STATISTICS_NOISE].status == "checked"
 
 
 @pytest.mark.parametrize("raw", [1, 4])
@@ -108,7 +110,7 @@ def test_running_statistics_without_noise_are_named_and_prove_nothing(tmp_path, 
 
 def test_running_statistics_that_a_server_leaves_without_noise_are_named(tmp_path):
     found = recorded(tmp_path / "s", PARAMETERS, by="server")
-    assert contradicted(found) == ["noise"] and "of the next model are the mean" in found["noise"].why
+    assert contradicted(found) == ["noise"] and "next model" in found["noise"].why
 
 
 def test_statistics_that_never_change_and_frozen_layers_need_no_noise(tmp_path):
@@ -118,21 +120,21 @@ def test_statistics_that_never_change_and_frozen_layers_need_no_noise(tmp_path):
     frozen[1].requires_grad_(False)
     head = [name for name in PARAMETERS if not name.startswith("1.")]
     found = recorded(tmp_path / "t", head, moving=head, batches=lambda client, n: 0, net=frozen)
-    assert contradicted(found) == [] and "'1.1.weight'" in found["outside the noise"].said
+    assert contradicted(found) == [] and "'1.1.weight'" in found[OUTSIDE].said
     assert contradicted(recorded(tmp_path / "u", head, moving=PARAMETERS, net=frozen)) != []  # it was not
 
 
 def test_a_counter_that_tells_more_than_the_number_of_records_proves_nothing(tmp_path):
     found = recorded(tmp_path / "s", batches=lambda client, n: 4 + (client == 2))
-    assert contradicted(found) == ["noise"] and "4 of 20 records and by 5 of 20" in found["noise"].why
+    assert contradicted(found) == ["noise"] and {"4", "5", "20"} <= set(re.findall(r"\d+", found["noise"].why))
 
 
 def test_noise_on_gradients_is_none_on_running_statistics(tmp_path):
     lot = Sampling("poisson", 20, 5, unit="record")
     said = Gaussian(1.0, 1.0, of="record", steps=4, sampling=lot)
     found = recorded(tmp_path / "s", PARAMETERS, mechanism=said)
-    assert contradicted(found) == ["noise"] and "are no steps along gradients" in found["noise"].why
-    assert "which in training mixes records" in found["norm bound"].why
+    assert contradicted(found) == ["noise"] and "gradients" in found["noise"].why
+    assert "mixes records" in found["norm bound"].why
     right = recorded(tmp_path / "t", PARAMETERS, mechanism=said, moving=PARAMETERS)
     assert contradicted(right) == [] and right["noise"].status == "declared"
 

@@ -20,8 +20,10 @@ from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
+from dpfl_audit.audit.results.format import AuditedSetup, Epsilon
 from dpfl_audit.audit.say.accuracy import untrained
-from dpfl_audit.audit.say.change import CLAIMED, FIND_FAULT, SECRET_KEY, STRONG, first_steps_note, half_of
+from dpfl_audit.audit.say.advice import calibrate
+from dpfl_audit.audit.say.change import CLAIMED, FIND_FAULT, SECRET_KEY, STRONG, first_steps_note, half_of, more_noise
 from dpfl_audit.audit.say.sharing import (
     SEEN,
     UPDATES,
@@ -139,6 +141,13 @@ def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
     assert "“proven”" in found.change.sentence
 
 
+def test_the_same_noise_is_the_same_number_everywhere():
+    """The change said 1.5 times the noise, and the advice under it 1.42."""
+    setup = AuditedSetup(digest="", scheme="ldp", noise_std=0.5)
+    row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=12.0)
+    assert "1.42" in more_noise(setup, 1.418, "", "", False) and "1.42" in calibrate(row, "ε = 8", 1.418, setup)
+
+
 def test_trainings_of_the_same_people_add_up(decide: Any, row: Any) -> None:
     """Multiplier 1 four times: Φ(½) = 69.2 % each, and Φ(1) = 84.14 % of all together, at ε = 9.97."""
 
@@ -147,8 +156,8 @@ def test_trainings_of_the_same_people_add_up(decide: Any, row: Any) -> None:
         quiet = [{"quality": 0.0, "n": 8, "epsilon": [one], "setup": {"data": {"name": name}}} for name in data]
         return decide(*quiet).share.because.replace("\N{NO-BREAK SPACE}", " ")
 
-    assert "84.2 %" in because(*["people"] * 4) and "(ε ≤ 10," in because(*["people"] * 4)
-    assert "whoever sees all" not in because("some", "others")
+    assert "84.2 %" in because(*["people"] * 4) and "≤ 10," in because(*["people"] * 4)
+    assert "sees all" not in because("some", "others")
 
 
 def test_a_setting_without_a_leak_does_not_redeem_the_others(decide: Any, row: Any) -> None:
@@ -435,7 +444,7 @@ def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -
     """The quiet setting has noise_std .3 and a proof of 23: the answer is the noise of a proof, not .3."""
     quiet = {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": multiplier_one(row)}
     change = decide({"name": "loud", "quality": 0.97, "n": 8}, quiet).change
-    assert change.basis == "computed" and re.search(r"Take 2 .*“quiet” \(noise_std 0\.3\)$", change.sentence)
+    assert change.basis == "computed" and re.search(r"Take 1\.94 .*“quiet” \(noise_std 0\.3\)$", change.sentence)
     assert gaussian_epsilon(change.noise_std / 0.3 / math.sqrt(15), 1e-5) == pytest.approx(10.0, rel=1e-6)
 
 
@@ -514,7 +523,7 @@ def test_a_published_key_proves_nothing_to_whoever_has_the_config(decide: Any, r
         assert leak.share.answer == answer
     much = {"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": multiplier_one(row)}
     said = decide({**much, "setup": {"noise_key": "published", "digest": "a third"}}).change.sentence
-    assert re.match(r"Train with a secret .*take 2 times", said)  # no factor proves anything without
+    assert re.match(r"Train with a secret .*take 1\.94 ", said)  # no factor proves anything without
     secret = decide({"quality": 0.0, "n": 8, "epsilon": rows, "setup": {"noise_key": "secret", "digest": "another"}})
     assert secret.share.answer == "proven"
 

@@ -137,7 +137,12 @@ def test_one_file_that_fetches_nothing_and_runs_its_own_script_only(which: str, 
     (script,) = re.findall("<script>(.*?)</script>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     (policy,) = [str(a["content"]) for a in page.of("meta") if a.get("http-equiv") == "Content-Security-Policy"]
-    assert policy == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert dict(rule.split(" ", 1) for rule in policy.split("; ")) == {
+        "default-src": "'none'",
+        "img-src": "data:",
+        "style-src": "'unsafe-inline'",
+        "script-src": f"'sha256-{digest}'",
+    }
     for attributes in (attributes for _, attributes in page.tags):
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href"):
@@ -249,7 +254,7 @@ def test_membership_shows_five_false_positive_rates(full: str) -> None:
     assert [text for tag, text in page.texts if tag == "th" and text.startswith("TPR")] == [
         f"TPR at {rate} FPR" for rate in ("10 %", "1 %", "0.1 %", "0.01 %", "0 %")
     ]
-    assert page.text.count("10 000 others") > 0 and page.text.count("1000 members") > 0
+    assert page.text.count("000 others") > 0 and page.text.count("1000 members") > 0
     assert sum("ROC" in str(a["alt"]) for a in page.of("img")) == 1
 
 
@@ -265,7 +270,7 @@ def test_a_rebuilt_row_is_called_so_only_where_there_is_a_leak(found: bool, tmp_
     cells = {"lines": [{"name": "age", "cells": [("40", "41", True)]}]}
     card = {"found": found, "pair": None, "roc": None, "cells": cells, "seen_by": "the server", "said": "20 %"}
     html = page_module.filled("card.j2", card=card, several=None)
-    assert ("can rebuild it" in html) is found and ("bold is right" in html) is not found
+    assert ("rebuild it" in html) is found and ("is right" in html) is not found
 
 
 def test_a_page_lists_the_clients_of_whom_most_is_shown() -> None:
@@ -335,7 +340,7 @@ def test_without_evidence_or_attacks_a_page_is_still_made(make_results: Maker, t
         path.unlink()
     assert "evidence file" in str(render([folder]))
     empty = make_results(tmp_path / "b", attacks=[], epsilon=[])
-    assert "attack was run" not in str(render([folder])) and "attack was run" in str(render([empty]))
+    assert "No attack" not in str(render([folder])) and "No attack" in str(render([empty]))
     assert "same images" not in str(render([empty, folder]))
 
 

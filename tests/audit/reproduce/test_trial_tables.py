@@ -188,7 +188,7 @@ def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
     objectives = tuple(dict.fromkeys(cell.reads.split()[0] for cell in table.cells))
     tiny = replace(table, cells=table.cells[:3], trends=(), plan=partial(single_end, scale=TINY, objectives=objectives))
     filled = tiny.run(Request(trials=1, output=tmp_path))
-    assert all(row["data"] == "bundled photos for CIFAR-100" and row["trials"] == 1 for row in filled.rows)
+    assert all("CIFAR-100" in row["data"] and row["trials"] == 1 for row in filled.rows)
     assert all(4 < row["psnr"] < 40 and row["psnr_low"] is None for row in filled.rows)
     assert published(filled, "psnr") == [cell.published["psnr"] for cell in tiny.cells if cell.published]
     assert {path.name for path in tmp_path.iterdir()} == {"cells"}  # what was trained and attacked is gone
@@ -206,10 +206,12 @@ def test_a_tiny_table_4_4_reads_both_manners() -> None:
     filled = table.run(Request(progress=lambda done, total, _="": heard.append(done)))
     assert heard == sorted(heard) and heard[-1] == 1000
     rows = {row["cell"]: row for row in filled.rows}
-    assert len(rows) == 6 and rows["FL C=1 all-rounds"]["psnr"] != rows["FL C=1 one-round"]["psnr"]
+    joined, alone = rows["FL C=1 all-rounds"], rows["FL C=1 one-round"]
+    assert len(rows) == 6 and joined["psnr"] != alone["psnr"]
     for model in ("SE", "FL, gradient"):  # batches of their own, which nothing joins
         assert rows[f"{model} C=1 all-rounds"]["psnr"] == pytest.approx(rows[f"{model} C=1 one-round"]["psnr"], abs=0.5)
-    assert rows["FL C=1 all-rounds"]["published_psnr"] == 12.76 and rows["SE C=1 one-round"]["published_psnr"] is None
+    single = rows["SE C=1 one-round"]
+    assert joined["published_psnr"] == 12.76 and single["published_psnr"] is None
 
 
 def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +238,8 @@ def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(trend["trials"] in (1, 2) and trend["answer"] in table.text for trend in table.trends), name
         assert len(table.trends) >= 4 and "(quick)" in table.markdown
     figure = reproduce("geometric-figure3", quick=True, trials=1).rows
-    assert [row["published_test_loss"] for row in figure if row["noise"] == "σ of table II"][2] == 0.94142
+    published = [row["published_test_loss"] for row in figure if "table II" in row["noise"]]
+    assert published[2] == 0.94142
 
 
 def test_component_figure_3_has_the_ends_of_the_stored_curves() -> None:
@@ -311,7 +314,7 @@ def test_a_killed_table_goes_on_and_ends_with_the_same_bytes(monkeypatch: pytest
     results = json.loads((tmp_path / "cut" / "results.json").read_text())
     assert results["trends"] == whole.trends and results["rows"][0]["published_x"] == 3.0
     for shown in (whole.text, whole.markdown):
-        assert "Is a more?" in shown and "N." in shown and "3.0" in shown
+        assert "a more?" in shown and "N." in shown and "3.0" in shown
 
 
 # --- bad input ---

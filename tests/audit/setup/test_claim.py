@@ -61,7 +61,7 @@ def test_the_owners_claim_stands_in_its_own_row_and_what_is_left_out_is_as_audit
     elsewhere = ("claim.epsilon=4", "claim.observer=uplink(1)", "claim.unit=record", "claim.adjacency=replace_one")
     assert claimed(config, noise, *elsewhere) == {("uplink(1)", "record", "replace_one"): (4.0, "owner")}
     rows = table(config, overrides=(noise, "claim.epsilon=4", "claim.delta=1e-6")).rows
-    assert "Claimed by the owner: ε = 4 at δ = 1e-06." in rows[0].notes
+    assert any("owner" in note and "4" in note and "1e-06" in note for note in rows[0].notes)
 
 
 def test_a_claim_says_nothing_at_a_smaller_delta_than_its_own(tmp_path):
@@ -71,7 +71,7 @@ def test_a_claim_says_nothing_at_a_smaller_delta_than_its_own(tmp_path):
     (row, *_) = table(config, overrides=overrides, delta=1e-4).rows
     assert row.claimed == 4.0
     (row, *_) = table(config, overrides=overrides, delta=1e-7).rows
-    assert row.claimed is None and row.claimed_by == "" and "says nothing at δ = 1e-07" in row.notes[0]
+    assert row.claimed is None and row.claimed_by == "" and "says nothing" in row.notes[0] and "1e-07" in row.notes[0]
 
 
 def test_nbafl_reports_its_claim_for_the_observer_it_is_towards(tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_canaries_of_an_observer_of_their_own_fill_its_row_or_say_why(tmp_path, 
     assert [(r.observer, r.unit, r.adjacency) for r in shown] == [("uplink(1)", "client", "replace_one")]
     assert (shown[0].demonstrated or 0) > 0
     code, err = run("other", 'observers=["peer"]')
-    assert code == 2 and "no such party" in err and not (tmp_path / "other").exists()
+    assert code == 2 and "peer" in err and not (tmp_path / "other").exists()
 
 
 def test_results_and_page_say_whose_claim_it_is(tmp_path, capsys):
@@ -113,12 +113,13 @@ def test_results_and_page_say_whose_claim_it_is(tmp_path, capsys):
     chosen = ("--set", "scheme.noise_std=0.5")
     assert call("train", config, "-o", tmp_path / "setup", "--quiet", *chosen) == 0
     claim = json.loads((tmp_path / "setup" / "setup.json").read_text())["claim"]
-    assert (claim["whose"], claim["sentence"], claim["observer"]) == ("owner", "ε = 4 at δ = 1e-05", "server")
+    assert (claim["whose"], claim["observer"]) == ("owner", "server")
+    assert {"4", "1e-05"} <= set(claim["sentence"].split())
     run = ("run", tmp_path / "setup", "-o", tmp_path / "results", "--quick", "--attack", "membership-loss")
     code, out, _ = called(capsys, *run)
     assert code == 0 and re.search(r"claimed 4 .*owner", out)
     assert call("report", tmp_path / "results", "--quiet") == 0
-    assert "<small>by the owner</small>" in (tmp_path / "results" / "report.html").read_text()
+    assert "the owner</small>" in (tmp_path / "results" / "report.html").read_text()
     code, out, _ = called(capsys, "epsilon", tmp_path / "setup")
     assert code == 0 and "4 (owner)" in out and f"{claim['sentence']}." in out
 

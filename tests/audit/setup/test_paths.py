@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,11 +85,11 @@ def test_a_recommended_config_trains_from_the_study_s_folder(tmp_path: Path) -> 
     path = study.folder / "recommended.toml"
     path.write_text(recommended_toml(study))
     made = read_config(path)
-    assert made.data.root == "../../home/tables/people.csv" and "# my own words" in path.read_text()
+    assert made.data.root == "../../home/tables/people.csv" and "# my" in path.read_text()
     data, known = build(made, path.parent).data, case.to_price(case.first).data
     assert data.description == known.description and data.inputs.equal(known.inputs)
     beside = replace(study, folder=config.parent)
-    assert 'root = "tables/people.csv"' in recommended_toml(beside)
+    assert tomllib.loads(recommended_toml(beside))["data"]["root"] == "tables/people.csv"
 
 
 def test_a_setup_is_the_same_wherever_its_config_lies_and_its_weights_are_those_of_the_config(tmp_path: Path) -> None:

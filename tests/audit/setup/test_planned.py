@@ -126,7 +126,7 @@ def test_a_trained_setup_is_priced_as_planned_and_what_happened_is_called_ex_pos
     assert taken < 0.64
     (row,) = setup_rows(auditor, DELTA, [Observer("server")], ["client"], ["zero_out"])
     assert row.proven == proven(priced_ledger(auditor)) == pytest.approx(0.6460030876413557, rel=1e-6)
-    assert any(f"would cost {taken:.4g} (ex post: no ε" in note for note in row.notes)
+    assert any(f"{taken:.4g} (ex post" in note for note in row.notes)
     asked = {"unit": "client", "adjacency": "zero_out", "observers": ("server",), "target_epsilon": 0.3}
     found = table(tmp_path / "setup", **asked)
     assert found.rows == (row.having(asked=True),)

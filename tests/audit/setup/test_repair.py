@@ -7,27 +7,9 @@ from pathlib import Path
 
 import pytest
 from command import call, called, content
+from configs import small_config
 
-CONFIG = """
-[data]
-name = "digits"
-clients = 2
-samples_per_client = 10
-[model]
-name = "mlp"
-options = { widths = [4] }
-[local]
-optimiser = "sgd"
-batch_size = 5
-[scheme]
-name = "ldp"
-clip = 0.5
-sigma = 1.0
-rounds = 2
-[capture]
-candidates = 8
-auxiliary = 6
-"""
+CONFIG = small_config(capture={"candidates": 8, "auxiliary": 6})
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +69,7 @@ def test_without_its_key_a_damaged_setup_is_not_quietly_made_another(home, setup
     (setup / "rounds.csv").unlink()
     before = content(setup, but=())
     code, _, error = called(capsys, "train", home / "config.toml", "-o", setup)
-    assert code == 2 and "rounds.csv is missing; without auditor/noise-key its noise cannot be drawn again" in error
+    assert code == 2 and "rounds.csv" in error and "auditor/noise-key" in error
     assert content(setup, but=()) == before
     assert call("train", home / "config.toml", "-o", setup, "--force") == 0 and call("check", setup) == 0
 
@@ -95,11 +77,11 @@ def test_without_its_key_a_damaged_setup_is_not_quietly_made_another(home, setup
 def test_a_setup_without_setup_json_asks_and_anything_else_is_left_alone(home, setup, capsys):
     (setup / "setup.json").unlink()
     code, _, error = called(capsys, "train", home / "config.toml", "-o", setup)
-    assert code == 2 and "without its setup.json; use --force to train it anew" in error
+    assert code == 2 and "setup.json" in error and "--force" in error
     (setup / "letter.txt").write_text("mine")
     for force in ((), ("--force",)):
         code, _, error = called(capsys, "train", home / "config.toml", "-o", setup, *force)
-        assert code == 2 and "choose another folder" in error and (setup / "letter.txt").exists()
+        assert code == 2 and "another folder" in error and (setup / "letter.txt").exists()
     (setup / "letter.txt").unlink()
     assert call("train", home / "config.toml", "-o", setup, "--force") == 0 and call("check", setup) == 0
 

@@ -126,7 +126,7 @@ def test_geo_bound_is_tighter_for_weaker_privacy_only_with_the_corrected_divisor
 
 @pytest.mark.parametrize(("epsilon", "misses"), [(6.97, False), (6.99, True), (10.0, True)])
 def test_geo_theorem_1_misses_its_claim_beyond_epsilon_6_98(epsilon, misses):
-    assert mentions(geo(epsilon=epsilon).convergence(5), "misses its own target") is misses
+    assert mentions(geo(epsilon=epsilon).convergence(5), "own target") is misses
     assert (gaussian_delta(multiplier=math.sqrt(2 * math.log(1e3)) / epsilon, epsilon=epsilon) > 1e-3) is misses
 
 
@@ -144,7 +144,7 @@ def test_geo_contraction_against_the_mean_over_all_subsets(U, K):
     assert constants.contraction("corrected").value == pytest.approx(A, rel=1e-12)
     printed = constants.contraction()
     assert bool(printed.value < A - 1e-6) is (K > 1)
-    assert mentions(printed, "lacks a factor U²") is (K > 1)
+    assert mentions(printed, "U²") is (K > 1)
 
 
 def test_geo_contraction_names_the_broken_assumptions():
@@ -582,8 +582,8 @@ def test_iter_recommended_local_steps_scan_the_papers_range(mechanism, setting, 
     assert found.value == scanned[int(np.argmin(values))]
     assert (found.value > 1) is (mechanism == "laplace")
     assert not mentions(found, "less than a single round")
-    assert mentions(found, "With the right variance E* = 1.") is (mechanism == "gaussian")
-    assert mentions(found, "it grows as T^0.333") is (mechanism == "laplace")
+    assert mentions(found, "right variance") is (mechanism == "gaussian")
+    assert mentions(found, "T^0.333") is (mechanism == "laplace")
 
 
 @pytest.mark.parametrize(("epsilon", "least"), [(10, 1.50), (20, 1.78), (30, 1.99)])

@@ -19,6 +19,7 @@ from dpfl_audit.audit.two_worlds.estimators.betting import (
     just_above,
     pairs_needed,
 )
+from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate
 from dpfl_audit.audit.two_worlds.sequential import BoundRule, Taken, take
@@ -231,14 +232,14 @@ def test_draws_end_as_soon_as_a_claim_is_refuted():
     taken = taking(right, past, targets=[4.5])
     assert taken.draws == pairs_needed(4.5, DELTA, 0.05) < 450
     assert 4.5 < taken.counted.epsilon <= taken.counted.ceiling < 4.6
-    assert "was then refuted" in taken.sentence
+    assert "then refuted" in taken.sentence
     assert taking(right, past).draws == 2000
 
 
 def test_draws_end_when_a_claim_can_no_longer_be_refuted():
     taken = taking(scores(0, 500, 0.3), scores(1, 50, 0.3), targets=[4.0])
     assert taken.draws < 500 and taken.counted.epsilon < 4.0 < taken.counted.ceiling
-    assert "could not have refuted ε = 4" in taken.sentence
+    assert "not have" in taken.sentence and "4" in taken.sentence
 
 
 def test_a_claim_beyond_reach_ends_nothing():
@@ -250,7 +251,7 @@ def test_a_large_claim_takes_few_draws_where_the_noise_is_gaussian():
     """ε = 50 at δ = .01 is μ = 7.9, which counting cannot tell from 31 with 200,000 draws; means can with 20."""
     taken = taking(scores(0, 500, 31.0), scores(1, 50, 31.0), targets=[50.0], gaussian=True, delta=0.01)
     assert taken.if_gaussian.epsilon > 50 and taken.draws <= 30
-    assert "refuted if the noise is Gaussian" in taken.sentence
+    assert GAUSSIAN in taken.sentence
 
 
 def test_how_badly_a_claim_fails_in_delta():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import exp, inf, log
 
 import dp_accounting
@@ -27,8 +28,10 @@ from dpfl_audit.audit.two_worlds.estimators import (
     plan_draws,
     violation,
 )
+from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.audit.two_worlds.estimators.clopper_pearson import error_limits, upper_limit
 from dpfl_audit.audit.two_worlds.estimators.fdp import curve_refuted, fdp_mu
+from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
 from dpfl_audit.audit.two_worlds.estimators.gdp import mu_epsilon, mu_limit
 from dpfl_audit.audit.two_worlds.estimators.one_run import one_run_epsilon, one_run_p_value, right_guesses
 from dpfl_audit.audit.two_worlds.estimators.one_shot import two_gaussian_epsilon
@@ -564,15 +567,11 @@ def test_findings(epsilon, top, claimed, level, start):
 def test_findings_repeat_the_assumption_and_never_trust_an_estimate():
     gaussian = gdp(quantiles(500, 2.0), quantiles(500), delta=DELTA, threshold=Fixed(1.0))
     found = violation(gaussian, 1.0, DELTA)
-    assert found.sentence.startswith("claim violated if the noise is Gaussian: at least ε")
-    assert found.level == "violated on a condition"
-    kept = violation(gaussian, 30.0, DELTA).sentence
-    assert kept.startswith("consistent with the claim: ε = ") and "if the noise is Gaussian, the" in kept
+    assert found.level == VIOLATED_IF and GAUSSIAN in found.sentence
+    kept = violation(gaussian, 30.0, DELTA)
+    assert kept.level == "consistent" and GAUSSIAN in kept.sentence
     estimate = one_shot(0.01 * quantiles(200, 3.0), 10_000, delta=DELTA)
-    assert (
-        violation(estimate, 1.0, DELTA).level == "nothing shown"
-        and "above the claim but no bound" in violation(estimate, 1.0, DELTA).sentence
-    )
+    assert violation(estimate, 1.0, DELTA).level == "nothing shown"
     with pytest.raises(ValueError, match="the same δ"):
         violation(gaussian, 1.0, 1e-6)
     with pytest.raises(ValueError, match="must be ≥ 0"):
@@ -580,9 +579,6 @@ def test_findings_repeat_the_assumption_and_never_trust_an_estimate():
 
 
 def test_a_bound_reads_as_a_sentence():
-    assert (
-        str(gdp(np.ones(50), np.zeros(50), delta=DELTA, threshold=Fixed(0.5)))
-        == "ε ≥ 16.2 at δ = 1e-05 (gdp, 0.95 confidence, if the noise is Gaussian; a perfect attack could"
-        " have shown 16.3)"
-    )
+    said = str(gdp(np.ones(50), np.zeros(50), delta=DELTA, threshold=Fixed(0.5)))
+    assert re.findall(r"[\d.e-]*\d", said) == ["16.2", "1e-05", "0.95", "16.3"] and GAUSSIAN in said
     assert str(one_shot(0.01 * quantiles(200, 3.0), 10_000, delta=DELTA)).startswith("ε ≈ ")

@@ -14,6 +14,7 @@ import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
 from dpfl_audit.audit.proof.theorems.draw import Draw
+from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
 from dpfl_audit.audit.worlds.composed_steps import _why_not_composed
 from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries
@@ -72,7 +73,7 @@ def test_a_right_one_is_consistent_and_half_of_it_is_shown():
     assert audit.finding().level == "consistent"
     assert truth / 2 < audit.if_gaussian.epsilon <= truth and audit.counted.epsilon <= truth
     (row,) = audit.results().epsilon
-    assert (row.unit, row.adjacency, row.condition[:19]) == ("record", "zero_out", "every step is alike")
+    assert (row.unit, row.adjacency) == ("record", "zero_out") and row.condition.startswith("every step")
     assert any(note.startswith("Checked: a sample rate of 0.25 is declared") for note in row.notes)
 
 
@@ -88,7 +89,7 @@ def test_wrong_ones_are_refuted_on_the_condition_that_is_named(bug):
         **{**QUICK, "sample_rate": RATE / 25 if bug == "rate" else RATE},
     )
     found = audit.finding()
-    assert found.level == "violated on a condition" and "if every step is alike" in found.sentence
+    assert found.level == VIOLATED_IF and "every step" in found.sentence
     assert audit.results().verdict.level == "high"
     contradicted = [note for note in audit.about.notes if note.startswith("Contradicted: a sample rate")]
     assert bool(contradicted) == (bug == "rate")
@@ -110,7 +111,7 @@ def test_noise_that_is_missing_in_one_number_is_seen_where_no_other_record_moves
         ).finding()
         for bug in ("", "no noise in one number")
     ]
-    assert [one.level for one in found] == ["consistent", "violated on a condition"]
+    assert [one.level for one in found] == ["consistent", VIOLATED_IF]
 
 
 def test_a_loop_without_a_torch_optimiser_tells_its_steps():
@@ -215,7 +216,7 @@ def test_a_record_that_is_dealt_and_not_drawn_is_not_composed():
     """Once in each of 4 steps, as shuffled batches have it: no coin, so no composition; coins pass in 99.99 %."""
     dealt = np.zeros((300, 4), dtype=bool)
     dealt[np.arange(300), np.random.default_rng(0).integers(4, size=300)] = True
-    assert "not drawn by a coin" in _why_not_composed(dealt, DELTA)
+    assert "a coin" in _why_not_composed(dealt, DELTA)
     assert _why_not_composed(np.random.default_rng(0).random((300, 4)) < 0.25, DELTA) == ""
     assert _why_not_composed(np.ones((300, 4), dtype=bool), DELTA) == ""  # all of them in every step
 
@@ -287,7 +288,7 @@ def test_a_right_opacus_client_is_consistent_and_its_numbers_are_read(example, t
 
     script.main(str(tmp_path / "results"), 50)
     said = capsys.readouterr().out
-    assert "consistent with the claim" in said and (tmp_path / "results" / "report.html").exists()
+    assert "consistent with" in said and (tmp_path / "results" / "report.html").exists()
     results = dpfl_audit.Results.read(tmp_path / "results")
     (row,) = results.epsilon
     known = results.setup.parameters

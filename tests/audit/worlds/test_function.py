@@ -75,8 +75,9 @@ def noisy(shift: float, dim: int = 1):
 
 def test_a_wrong_mechanism_is_refuted_saved_and_reported(folder, capsys):
     asked = ("mechanism", "mine.py:wrong", "--claim", 3, "--delta", DELTA, "-o", "results", "--junit", "gates.xml")
-    code, said, wrong = called(capsys, *asked, "--fail-if", "demonstrated > 3", "--fail-if", "claimed > 5")
-    assert code == 1 and "violated" in said and "demonstrated > 3" in wrong.split(": ", 1)[1]
+    gate = "demonstrated > 3"
+    code, said, wrong = called(capsys, *asked, "--fail-if", gate, "--fail-if", "claimed > 5")
+    assert code == 1 and "violated" in said and gate in wrong.split(": ", 1)[1]
     results = dpfl_audit.Results.read("results")
     (row,) = results.epsilon
     assert (row.claimed, row.unit, row.adjacency, row.observer) == (3, "client", "zero_out", "server")
@@ -354,7 +355,7 @@ def test_no_sentence_of_the_page_loses_the_condition(tmp_path):
     answer = share([setting])
     because = claim_not_refuted(setting.results.epsilon[0], on_condition_alone=True)
     assert (answer.sentence, answer.because) == (NOT_REFUTED, because)
-    assert because.count("the noise is Gaussian") == 2
+    assert because.count(GAUSSIAN) == 2
     wrong = audit_mechanism(noisy(5.0), delta=DELTA, claim=9, draws=300, gaussian=True, name="two").save(tmp_path / "b")
     refuted = share(read_settings([wrong]))
     assert refuted.answer == "no" and "Gaussian" in refuted.sentence

@@ -12,6 +12,7 @@ from dpfl_audit.attacks.canary import CraftedStart, Mislabelled, initial
 from dpfl_audit.attacks.cost import CALL
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS
 from dpfl_audit.audit.run.choice import canary_operations
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
@@ -111,7 +112,7 @@ def test_the_result_says_who_chose_the_weights():
     found = demonstrate(experiment(6, 2, 1.0, 0.5), settings, Question(Observer("model"), "record", "zero_out", DELTA))
     assert CRAFTED_START in found.attacks[0].assumed and any(CRAFTED_START in note for note in found.row.notes)
     assert found.attacks[0].settings["initial_weights"] == "crafted"
-    assert found.row.demonstrated_from == found.attacks[0].demonstrated_from == "crafted initial weights"
+    assert found.row.demonstrated_from == found.attacks[0].demonstrated_from == CRAFTED_WEIGHTS
 
 
 def test_a_protocol_that_starts_from_its_own_weights_does_not_say_that_they_were_crafted():
@@ -121,7 +122,7 @@ def test_a_protocol_that_starts_from_its_own_weights_does_not_say_that_they_were
     question = Question(Observer("model"), "record", "zero_out", DELTA)
     found = demonstrate(experiment(6, 2, 1.0, 0.5), settings, question)
     assert [entry.settings["initial_weights"] for entry in found.attacks] == ["own", "crafted"]
-    assert [entry.variant for entry in found.attacks] == ["", "crafted initial weights"]
+    assert [entry.variant for entry in found.attacks] == ["", CRAFTED_WEIGHTS]
     assert found.row.demonstrated_from == ""
 
 

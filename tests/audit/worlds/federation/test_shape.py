@@ -12,6 +12,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.two_worlds.estimators import ceiling
+from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.audit.worlds.federation.case import CanaryCase
 from dpfl_audit.audit.worlds.federation.plan import PROTOCOLS, CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate, demonstrate_rows
@@ -128,7 +129,7 @@ def test_a_gaussian_bound_keeps_its_condition_and_stands_beside_the_counted_one(
     settings = CanarySettings(draws=200, places=1)
     found = demonstrate(made, settings, Question(Observer("server"), "client", "zero_out", DELTA, claimed=10.0))
     row = found.row
-    assert row.condition == "the noise is Gaussian"
+    assert row.condition == GAUSSIAN
     assert row.demonstrated <= row.ceiling < 10 < row.demonstrated_on_condition <= row.ceiling_on_condition
     assert row.notes[0].startswith("Claim violated if the noise is Gaussian: at least ε")
     assert any(note.startswith("Without that condition, by counting alone, ε is at least") for note in row.notes)
@@ -199,4 +200,4 @@ def test_whoever_sees_the_final_model_alone_knows_no_other():
     question = Question(Observer("model"), "client", "zero_out", DELTA)
     settings = CanarySettings(protocols=("end-to-end",), replicas=20, places=1)
     found = demonstrate(experiment({"name": "ldp", "sigma": 1.0}), settings, question)
-    assert not any("model each round began with" in words for words in found.attacks[0].assumed)
+    assert not any("began with" in words for words in found.attacks[0].assumed)
