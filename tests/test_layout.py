@@ -210,8 +210,9 @@ def test_every_import_is_a_declared_dependency_and_the_other_way_round():
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 imported.add(node.module.split(".")[0])
     givers = packages_distributions()
-    extra = {"flwr"}  # of whoever asks for it; imported by nobody else, and only when it is used
-    assert extra == names_of(PROJECT["optional-dependencies"]["flower"]) and extra <= imported
+    asked_for = [line for name in ("flower", "dicom") for line in PROJECT["optional-dependencies"][name]]
+    extra = names_of(asked_for)  # of whoever asks for it; imported by nobody else, and only when it is used
+    assert extra <= imported
     strangers = imported - sys.stdlib_module_names - {"dpfl_audit"} - extra
     needed = {canonicalize_name(givers[name][0]) for name in strangers}
     declared = names_of(PROJECT["dependencies"])
