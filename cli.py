@@ -34,21 +34,48 @@ from dpfl_audit.audit.commands import (
 # core.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-COMMANDS = (
-    # a setup, its audit, its page
-    *(init, train, import_, check, run, report, diff),
-    # code of one's own, called with a canary and without
-    *(replay, mechanism, flower),
-    # which noise
-    *(epsilon, choose, advise),
-    # to see something at once, published tables, what there is
-    *(demo, reproduce, list_, weights),
-)
+SECTIONS = {
+    "See it once": {demo: "train, attack and report on bundled photographs; choose a noise"},
+    "Choose noise and clip": {
+        init: "print a commented config",
+        epsilon: "claimed and proven ε of a config, a setup or bare numbers; nothing is trained",
+        choose: "train, attack and price many settings; attack the best one again",
+        advise: "what the scheme's paper would choose, and which of its assumptions fail",
+    },
+    "Audit a training": {
+        train: "train a config and capture its messages into a setup folder",
+        run: "attack what a setup captured, and score the evidence",
+        report: "write the page, a claim card or a statement",
+        check: "check every file of a setup, and what its owner declares",
+        diff: "what leaked more in one results folder than in another",
+    },
+    "Audit code or a training of your own": {
+        import_: "make a setup of a training that something else did",
+        replay: "does one record move what noise is added to by its bound at most?",
+        mechanism: "a lower bound on the ε of a function",
+        flower: "a lower bound on the ε of a Flower app",
+    },
+    "Look up": {
+        list_: "schemes, attacks, metrics, data sets, models, observers",
+        reproduce: "published tables, beside the published numbers",
+        weights: "fetch torchvision's weights for LPIPS",
+    },
+}
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or what somebody may take of it
 
 
+class Sections(click.Group):
+    """Lists its commands by what they are for, each with one line that is never cut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, lines in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(str(module.command.name), line) for module, line in lines.items()])
+
+
 @click.group(
+    cls=Sections,
     help="What does a differentially private federated learning setup leak: claimed, proven, demonstrated.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -57,8 +84,9 @@ def audit() -> None:
     pass
 
 
-for module in COMMANDS:
-    audit.add_command(module.command)
+for lines in SECTIONS.values():
+    for module in lines:
+        audit.add_command(module.command)
 
 
 def main(argv: list[str] | None = None) -> None:

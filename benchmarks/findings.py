@@ -465,7 +465,10 @@ def measure(row: Row, seed: int) -> Finding:
         claimed = claim.epsilon(max(ledger.participations().values()), row.delta)
     began = time.perf_counter()
     question = replace(Question.of(priced), claimed=claimed)
-    demonstration = demonstrate(experiment, row.settings, question, seed, _Tell())
+    settings, drawn = row.settings, ledger.participations()
+    if settings.client is None and not drawn.get(0):  # cohorts hang on the keystream
+        settings = replace(settings, client=min(client for client, rounds in drawn.items() if rounds))
+    demonstration = demonstrate(experiment, settings, question, seed, _Tell())
     shown = demonstration.row
     if shown is None:
         raise SystemExit(f"{row.name}: {demonstration.not_measured}")

@@ -61,7 +61,7 @@ def opened_case(
     raw = (
         config
         if isinstance(config, dict)
-        else read_toml(config, "config file", "; `audit init > config.toml` writes one")
+        else read_toml(config, "config file", "; `audit init ldp > config.toml` writes one")
     )
     source = "" if isinstance(config, dict) else config.read_text(encoding="utf-8")
     raw = with_overrides(raw, options.overrides)

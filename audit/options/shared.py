@@ -16,7 +16,7 @@ SEEDS = click.IntRange(0, 2**63 - 1)
 MODEL_NAME = "PACKAGE.MODULE:FUNCTION"
 
 Force = Annotated[bool, Option("Replace different results in the output folder.")]
-Quiet = Annotated[bool, Option("No progress, no summary; errors only.")]
+Quiet = Annotated[bool, Option("No progress, no summary; errors only.", "-q --quiet")]
 Overrides = Annotated[
     Sequence[str],
     Option("Override a config value; may be repeated.", flags="--set", metavar="TABLE.KEY=VALUE"),

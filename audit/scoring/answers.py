@@ -24,17 +24,29 @@ from .line_ups import LineUps
 
 MOST = 200_000  # relabellings
 EITHER = 4  # answers that one question may have besides
-RUNS = 10  # so many runs may be judged together, in one report, before a p-value can no longer pass
+RUNS = 10  # results side by side in a report, where nobody says otherwise
 
 
-def enough_relabellings(messages: int, checks: int) -> int:
-    """With so many the least p-value of one message passes beside so many checks, thrice (`of_the_best_or_half`), and
-    in so many `RUNS`; up to `MOST`, which take some seconds a message that leaks.
+@dataclass(frozen=True)
+class Lots:
+    """How often a test deals anew, and by which seed.
 
-    >>> enough_relabellings(20, checks=4)
-    48000
+    checks: beside how many the test is judged. runs: how many results of as many checks may be judged with it in one
+    report; of more, a p-value can no longer pass.
     """
-    return min(MOST, max(PERMUTATIONS, round(3 * messages * checks * RUNS / SIGNIFICANCE)))
+
+    checks: int
+    seed: int
+    runs: int = RUNS
+
+    def enough(self, messages: int = 1) -> int:
+        """With so many relabellings the least p-value of one message passes, thrice (`of_the_best_or_half`); up to
+        `MOST`, which take some seconds a message that leaks.
+
+        >>> Lots(checks=4, seed=0).enough(20), Lots(checks=4, seed=0, runs=1).enough(20)
+        (48000, 9999)
+        """
+        return min(MOST, max(PERMUTATIONS, round(3 * messages * self.checks * self.runs / SIGNIFICANCE)))
 
 
 Sent = tuple[Sequence[int], Reconstruction]  # the rows of a message's records, and what was made of it
@@ -61,36 +73,35 @@ def of_shares(
     entries: Sequence[AttackResult],
     sent: Sequence[Sent],
     line_ups: LineUps | None,
-    checks: int,
-    seed: int,
+    lots: Lots,
 ) -> Answer:
     """Of all hits of line-ups in images of other splits, of whether pictures are closer to their own records than to
     each other's, and of the best messages alone.
 
     Args:
         entries, sent: of the same messages. line_ups: None without the truth.
-        checks: among how many it is judged. seed: of deals and swaps.
+        lots: of deals and swaps.
     """
     alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e in entries]
     together = None
     if line_ups is not None:
         dealt = _Dealt.of(sent, line_ups.truth, line_ups.others)
-        draws = enough_relabellings(1, checks)
+        draws = lots.enough()
         p_value = pool_p_value(
-            dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws
+            dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, lots.seed, draws
         )
         rivals = ~torch.isin(dealt.kinds_of_others, dealt.kinds)
         beside = dealt.others[rivals], dealt.of_others[rivals]
         together = dealt.answer(p_value, draws)
         if together is not None and not line_ups.splits_by_lot:
             hits = hits_of_records(dealt.originals, dealt.labels, dealt.messages, *beside)
-            together = _and_swapped(together, hits, dealt, checks, seed)
-        closer = _closer(dealt, checks, seed) if line_ups.splits_by_lot else None
-        together = any_of([together, closer, *_within_labels(dealt, checks, seed)])
+            together = _and_swapped(together, hits, dealt, lots)
+        closer = _closer(dealt, lots) if line_ups.splits_by_lot else None
+        together = any_of([together, closer, *_within_labels(dealt, lots)])
     return (together or Answer(1.0, 1.0)).or_of([Answer(*known) for known in alone])
 
 
-def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) -> Answer | None:
+def of_margins(sent: Sequence[Sent], line_ups: LineUps, lots: Lots) -> Answer | None:
     """Of how close all pictures are to the records of their message, beside others that were dealt as these. None where
     nothing else was.
 
@@ -100,17 +111,17 @@ def of_margins(sent: Sequence[Sent], line_ups: LineUps, checks: int, seed: int) 
     """
     dealt = _Dealt.of(sent, line_ups.truth, line_ups.of_the_lot)
     by_lot = line_ups.left_over or line_ups.splits_by_lot
-    answer = _closer(dealt, checks, seed, 0.0 if by_lot else line_ups.slack)
+    answer = _closer(dealt, lots, 0.0 if by_lot else line_ups.slack)
     if answer is not None and not by_lot:
-        answer = _and_swapped(answer, dealt.closeness, dealt, checks, seed)
-    return any_of([answer, *_within_labels(dealt, checks, seed)])
+        answer = _and_swapped(answer, dealt.closeness, dealt, lots)
+    return any_of([answer, *_within_labels(dealt, lots)])
 
 
-def _closer(dealt: _Dealt, checks: int, seed: int, slack: float = 0.0) -> Answer | None:
+def _closer(dealt: _Dealt, lots: Lots, slack: float = 0.0) -> Answer | None:
     """Are pictures closer to the records of their message than to what else was dealt? None where nothing was."""
-    draws = enough_relabellings(1, checks)
+    draws = lots.enough()
     p_value = closer_together_p_value(
-        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, seed, draws, slack
+        dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, lots.seed, draws, slack
     )
     return dealt.answer(p_value, draws)
 
@@ -195,23 +206,23 @@ class _Dealt:
         return Answer(p_value, least_p_value(self.originals, self.labels, self.others, self.of_others, draws))
 
 
-def _and_swapped(answer: Answer, counted: Tensor, dealt: _Dealt, checks: int, seed: int) -> Answer:
+def _and_swapped(answer: Answer, counted: Tensor, dealt: _Dealt, lots: Lots) -> Answer:
     """Other splits may be a bit easier to tell apart than chance says, which many messages would add up. So the records
     must also be told from each other, where there are enough of them for that.
     """
-    swaps = enough_relabellings(1, checks)
+    swaps = lots.enough()
     least = least_swapped([dealt.kinds], [dealt.sent], swaps)
-    if 3 * least > SIGNIFICANCE / checks:  # thrice, as of `of_the_best_or_half`
+    if 3 * least > SIGNIFICANCE / lots.checks:  # thrice, as of `of_the_best_or_half`
         return answer
-    return answer.and_of(Answer(swapped_p_value([counted], seed, swaps), least))
+    return answer.and_of(Answer(swapped_p_value([counted], lots.seed, swaps), least))
 
 
-def _within_labels(dealt: _Dealt, checks: int, seed: int) -> tuple[Answer | None, Answer | None]:
+def _within_labels(dealt: _Dealt, lots: Lots) -> tuple[Answer | None, Answer | None]:
     """Are pictures closer to the records of their message than to others of the label that stand in their place: for
     good, and anew in every epoch, which tells a few records that come back every time from luck? Neither is explained
     by known labels, or by what other splits are like. None where there are too few of a label for that.
     """
-    swaps, close = enough_relabellings(1, checks), dealt.closeness
+    swaps, close = lots.enough(), dealt.closeness
     kinds = dealt.kinds
     whole = [(close[own][:, own], kinds[own], dealt.sent[own]) for own in dealt.of_labels]
     epochs = [(dealt.by_message[sent][:, own], kinds[own], torch.tensor(sent)) for own, sent in dealt.of_epochs]
@@ -220,8 +231,8 @@ def _within_labels(dealt: _Dealt, checks: int, seed: int) -> tuple[Answer | None
     answers: list[Answer | None] = []
     for blocks in (whole, epochs):
         least = least_swapped([own for _, own, _ in blocks], [sent for _, _, sent in blocks], swaps)
-        if blocks and 3 * EITHER * least <= SIGNIFICANCE / checks:
-            answers.append(Answer(swapped_p_value([block for block, _, _ in blocks], seed, swaps), least))
+        if blocks and 3 * EITHER * least <= SIGNIFICANCE / lots.checks:
+            answers.append(Answer(swapped_p_value([block for block, _, _ in blocks], lots.seed, swaps), least))
         else:
             answers.append(None)
     return answers[0], answers[1]
@@ -244,7 +255,7 @@ def any_of(answers: Sequence[Answer | None]) -> Answer | None:
     return Answer(min(1.0, len(known) * p_value), min(1.0, len(known) * least))
 
 
-def of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], checks: int, seed: int) -> Answer:
+def of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], lots: Lots) -> Answer:
     """Of messages, each the rows of its records and what was made of it, by as many relabellings as it takes to pass
     beside so many checks.
 
@@ -254,11 +265,11 @@ def of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], 
     assert truth is not None
     k = len(sent)
     if k == 1:
-        return _of_pool(truth, sent, enough_relabellings(1, checks), seed)
-    together, draws = _of_pool(truth, sent, enough_relabellings(1, checks), seed), enough_relabellings(k, checks)
+        return _of_pool(truth, sent, lots.enough(), lots.seed)
+    together, draws = _of_pool(truth, sent, lots.enough(), lots.seed), lots.enough(k)
     if together.p_value <= together.least:
         return together.or_of([Answer(1.0, 1.0)] * k)
-    return together.or_of([_of_pool(truth, [one], draws, seed) for one in sent])
+    return together.or_of([_of_pool(truth, [one], draws, lots.seed) for one in sent])
 
 
 def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: int, seed: int) -> Answer:

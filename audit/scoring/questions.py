@@ -8,6 +8,7 @@ by half of them, and counts once among all checks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 from ...attacks.base import Reconstruction
@@ -15,7 +16,7 @@ from ...defenses.progress import Progress
 from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor
-from .answers import Answer, of_margins, of_pools, of_shares
+from .answers import Answer, Lots, of_margins, of_pools, of_shares
 from .line_ups import LineUps
 
 
@@ -31,8 +32,7 @@ def judged_together(
     auditor: Auditor,
     rebuilt: Sequence[Reconstruction],
     line_ups: LineUps | None,
-    seed: int,
-    others: int,
+    lots: Lots,
     progress: Progress | None = None,
 ) -> list[AttackResult]:
     """The entries with the p-values of their line-ups, in the pool where there is one with power, and of their margins.
@@ -42,10 +42,10 @@ def judged_together(
 
     Args:
         entries: the scored inversions. rebuilt: what each was scored by. line_ups: None without the truth.
-        others: how many other checks there are. progress: called with questions answered and in all.
+        lots: of relabellings, with the number of other checks. progress: called with questions answered and in all.
     """
     asked = {(question_of(entry), name) for entry in entries for name in (picked(entry).share, "psnr_margin")}
-    checks = len(asked) + others
+    lots = replace(lots, checks=lots.checks + len(asked))
     judged = list(entries)
     answered = count(1)
 
@@ -55,10 +55,10 @@ def judged_together(
 
     for places in _alike(entries, "pool_share"):
         sent = [(rows_of(auditor, rebuilt[place]), rebuilt[place].images) for place in places]
-        answer = of_pools(auditor.truth, sent, checks, seed)
+        answer = of_pools(auditor.truth, sent, lots)
         for place in places:
-            if answer.least > SIGNIFICANCE / checks:
-                judged[place] = _without_pool(entries[place], checks)
+            if answer.least > SIGNIFICANCE / lots.checks:
+                judged[place] = _without_pool(entries[place], lots.checks)
             else:
                 judged[place] = _answered(entries[place], answer)
         tick()
@@ -66,7 +66,7 @@ def judged_together(
         without = [place for place in places if judged[place].value("pool_share") is None]
         if len(without) > 1:
             made = [(rows_of(auditor, rebuilt[k]), rebuilt[k]) for k in without]
-            answer = of_shares([judged[k] for k in without], made, line_ups, checks, seed)
+            answer = of_shares([judged[k] for k in without], made, line_ups, lots)
             for place in without:
                 judged[place] = _answered(judged[place], answer)
         tick()
@@ -75,7 +75,7 @@ def judged_together(
         if tested:
             known = [(judged[k].p_values["psnr_margin"], judged[k].least_p_values["psnr_margin"]) for k in tested]
             made = [(rows_of(auditor, rebuilt[k]), rebuilt[k]) for k in tested]
-            together = None if line_ups is None or len(tested) < 2 else of_margins(made, line_ups, checks, seed)
+            together = None if line_ups is None or len(tested) < 2 else of_margins(made, line_ups, lots)
             answer = (together or Answer(1.0, 1.0)).or_of([Answer(*one) for one in known])
             for place in tested:
                 closer = (judged[place].value("psnr_margin") or 0.0) > 0

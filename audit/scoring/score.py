@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ..say.warnings import EVERYTHING, NO_TRUTH
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
-from .answers import enough_relabellings
+from .answers import RUNS, Lots
 from .kept_classifiers import kept_reference
 from .limits import Limits
 from .line_ups import LineUps
@@ -83,9 +83,9 @@ def score(
     linked = [
         link_entry(auditor, item.cell, item.evidence, seed) for item in collected if isinstance(item.evidence, Links)
     ]
-    beside = 2 * len(scored) + len(linked)
-    relabellings = enough_relabellings(len(rebuilt), checks=4 + beside)
-    measures = _Measures(reference, lpips, seed, relabellings)
+    # A study compares shares: no report has its results side by side, as it has those of whole runs.
+    lots = Lots(2 * len(scored) + len(linked), seed, runs=1 if lpips is LEFT_OUT else RUNS)
+    measures = _Measures(reference, lpips, replace(lots, checks=4 + lots.checks).enough(len(rebuilt)), seed)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
         attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
@@ -93,7 +93,7 @@ def score(
             progress(done, 2 * len(rebuilt), "scoring")  # the other half: all messages of a question together
     line_ups = None if seen.auditor.truth is None else LineUps(setup, seen.auditor.truth, seen.knowledge)
     attacks = judged_together(
-        attacks, seen.auditor, [r for _, r in rebuilt], line_ups, seed, beside, part_of(progress, 0.5, 1.0)
+        attacks, seen.auditor, [r for _, r in rebuilt], line_ups, lots, part_of(progress, 0.5, 1.0)
     )
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
@@ -217,8 +217,8 @@ class _Measures:
 
     reference: _Classifiers | None
     lpips: _Lpips
-    seed: int
     relabellings: int
+    seed: int
 
 
 def _images(setup: Setup, seen: Pictured, attacked: CellEvidence, measures: _Measures, output: Path) -> AttackResult:

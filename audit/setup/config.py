@@ -237,7 +237,9 @@ class Config(ConfigTable):
 
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config in a TOML file, with `table.key=value` overrides. Raises BadInput in one sentence."""
-    return parse_config(read_toml(path, "config file", "; `audit init > config.toml` writes one"), str(path), overrides)
+    return parse_config(
+        read_toml(path, "config file", "; `audit init ldp > config.toml` writes one"), str(path), overrides
+    )
 
 
 def read_toml(path: Path, what: str, instead_of_none: str = "") -> dict[str, Any]:

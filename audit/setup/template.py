@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from textwrap import wrap
+from typing import Literal
 
 from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS
@@ -12,20 +14,50 @@ from .config import current_name
 WIDTH = 120
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a config is to prove: from whom (`observer`), about whom (`unit`), of which kind of records, at most which
+    ε. The scheme follows: noise on each record's gradient hides records; noise on updates hides a client from the
+    server; noise on their sum hides it from everybody else.
+    """
+
+    observer: Literal["server", "downlink", "model"]
+    unit: Literal["record", "client"]
+    records: Literal["table", "images"]
+    epsilon: float = 8.0
+
+    @property
+    def scheme(self) -> str:
+        if self.unit == "record":
+            return "dpsgd"
+        return "local-gaussian" if self.observer == "server" else "central-gaussian"
+
+
+def wanted_config(wanted: Wanted) -> str:
+    """A config that trains as it stands, on bundled records of that kind, and proves what is wanted."""
+    audit = AUDIT.replace('unit = "client"', f'unit = "{wanted.unit}"').replace('"server" ', f'"{wanted.observer}" ')
+    scheme = _scheme_table(wanted.scheme, wanted.epsilon)
+    return HEAD + DATA[wanted.records] + MODEL[wanted.records] + LOCAL + scheme + CAPTURE + audit + ATTACK
+
+
 def config_template(scheme: str) -> str:
     """A config for `scheme` that trains as it stands, on bundled photographs. Raises BadInput for an unknown scheme."""
     name = current_name(scheme)
     if name not in PRESETS:
         raise BadInput(f"{scheme!r} is not a scheme{instead(name, PRESETS)}")
-    return HEAD + _scheme_table(name) + TAIL
+    return HEAD + DATA["photos"] + MODEL["photos"] + LOCAL + _scheme_table(name) + CAPTURE + AUDIT + ATTACK
 
 
-def _scheme_table(scheme: str) -> str:
+def _scheme_table(scheme: str, target_epsilon: float | None = None) -> str:
+    """target_epsilon: what the noise is computed from, in place of the preset's own noise."""
     preset = PRESETS[scheme]
     lines = [*_said("[scheme]", preset.title), f"# {preset.source}", f'name = "{scheme}"']
     for name, field in preset.parameters.model_fields.items():
         value, words = preset.example.get(name, None if field.is_required() else field.default), field.description or ""
+        if target_epsilon is not None and name in preset.noise:
+            continue
         if name == "target_epsilon":
+            value = target_epsilon
             if not preset.noise:
                 continue
             words += f" in place of {' and '.join(preset.noise)}"
@@ -63,6 +95,10 @@ seed = 0                       # public: of the data split, the model's start an
 # claim = "none"               # "paper": ε by the formula of the scheme's paper, which is claimed where nothing is said
                                # and the noise is in its terms; "none"; or a [claim] table of your own, below
 
+"""
+
+DATA = {
+    "photos": """\
 [data]
 name = "photos"                # audit list datasets; root = "…" for downloaded sets, relative to this file
                                # your own: name = "csv", root = "my.csv", target = "outcome"; or npz
@@ -73,11 +109,49 @@ partition = "iid"              # iid | shards | dirichlet | sorted | writer
 # mean = [...]                 # with std: of the first layer, which everybody gets; else published values, or those of
 # std = [...]                  # auxiliary records. statistics = "training": the private records', and nothing is proven
 
+""",
+    "table": """\
+[data]
+name = "breast_cancer"         # bundled; yours: name = "csv", root = "my.csv", target = "outcome"
+# options = { drop = ["id"] }  # of a csv: columns to leave out
+clients = 3
+samples_per_client = 100       # n, records a client
+partition = "iid"              # iid | shards | dirichlet | sorted
+
+""",
+    "images": """\
+[data]
+name = "digits"                # bundled; yours: name = "images", root = "my-pictures" with a folder for every class
+# options = { size = 32 }      # of a folder of pictures: pixels a side
+clients = 3
+samples_per_client = 100       # n, records a client
+partition = "iid"              # iid | shards | dirichlet | sorted
+
+""",
+}
+
+MODEL = {
+    "photos": """\
 [model]
 name = "mlp"                   # audit list models, or "package.module:function" with --allow-model
 # options = { widths = [1024, 1024, 1024] }
 # batchnorm = "group"          # every BatchNorm becomes a GroupNorm; or "frozen": its statistics become constants
 
+""",
+    "table": """\
+[model]
+name = "logistic"              # audit list models, or "package.module:function" with --allow-model
+
+""",
+    "images": """\
+[model]
+name = "mlp"                   # audit list models, or "package.module:function" with --allow-model
+options = { widths = [64] }
+
+""",
+}
+
+LOCAL = """\
 [local]
 optimiser = "adam"             # sgd | momentum | adam | rmsprop
 lr = 1e-3                      # learning rate, parameter units over gradient units
@@ -86,7 +160,7 @@ epochs = 1                     # n/batch_size steps each, rounded up; or steps =
 
 """
 
-TAIL = """
+CAPTURE = """
 [capture]                      # what is kept of the wire
 clients = [0]                  # whose uploads, by number
 rounds = "all"                 # or the first so many
@@ -94,6 +168,9 @@ truth = true                   # keep what these clients trained on, for scoring
 # candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these
                                # clients, the others with no client (or, for too few, of the test split)
 
+"""
+
+AUDIT = """\
 [audit]
 delta = 1e-5                   # δ of every ε: a probability, well below 1/clients (or 1/records)
 unit = "client"                # whose data one ε hides: record | client
@@ -107,6 +184,9 @@ observer = "server"            # audit list observers
 # adjacency = "zero_out"
 # observer = "server"
 
+"""
+
+ATTACK = """\
 [attack.inversion]
 objective = ["cosine", "euclidean"]     # one or more of cosine | euclidean | euclidean-naive | absolute
 iterations = 300               # steps of the optimiser; or preset = "thesis", "inverting-gradients", "dlg" …

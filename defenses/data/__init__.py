@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 from ..nearest import instead
-from . import csv_table, femnist, npz, photos, sklearn_sets, tabular, torchvision_sets
+from . import csv_table, femnist, images, npz, photos, sklearn_sets, tabular, torchvision_sets
 from .dataset import SOURCES, Dataset, Source, standardised
 
 NAMES: dict[str, str] = {
@@ -22,6 +22,7 @@ NAMES: dict[str, str] = {
     "femnist": "28×28 handwritten characters by writer, 62 classes, from a root folder",
     "adult": "census income, 2 classes, from a root folder",
     "lending_club": "interest rates of loans by regression, from a root folder",
+    "images": 'your own pictures: root = "folder" with a folder for every class; options = { size = 64 }',
     "npz": 'your own arrays: root = "my.npz" with inputs and targets',
     "csv": 'your own table: root = "my.csv", target = "outcome", a column of its header',
 }
@@ -84,6 +85,8 @@ def load(
             data = read(sklearn_sets.digits, seed=seed)
         case "breast_cancer":
             data = read(sklearn_sets.breast_cancer, seed=seed)
+        case "images":
+            data = read(images.load, root=root, seed=seed)
         case "npz":
             data = read(npz.load, root=root, classes=classes, seed=seed, statistics=statistics)
         case "csv":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -12,7 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from command import call, content
+from dpfl_audit import cli
+from dpfl_audit.audit.commands import init
 from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.defenses.presets import PRESETS
@@ -316,3 +320,43 @@ def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_p
     assert "refuted if the noise is Gaussian" in results["verdict"]["sentences"][0]
     assert call("run", tmp_path / "setup", "-o", tmp_path / "other", *canary, "canary.drawz=1") == 2
     assert not (tmp_path / "other").exists()
+
+
+def test_help_lists_every_command_with_a_whole_line() -> None:
+    shown = CliRunner().invoke(cli.audit, ["--help"], terminal_width=100).output
+    for name, command in cli.audit.commands.items():
+        line = next(
+            line for lines in cli.SECTIONS.values() for module, line in lines.items() if module.command is command
+        )
+        assert f"  {name} " in shown and line in shown
+
+
+QUESTIONS = (init.OBSERVERS, init.UNITS, init.RECORDS)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("observer", ["server", "downlink", "model"])
+@pytest.mark.parametrize("unit", ["record", "client"])
+@pytest.mark.parametrize("records", ["table", "images"])
+def test_the_config_of_three_answers_proves_the_epsilon_that_was_asked(
+    observer, unit, records, tmp_path, capsys, monkeypatch
+):
+    typed = [list(words).index(answer) + 1 for words, answer in zip(QUESTIONS, (observer, unit, records))]
+    monkeypatch.setattr("sys.stdin", Terminal("".join(f"{number}\n" for number in typed)))
+    assert call("init") == 0
+    (tmp_path / "config.toml").write_text(capsys.readouterr().out)
+    assert call("epsilon", tmp_path / "config.toml", "--unit", unit, "--adjacency", "zero_out", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    (row,) = [row for row in rows if row["observer"] == observer]
+    assert 7.9 < row["proven"] <= 8.0
+
+
+def test_without_a_terminal_nothing_is_asked(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO("1\n1\n1\n"))
+    assert call("init") == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "audit init ldp" in err

@@ -143,7 +143,7 @@ LINES = [  # audit …
     ("run setup", "Missing option '-o' / '--output'."),
     ("run setup -o config.toml", "config.toml is a file; what is written here is a folder"),
     ("run setup -o full", "full is not empty and holds no results; choose another folder for -o"),
-    ("train nowhere.toml -o x", "there is no config file 'nowhere.toml'; `audit init > config.toml` writes one"),
+    ("train nowhere.toml -o x", "there is no config file 'nowhere.toml'; `audit init ldp > config.toml` writes one"),
     ("train setup -o x", "it is a folder; setup is a setup: `audit run setup -o results`"),
     ("train results -o x", "it is a folder; results holds results: `audit report results`"),
     ("train broken.toml -o x", "broken.toml: not valid TOML: Expected ']'"),

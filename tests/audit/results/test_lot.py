@@ -17,6 +17,7 @@ from dpfl_audit.audit.results.checks import checks
 from dpfl_audit.audit.results.format import AttackResult, Metrics, Results
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.scoring import questions
+from dpfl_audit.audit.scoring.answers import Lots
 from dpfl_audit.audit.scoring.membership_entries import assign
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -311,7 +312,7 @@ def test_neither_one_message_among_many_nor_those_after_the_first_are_missed(mes
     for k in range(messages):
         rows = list(range(8 * k, 8 * k + 8))
         sent.append((rows, 0.9 + 0.15 * (images[rows] - 0.5) if k in back else noise[rows]))
-    answer = questions.of_pools(truth, sent, checks=2, seed=0)
+    answer = questions.of_pools(truth, sent, Lots(2, 0))
     assert answer.least <= 0.05 / 40
     assert (answer.p_value <= 0.05 / 4) is bool(back)
 
@@ -324,7 +325,7 @@ def test_two_messages_that_nothing_could_tell_from_luck_are_no_measurement(monke
     """Of a line-up without another image of the label; one such message was none, two were (a review's two.toml)."""
     entries = [entry_of(1.0, 1.0, i, 1.0).having(least_p_values={"reidentified": 1.0}) for i in range(2)]
     monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
-    judged = questions.judged_together(entries, None, [[0], [1]], None, 0, others=0)
+    judged = questions.judged_together(entries, None, [[0], [1]], None, Lots(0, 0))
     assert all(check.powerless and not check.beats for own in checks(judged, []) for check in own)
     assert not judge(AuditEvidence(tuple(judged), ())).measured
 
@@ -348,7 +349,7 @@ def test_margins_of_many_messages_are_one_question(monkeypatch):
             )
             for i in range(messages)
         ]
-        judged = questions.judged_together(made, None, [[i] for i in range(messages)], None, 0, others=0)
+        judged = questions.judged_together(made, None, [[i] for i in range(messages)], None, Lots(0, 0))
         p_value = judged[0].p_values["psnr_margin"]
         assert any(check.beats for own in checks(judged, []) for check in own) is (p_value < 0.05)
         return p_value
@@ -363,7 +364,7 @@ def test_a_first_round_of_noise_hides_no_later_one(monkeypatch):
     """
     monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: rebuilt)
     rounds = [entry_of(0.0 if i == 0 else 1.0, 0.11, i, 1.0 if i == 0 else 1e-4) for i in range(20)]
-    judged = questions.judged_together(rounds, None, [list(range(20))] * 20, None, 0, others=0)
+    judged = questions.judged_together(rounds, None, [list(range(20))] * 20, None, Lots(0, 0))
     assert judged[1].p_values["reidentified"] == pytest.approx(3 * 20 / 10 * 1e-4)
     assert [any(check.beats for check in own) for own in checks(judged, [])] == [False] + [True] * 19
 
@@ -392,12 +393,12 @@ def test_messages_that_were_judged_each_by_itself_count_each_by_itself():
 
 def test_messages_without_a_pool_are_one_question_beside_others_with_one(monkeypatch):
     """Then no two of them have p-values of their own."""
-    monkeypatch.setattr(questions, "of_pools", lambda truth, sent, checks, seed: questions.Answer(0.6, 1e-4))
+    monkeypatch.setattr(questions, "of_pools", lambda truth, sent, lots: questions.Answer(0.6, 1e-4))
     entries = [entry_of(float(i == 3), 0.05, i, 0.2 + i / 100) for i in range(12)]
     pool = Metrics.of({**entries[0].numbers, "pool_share": 0.0, "pool_chance": 0.05})
     entries[0] = entries[0].having(metrics=pool)
     lists = [SimpleNamespace(images=None) for _ in entries]
     monkeypatch.setattr(questions, "rows_of", lambda auditor, rebuilt: [2 * lists.index(rebuilt)])
-    judged = questions.judged_together(entries, SimpleNamespace(truth=None), lists, None, 0, others=0)
+    judged = questions.judged_together(entries, SimpleNamespace(truth=None), lists, None, Lots(0, 0))
     assert {entry.p_values["reidentified"] for entry in judged[1:]} <= {judged[3].p_values["reidentified"], 1.0}
     assert judged[0].p_values["pool_share"] == 1.0

@@ -11,7 +11,7 @@ import torch
 from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
 from dpfl_audit.audit.results.checks import checks, rebuilt_together
 from dpfl_audit.audit.results.format import AttackResult, Metrics
-from dpfl_audit.audit.scoring.answers import of_margins
+from dpfl_audit.audit.scoring.answers import Lots, of_margins
 from dpfl_audit.audit.scoring.line_ups import LineUps
 from dpfl_audit.audit.scoring.questions import judged_together
 from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT
@@ -79,7 +79,7 @@ def judged(line_ups: Any, sent: Sequence[Sequence[int]], made: Sequence[Any], ot
     truth = line_ups.truth
     truth.messages = {str(place): tuple(rows) for place, rows in enumerate(sent)}
     auditor: Any = SimpleNamespace(truth=truth, setup=SimpleNamespace(behind=lambda message: (message,)))
-    return judged_together(entries, auditor, made, line_ups, 0, others)
+    return judged_together(entries, auditor, made, line_ups, Lots(others, 0))
 
 
 def leaks(entries: Sequence[AttackResult]) -> bool:
@@ -182,7 +182,7 @@ def test_pictures_of_nothing_are_seldom_told_apart_over_epochs() -> None:
 
 def margins(line_ups: Any, sent: Sequence[Sequence[int]], back: Sequence[int], seed: int) -> Any:
     made = pictures(line_ups, sent, back, seed)
-    return of_margins(list(zip(sent, made)), line_ups, checks=2, seed=seed)
+    return of_margins(list(zip(sent, made)), line_ups, Lots(2, seed))
 
 
 @pytest.mark.parametrize(("left_over", "back"), [(0, 2), (0, 4), (40, 2)])
