@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,8 +25,9 @@ from pathlib import Path
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.proven.rows import rows
+from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.benchmarks.adversary import coins
+from dpfl_audit.benchmarks.adversary import coins, recorded
 from dpfl_audit.benchmarks.adversary.compositions import NEWEST_FROM, Composition, draw
 from dpfl_audit.benchmarks.adversary.counted import COUNTABLE, Counted, count, countable
 from dpfl_audit.benchmarks.adversary.oracle import truth
@@ -36,6 +38,7 @@ EXACT, SAME = 1e-6, 1e-4  # relative: of the oracle's rounding; of two accountan
 ALLOWED = 0.05
 TIGHT = 1.05  # times the oracle: what is proven so is called tight
 COINS = 2000  # the first seed of cohorts drawn by coins
+RECORDINGS = 5000  # and of recordings that declare something false
 MOST_UPLOADS = 16  # a run: what takes longer is not counted
 START, END = "<!-- written by `make soundness` -->", "<!-- end -->"
 # Who sees no more than the next one does.
@@ -102,15 +105,17 @@ def check(seed: int, trials: int = 0) -> Checked:
     """One composition. trials: in each world of a count, 0 for none."""
     if COINS <= seed < NEWEST_FROM:
         return check_coins(seed)
+    if seed >= RECORDINGS:
+        return check_recording(seed)
     began, c = time.perf_counter(), draw(seed)
-    table = []
+    made = []
     for row in rows(planned_ledger(c.experiment()), None, c.delta, observers(c)):
         learned = truth(c, Observer.parse(str(row.observer)), row.unit, row.adjacency)
         proven = inf if row.proven is None else row.proven
-        table.append(Row(str(row.observer), row.unit, row.adjacency, proven, learned.epsilon, learned.game))
+        made.append(Row(str(row.observer), row.unit, row.adjacency, proven, learned.epsilon, learned.game))
     counts = counted(c, seed, trials) if trials else ()
     return Checked(
-        seed, c.family, str(c), tuple(table), tuple(costly(c, table)), tuple(counts), time.perf_counter() - began
+        seed, c.family, str(c), tuple(made), tuple(costly(c, made)), tuple(counts), time.perf_counter() - began
     )
 
 
@@ -123,14 +128,28 @@ def check_coins(seed: int) -> Checked:
     )
     learned, game = coins.truth(c, adjacency)
     proven = inf if row.proven is None else row.proven
-    table = (Row("downlink", "client", adjacency, proven, learned, game),)
-    return Checked(seed, "coins", str(c), table, seconds=time.perf_counter() - began)
+    made = (Row("downlink", "client", adjacency, proven, learned, game),)
+    return Checked(seed, "coins", str(c), made, seconds=time.perf_counter() - began)
 
 
-def costly(c: Composition, table: Sequence[Row]) -> Iterable[str]:
+def check_recording(seed: int) -> Checked:
+    """One recording in which one thing that is declared is false, towards who sees the uploads."""
+    began, c, made = time.perf_counter(), recorded.draw(seed), []
+    with tempfile.TemporaryDirectory() as scratch:
+        setup = Path(scratch) / "setup"
+        recorded.record(c, setup)
+        for row in table(setup, observers=["server"], unit="client", delta=recorded.DELTA).rows:
+            learned, game = recorded.truth(c, setup, row.adjacency)
+            made.append(
+                Row("server", "client", row.adjacency, inf if row.proven is None else row.proven, learned, game)
+            )
+    return Checked(seed, f"recorded: {c.lie}", str(c), tuple(made), seconds=time.perf_counter() - began)
+
+
+def costly(c: Composition, priced: Sequence[Row]) -> Iterable[str]:
     """Pairs of observers of whom the one who sees less is given the larger ε."""
     names = {"uplink(L)": f"uplink({c.caught[0]})", "uplink(M)": f"uplink({c.caught[1]})"}
-    proven = {(row.observer, row.unit, row.adjacency): row.proven for row in table}
+    proven = {(row.observer, row.unit, row.adjacency): row.proven for row in priced}
     for unit in UNITS:
         for adjacency in ADJACENCIES:
             for order in ORDERS:

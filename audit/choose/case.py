@@ -23,6 +23,7 @@ from ..errors import BadInput
 from ..options.choices import DeviceName, Rows, Search
 from ..proven import target
 from ..proven.rows import rows
+from ..results.format import Epsilon
 from ..setup.config import Config, parse_config
 from ..setup.description import versions, with_key
 from ..setup.experiment import Experiment, with_scheme
@@ -183,7 +184,14 @@ class StudyCase:
 
     def proven(self, point: Setting) -> float:
         """The ε of [audit]'s row that any key of this setting has; nothing is trained. Raises BadInput."""
-        return proven_of(self.to_price(point))
+        (row,) = self.priced(point)
+        return math.inf if row.proven is None else float(row.proven)
+
+    def priced(self, point: Setting) -> list[Epsilon]:
+        """That row alone. Raises BadInput."""
+        experiment = self.to_price(point)
+        asked, ledger = experiment.config.audit, planned_ledger(experiment, any_key=True)
+        return rows(ledger, None, asked.delta, [asked.observer], [asked.unit], [asked.adjacency], asked.honest)
 
     def key_of(self, *name: int | str) -> str:
         """The noise key of one training: as secret as the study's, and another one for each."""
@@ -293,13 +301,3 @@ class Parts:
     data: Dataset
     module: nn.Module
     clients: list[Tensor]
-
-
-def proven_of(experiment: Experiment) -> float:
-    """The ε that is proven for [audit]'s observer, unit, adjacency and δ, whatever the key. Raises BadInput."""
-    asked = experiment.config.audit
-    ledger = planned_ledger(experiment, any_key=True)
-    row = rows(ledger, None, asked.delta, [asked.observer], [asked.unit], [asked.adjacency], asked.honest)[0]
-    if row.proven is None:
-        raise BadInput("nothing was priced")
-    return float(row.proven)

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from ...defenses.progress import Progress
 from ...defenses.workers import Workers
 from .. import run as runner
 from ..errors import BadInput
 from ..files import appears, write_json
-from ..results.format import Number
+from ..results.format import Epsilon, Number
 from ..run import RunOptions
 from ..say.words import number, percent
 from ..setup.auditor import check_setup
@@ -42,7 +42,8 @@ FILE = "trial.json"
 class Trial(BaseModel):
     """A point of the space and what came of it.
 
-    why: it was dropped, "" for none. epsilon: proven, None where it was not priced. attacks: what it was attacked with.
+    why: it was dropped, "" for none. proof: the row of its proven ε, None where it was not priced. attacks: what it was
+    attacked with.
     not_tried: attacks that did not run, or not for long, each with the reason.
     """
 
@@ -52,10 +53,15 @@ class Trial(BaseModel):
     point: Setting
     state: Literal["measured", "dropped"]
     why: str = ""
-    epsilon: Number | None = None
+    proof: Epsilon | None = None
     outcome: Performance | None = None
     attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def epsilon(self) -> Number | None:
+        return None if self.proof is None else self.proof.proven
 
     @property
     def accuracy(self) -> float | None:
@@ -203,13 +209,13 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
     if like is not None:
         return trial.model_copy(update={"why": f"the same as trial {like}"})
     try:
-        epsilon = case.proven(one.point)
+        (proof,) = case.priced(one.point)
         check_space(_drawn(case, one).experiment)
     except BadInput as error:
         return trial.model_copy(update={"why": f"no such setting: {error}"})
-    limit = case.goals.epsilon_at_most
+    limit, epsilon = case.goals.epsilon_at_most, inf if proof.proven is None else proof.proven
     why = "" if limit is None or epsilon <= limit else f"never trained: proven ε {number(epsilon)} > {number(limit)}"
-    return trial.model_copy(update={"epsilon": epsilon, "why": why})
+    return trial.model_copy(update={"proof": proof, "why": why})
 
 
 def _train(case: StudyCase, study: Path, asked: Sequence[Asked], progress: Progress | None) -> None:

@@ -32,6 +32,7 @@ from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.proof.theorems.accountants import renyi
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
@@ -46,6 +47,7 @@ from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.timetable import WHOLE
 from dpfl_audit.defenses.workers import HERE
 from dpfl_audit.metrics import closer_test
+from stated import proven_row
 
 RAW: dict[str, Any] = {
     "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
@@ -509,7 +511,18 @@ def outcome(accuracy: float, hits: int) -> Performance:
 
 
 def made(number: int, accuracy: float, hits: int, epsilon: float) -> Trial:
-    return Trial(number=number, point={}, state="measured", epsilon=epsilon, outcome=outcome(accuracy, hits))
+    return Trial(
+        number=number, point={}, state="measured", proof=proven_row(proven=epsilon), outcome=outcome(accuracy, hits)
+    )
+
+
+def test_a_trial_s_epsilon_is_its_proof_s() -> None:
+    """A study that goes on reads it again: a number typed into trial.json was taken for proven."""
+    trial = made(0, 0.9, 8, 50.0)
+    stored = json.loads(json_text(trial.model_dump(mode="json")))
+    assert Trial.model_validate({**stored, "epsilon": 0.1}) == trial and stored["epsilon"] == 50.0
+    with pytest.raises(ValueError, match="with its mark"):
+        Trial.model_validate({**stored, "proof": {**stored["proof"], "proven": 0.1}})
 
 
 def test_the_front_is_what_nobody_beats() -> None:

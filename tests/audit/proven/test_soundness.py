@@ -208,6 +208,16 @@ def test_nothing_is_proven_below_the_oracle(soundness, seed):
     assert not result.violations, result.scheme
 
 
+MORE = (*range(60, 160), *range(1023, 1053), *range(1108, 1118), *range(3010, 3060), *range(5012, 5022))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", MORE)
+def test_nothing_is_proven_below_the_oracle_in_more_worlds(soundness, seed):
+    result = soundness.check(seed)
+    assert result.rows and not result.violations, result.scheme
+
+
 def test_counts_through_the_real_round_loop_stay_below_what_is_proven(soundness):
     """Clients who send the clip's norm or nothing: told apart (a bound above 0), and by no more than is proven."""
     c = federation(2, 1, 0.5, 1e-2)
@@ -219,6 +229,19 @@ def test_counts_through_the_real_round_loop_stay_below_what_is_proven(soundness)
 def test_cohorts_drawn_by_coins_show_no_more_than_is_proven(soundness):
     for seed in (2000, 2005, 2011):
         assert not soundness.check(seed).violations
+
+
+@pytest.mark.parametrize("seed", [5000, 5001, 5003, 5005, 5010])
+def test_a_recording_that_declares_something_false_has_it_checked_by_nobody(soundness, seed):
+    """By the tool's own word "checked" the real facts are priced; else the owner's, or nothing."""
+    result = soundness.check(seed)
+    assert len(result.rows) == 2 and not result.violations, result.scheme
+
+
+def test_a_lie_that_is_called_checked_is_noticed(soundness, monkeypatch):
+    monkeypatch.setattr(soundness.recorded, "status_of", lambda c, folder: "checked")
+    result = soundness.check(5004)  # values twice as long as the bound
+    assert len(result.violations) == 2 and all(row.oracle > 1.5 * row.proven for row in result.rows)
 
 
 def test_rounds_with_nobody_that_keep_the_first_clip_are_noticed(soundness, monkeypatch):
