@@ -86,7 +86,7 @@ class NistPoint:
         """The results' answers and the owner's own; "Not stated." where there is none."""
         said = list(self.answers(card))
         if self.key and (own := getattr(card.owner, self.key)) is not None:
-            said.append(say.stated(own))
+            said.append(say.owner_states(own))
         return said or [say.NOT_STATED]
 
 
@@ -99,27 +99,27 @@ def _unit(card: ClaimCard) -> Iterable[str]:
     rows = card.results.epsilon
     if not rows:
         return
-    yield say.units(rows, card.judgement.rows.asked)
+    yield say.units_priced(rows, card.judgement.rows.asked)
     yield say.A_CLIENT
 
 
 def _utility(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.test_accuracy is not None:
-        yield say.accuracy(setup, accuracy_interval(setup))
+        yield say.share_right(setup, accuracy_interval(setup))
         if setup.guessing_accuracy is not None:
-            yield say.guessing(setup.guessing_accuracy)
+            yield say.guessed_right(setup.guessing_accuracy)
         yield from filter(None, [useless(setup)])
         if setup.noise_std != 0 or card.results.server_noise_std:
             yield say.WITHOUT_NOISE
     elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):
-        yield say.loss(loss)
+        yield say.test_loss(loss)
 
 
 def _bias(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.share_clipped:
-        yield say.clipped(setup)
+        yield say.share_cut(setup)
         yield say.BY_GROUP
 
 
@@ -145,10 +145,10 @@ def _correctness(card: ClaimCard) -> Iterable[str]:
     results = card.results
     accountants = [row.accountant for row in results.epsilon if row.accountant not in (None, "none")]
     if accountants:
-        yield say.priced(list(dict.fromkeys(str(name) for name in accountants)))
+        yield say.priced_by(list(dict.fromkeys(str(name) for name in accountants)))
     tests = [attack for attack in results.attacks if attack.kind == "canary"]
     if tests:
-        yield say.tested(list(dict.fromkeys(attack.attack.partition("/")[2] or "one" for attack in tests)))
+        yield say.tested_by(list(dict.fromkeys(attack.attack.partition("/")[2] or "one" for attack in tests)))
         yield say.REFUTED if card.refuted else say.NOT_REFUTED
     else:
         yield say.NOT_TESTED
@@ -172,9 +172,9 @@ def _query_model(card: ClaimCard) -> Iterable[str]:
     most = max((row.releases for row in card.results.epsilon if row.releases is not None), default=None)
     if setup.rounds is not None:
         noised = setup.noise_std != 0 or bool(card.results.server_noise_std)
-        yield say.planned(setup.rounds, most, noised)
+        yield say.training_planned(setup.rounds, most, noised)
     if who := list(dict.fromkeys(row.observer for row in card.results.epsilon)):
-        yield say.intermediate(who)
+        yield say.intermediate_seen(who)
 
 
 def _trust_model(card: ClaimCard) -> Iterable[str]:
@@ -182,15 +182,15 @@ def _trust_model(card: ClaimCard) -> Iterable[str]:
     finite = {row.observer for row in card.results.epsilon if row.proven is not None and row.proven < inf}
     seen = dict.fromkeys(row.observer for row in card.results.epsilon)
     if against := [name for name in seen if name in finite]:
-        yield say.finite(against, card.results.setup.secret_key)
+        yield say.proven_towards(against, card.results.setup.secret_key)
     if trusted := [name for name in seen if name not in finite]:
-        yield say.trusted(trusted)
+        yield say.none_proven_towards(trusted)
     honest = table_of(card.results.setup.config, "audit").get("honest")
     if isinstance(honest, int | float):
-        yield say.honest(honest)
+        yield say.honest_share(honest)
     granted = dict.fromkeys(text for attack in card.results.attacks for text in attack.assumed)
     if granted:
-        yield say.assumed(list(granted))
+        yield say.granted_to_attacks(list(granted))
 
 
 def constants(card: ClaimCard) -> str:

@@ -167,7 +167,7 @@ def stronger_without(results: Results) -> list[str]:
         whole = table.rows[0]
         for row in table.rows[1:]:
             if _above(row.psnr, whole.psnr) or _above(row.reidentified, whole.reidentified):
-                sentences.append(say.stronger_without(table.name, row.name))
+                sentences.append(say.got_more_without(table.name, row.name))
     return sentences
 
 
@@ -204,7 +204,7 @@ def worth_lines(results: Results) -> list[str]:
     for table in tables[:1]:
         grid = [["", *worth_cells(table.rows[0])], *([row.name, *worth_cells(row).values()] for row in table.rows)]
         widths = [max(len(line[k]) for line in grid) for k in range(len(grid[0]))]
-        lines.append(say.title(table.name, table.rows[0].images, table.thing))
+        lines.append(say.knowledge_title(table.name, table.rows[0].images, table.thing))
         lines += ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in grid]
         if len(tables) > 1:
             lines.append(say.more_tables(len(tables) - 1))

@@ -189,7 +189,7 @@ def outcome(gate: Gate, results: Results) -> Outcome:
         raise BadInput(say.passes_unpriced(str(gate)))
     if not failed and (blind := _blind(gate, results)):
         raise BadInput(blind)
-    return Outcome(failed, say.outcome(str(gate), failed, gate.say(worst), where))
+    return Outcome(failed, say.gate_sentence(str(gate), failed, gate.say(worst), where))
 
 
 def _blind(gate: Gate, results: Results) -> str:
@@ -206,7 +206,7 @@ def _blind(gate: Gate, results: Results) -> str:
 
 def _nothing(gate: Gate, results: Results) -> str:
     if gate.metric not in EPSILONS:
-        return say.not_measured(gate.metric)
+        return say.metric_not_measured(gate.metric)
     if not results.epsilon:
         return say.NOT_PRICED
     if any(_selected(gate, row) for row in results.epsilon):
@@ -228,14 +228,14 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
             value = getattr(row, gate.metric)
             asked = gate.metric == "proven" or (gate.metric.startswith("demonstrated") and row.untested)
             if gate.metric == "proven" and value is not None and not results.setup.secret_key:
-                yield inf, f"{say.row(row)}; {say.PUBLISHED}"
+                yield inf, f"{say.row_place(row)}; {say.PUBLISHED}"
             elif value is not None or asked:  # a claim is about one row, canaries about a few
                 from_what = chosen_briefly(row) if gate.metric.startswith("demonstrated") else ""
-                yield value, ", ".join(filter(None, (from_what, say.row(row))))
+                yield value, ", ".join(filter(None, (from_what, say.row_place(row))))
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
         unfinished = sorted(results.choice.unfinished) if results.choice is not None else []
-        yield from ((None, say.unfinished(name)) for name in unfinished if name.partition("-")[0] in kinds)
+        yield from ((None, say.parts_unfinished(name)) for name in unfinished if name.partition("-")[0] in kinds)
         yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
         yield from ((None, f"{_entry(a)}: {a.doubt}") for a in results.attacks if a.kind in kinds and a.doubt)
         if gate.metric == "reidentified":  # out of their own pools, which is what a page shows

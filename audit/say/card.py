@@ -33,11 +33,11 @@ FIGURES = (
 )
 
 
-def stated(own: str) -> str:
+def owner_states(own: str) -> str:
     return f"The owner states: “{own}”"
 
 
-def units(rows: Sequence[Epsilon], asked: Epsilon | None) -> str:
+def units_priced(rows: Sequence[Epsilon], asked: Epsilon | None) -> str:
     """asked: the row that the config asks about."""
     of = " and one ".join(dict.fromkeys(row.unit for row in rows))
     adjacencies = listed(list(dict.fromkeys(row.adjacency for row in rows)))
@@ -45,7 +45,7 @@ def units(rows: Sequence[Epsilon], asked: Epsilon | None) -> str:
     return f"Priced for one {of}, under {adjacencies}{question}."
 
 
-def accuracy(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
+def share_right(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
     """limits: its 95 % interval."""
     right = f"The final model has {percent(setup.test_accuracy)} of the test split right"
     if limits is None:
@@ -54,29 +54,29 @@ def accuracy(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
     return f"{right} (of {setup.test_records} records; 95 % interval {low} to {high})."
 
 
-def guessing(share: float) -> str:
+def guessed_right(share: float) -> str:
     return f"Guessing without a look at the records gets {percent(share, 3)}."
 
 
-def loss(value: float) -> str:
+def test_loss(value: float) -> str:
     return f"The final model's loss on the test split is {number(value)}."
 
 
-def clipped(setup: AuditedSetup) -> str:
+def share_cut(setup: AuditedSetup) -> str:
     share, norm = percent(setup.share_clipped), number(setup.clip_norm)
     return f"{share} of contributions were clipped (clip norm {norm}): who sends more than that counts for less."
 
 
-def priced(accountants: list[str]) -> str:
+def priced_by(accountants: list[str]) -> str:
     by = listed(accountants)
     return f"Priced by {by}, from the noise and the bounds that the training itself recorded, release by release."
 
 
-def tested(protocols: list[str]) -> str:
+def tested_by(protocols: list[str]) -> str:
     return f"Tested with canaries, by the setup's own code with and without one: protocol {listed(protocols)}."
 
 
-def planned(rounds: int, releases: int | None, noised: bool) -> str:
+def training_planned(rounds: int, releases: int | None, noised: bool) -> str:
     """releases: at most so many about one client; None where nobody knows."""
     about = ""
     if releases is not None:
@@ -87,26 +87,26 @@ def planned(rounds: int, releases: int | None, noised: bool) -> str:
     return f"Not interactive: a planned training of {times(rounds, 'round')}{about}."
 
 
-def intermediate(observers: Sequence[str]) -> str:
+def intermediate_seen(observers: Sequence[str]) -> str:
     who = listed([observer(name) for name in observers])
     return f"Intermediate values count: the ε towards {who} are each of all that is seen there."
 
 
-def finite(observers: Sequence[str], secret: bool) -> str:
+def proven_towards(observers: Sequence[str], secret: bool) -> str:
     who = listed([observer(name) for name in observers])
     key = "" if secret else ", if the noise's key were secret"
     return f"A finite ε is proven towards {who}, all honest but curious{key}."
 
 
-def trusted(observers: Sequence[str]) -> str:
+def none_proven_towards(observers: Sequence[str]) -> str:
     who = listed([observer(name) for name in observers])
     return f"None is proven towards {who}: they are trusted with all they see."
 
 
-def honest(share: float) -> str:
+def honest_share(share: float) -> str:
     of = percent(share)
     return f"Where only sums are seen, {of} of the other clients are taken to draw their noise and tell nobody."
 
 
-def assumed(granted: Sequence[str]) -> str:
+def granted_to_attacks(granted: Sequence[str]) -> str:
     return f"The attacks that were run assume: {'; '.join(granted)}."

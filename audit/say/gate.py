@@ -10,11 +10,11 @@ PUBLISHED = "the noise key is published"
 NOT_PRICED = "no ε was priced in this run"
 
 
-def row(epsilon: Epsilon) -> str:
+def row_place(epsilon: Epsilon) -> str:
     return f"{epsilon.unit}, {epsilon.observer}, {epsilon.adjacency}, δ = {epsilon.delta:g}"
 
 
-def outcome(gate: str, failed: bool, value: str, where: str) -> str:
+def gate_sentence(gate: str, failed: bool, value: str, where: str) -> str:
     verb = "failed" if failed else "passed"
     return f"gate {verb}: {gate} ({', '.join(filter(None, (value, where)))})"
 
@@ -34,12 +34,12 @@ def passes_unpriced(gate: str) -> str:
 def passes_blind(gate: str, epsilon: Epsilon, most: str) -> str:
     """most: what the row's test could have shown."""
     return (
-        f"--fail-if '{gate}': the test of {row(epsilon)} could have shown {most} at most, so that it passes says"
+        f"--fail-if '{gate}': the test of {row_place(epsilon)} could have shown {most} at most, so that it passes says"
         " nothing; take more draws"
     )
 
 
-def not_measured(metric: str) -> str:
+def metric_not_measured(metric: str) -> str:
     return f"no {metric} was measured in this run"
 
 
@@ -52,5 +52,5 @@ def no_such_row(rows: Sequence[Epsilon]) -> str:
     return f"there is no such row; rows are {', '.join(known)}"
 
 
-def unfinished(attack: str) -> str:
+def parts_unfinished(attack: str) -> str:
     return f"the parts of {attack} that did not fit into the minutes"

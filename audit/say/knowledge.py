@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from .words import times
 
 
-def stronger_without(attack: str, without: str) -> str:
+def got_more_without(attack: str, without: str) -> str:
     """attack: how it ran. without: what it lacked."""
     return (
         f"The inversion ({attack}) got more {without} than with all it knows; the verdict counts the latter alone, and"
@@ -25,7 +25,7 @@ def nothing_said(not_withheld: Mapping[str, str]) -> str:
     return f"nothing to withhold: {named}" if named else ""
 
 
-def title(attack: str, images: int, thing: str) -> str:
+def knowledge_title(attack: str, images: int, thing: str) -> str:
     return f"What each piece of knowledge is worth ({attack}, {times(images, thing)}):"
 
 
