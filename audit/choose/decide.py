@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from ..say import study as say
 from .again import Again
 from .case import StudyCase
 from .goals import Kept
@@ -119,23 +120,19 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     looked = [t for t in trials if t.outcome is not None or t.epsilon is not None]
     nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number), default=None)
     if nearest is None:
-        return Obstacle(goals[binding], None, f"No setting keeps “{goals[binding]}”.")
+        return Obstacle(goals[binding], None, say.none_keeps(goals[binding]))
     missing = [i for i, kept in enumerate(judged(nearest)) if missed(nearest, kept)]
     if len(missing) == 1:  # what the nearest misses is what is said beside it
         binding = missing[0]
-    rest = " with the rest" if len(goals) > 1 else ""
-    values = "; ".join(f"{k.goal}: {k.said}" for k in judged(nearest))
-    sentence = f"No setting keeps “{goals[binding]}”{rest}; nearest is {said(nearest.point)} ({values})."
+    values = [f"{k.goal}: {k.said}" for k in judged(nearest)]
+    sentence = say.nearest_setting(goals[binding], said(nearest.point), values, alone=len(goals) == 1)
     unsure = tuple(kept.goal for kept in judged(nearest) if not kept.shown)
     if not all(kept.kept for kept in judged(nearest)):
         unsure = ()
     if unsure:
-        sentence += (
-            f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(unsure)}”, and"
-            " more --seeds, candidates or test records narrow them."
-        )
+        sentence += say.goals_unsure(unsure)
     if case.selects:
-        sentence = f"The most accurate setting, {said(nearest.point)}, does not keep “{goals[binding]}” ({values})."
+        sentence = say.selected_misses(goals[binding], said(nearest.point), values)
     return Obstacle(goals[binding], nearest, sentence, unsure)
 
 

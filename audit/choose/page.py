@@ -17,7 +17,8 @@ from ..report.pictures import data_uri
 from ..report.plots import COLOURS, plain_log_axis, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
-from ..say.words import MISSING, at_most, number, observer, percent, percent_at_most
+from ..say import study as say
+from ..say.words import MISSING, at_most, number, percent, percent_at_most
 from .goals import Kept
 from .outcome import Performance
 from .space import said, short_name
@@ -47,8 +48,7 @@ def study_page(study: Study) -> str:
         price=list(study.price.sentences),
         goals=case.goals.words,
         best=case.goals.best,
-        question=f"proven ε per {asked.unit} towards {observer(str(asked.observer))} ({asked.adjacency},"
-        f" δ = {number(asked.delta)})",
+        question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{data.name}, {case.rows} records",
         counts=_counts(study),
         failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
@@ -85,17 +85,8 @@ def _protected(study: Study) -> str:
     judged = [k for k in study.again.judged(study.case, study.chosen) if k.by != "measurement"]
     proof = [k.goal for k in judged if k.by == "proof"]
     attack = [k.goal for k in judged if k.by == "attack"]
-    sentences = []
-    if proof:
-        sentences.append(f"By proof, whatever the attack: {' and '.join(proof)}.")
-    if attack:
-        sentences.append(
-            f"From the attacks that were tried, and so no more than that: {' and '.join(attack)}. A stronger attack may"
-            " get more."
-        )
-    if study.case.goals.epsilon_at_most is None:
-        sentences.append(f"Proven is ε = {at_most(study.chosen.epsilon)}; above about 10 a proof promises little.")
-    return " ".join(sentences)
+    limited = study.case.goals.epsilon_at_most is not None
+    return say.protected_by(proof, attack, study.chosen.epsilon, limited)
 
 
 def _tone(study: Study) -> str:
@@ -164,14 +155,11 @@ def _text(value: Any) -> str:
 
 def _counts(study: Study) -> str:
     if study.case.selects:
-        return "a private selection, of which the others are not shown"
+        return say.SELECTION
     trials = study.trials
     measured = sum(trial.state == "measured" for trial in trials)
     never = sum(trial.epsilon is None or trial.why.startswith("never") for trial in trials if trial.outcome is None)
-    dropped = len(trials) - measured
-    if not dropped:
-        return f"{len(trials)} settings, all trained and attacked"
-    return f"{len(trials)} settings: {measured} trained and attacked, {dropped} dropped ({never} before any training)"
+    return say.settings_counted(len(trials), measured, never)
 
 
 def _failed(study: Study, place: int) -> dict[str, str]:
@@ -181,7 +169,7 @@ def _failed(study: Study, place: int) -> dict[str, str]:
         return {"point": said(trial.point), "why": again.why}
     missed = [f"{k.goal}: {k.said}" for k in again.judged(study.case, trial) if not k.shown]
     if again.outcome.contradicted:
-        missed.append("an attack got more than the proof allows")
+        missed.append(say.CONTRADICTED)
     return {"point": said(trial.point), "why": "; ".join(missed)}
 
 
@@ -241,14 +229,8 @@ def _plots(study: Study) -> list[dict[str, str]]:
             axes.set_xlabel(label)
             axes.set_ylabel(name)
 
-        plots.append(
-            {
-                "image": svg_of(paint),
-                "alt": f"{name} against {what} of every measured setting; the numbers are in the table of settings",
-                "caption": f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in"
-                " accuracy, leakage and proven ε; star: recommended. By the search's own short attacks.",
-            }
-        )
+        alt, caption = say.plot_words(name, what)
+        plots.append({"image": svg_of(paint), "alt": alt, "caption": caption})
     return plots
 
 

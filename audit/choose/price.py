@@ -17,7 +17,9 @@ from ..proof.theorems.accountants import ORDERS
 from ..proof.theorems.selection import selection_epsilon
 from ..proven.accounting import Exposure
 from ..proven.views import Views
+from ..say import study as say
 from ..say.words import number
+from ..setup.config import AuditTable
 from ..setup.description import with_key
 from ..setup.experiment import Experiment
 from ..setup.key import PUBLISHED
@@ -26,13 +28,6 @@ from ..setup.planned import planned_ledger
 from .again import Again
 from .case import StudyCase
 from .trial import Trial
-
-NO_SECRET = ", whose noise is no secret as its key is published,"
-NOTHING = "Nothing was trained, so the search cost nobody anything."
-OF_NUMBERS = (
-    " A client is a number here: fresh seeds deal the records anew, so of one person, whose records may then be with"
-    " several, it says nothing."
-)
 
 
 @dataclass(frozen=True)
@@ -59,17 +54,9 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     plain = sum(again.baselines for again in tried)
     count = len(trained) + sum(len(again.seeds) for again in tried) + plain
     if not count:
-        return SearchPrice(None, 0, (NOTHING,))
+        return SearchPrice(None, 0, (say.NOTHING_TRAINED,))
     if case.rows == "auxiliary":
-        return SearchPrice(
-            None,
-            count,
-            (
-                f"All {count} trainings of this study used auxiliary records, which are nobody's training data: the"
-                " search costs the federation's clients nothing. What it measured is of those records; the federation's"
-                " own are assumed to be of the same kind.",
-            ),
-        )
+        return SearchPrice(None, count, (say.auxiliary_alone(count),))
     experiments = [with_key(case.to_train(t.point, case.config.seed), case.key_of("trial", t.number)) for t in trained]
     points = {t.number: t.point for t in trials}
     experiments += [
@@ -80,22 +67,16 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     open_noise = case.key == PUBLISHED
     epsilon = inf if plain or open_noise else composed_epsilon(experiments)
     asked = case.config.audit
-    held = f"{asked.observer.words} of all {count} trainings of this study"
-    bare = f", {plain} of them without any noise, to compare accuracy with" if plain else ""
-    bare += NO_SECRET if open_noise else ""
-    said = (
-        f"The search looked at the clients' own records: {held}{bare} has seen ε = {number(epsilon)} (per {asked.unit},"
-        f" {asked.adjacency}, δ = {number(asked.delta)}) before the recommended training begins; add that one's own ε."
-    )
+    said = say.search_seen(asked.observer.words, count, plain, open_noise, epsilon, _terms(asked))
     if asked.unit == "client" and tried:
-        said += OF_NUMBERS
+        said += say.OF_NUMBERS
     if case.search == "random":
-        said += f" It is no private selection, which would cost less: {case.no_selection}."
-    scores = (
-        "Accuracies and attack scores of private records are no output of a private mechanism: no ε covers this page."
-        " Show it to nobody who may not see the records, or search on auxiliary records (--on auxiliary)."
-    )
-    return SearchPrice(epsilon, count, (said, scores))
+        said += say.why_no_selection(case.no_selection)
+    return SearchPrice(epsilon, count, (said, say.SCORES))
+
+
+def _terms(asked: AuditTable) -> str:
+    return f"per {asked.unit}, {asked.adjacency}, δ = {number(asked.delta)}"
 
 
 def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
@@ -106,28 +87,19 @@ def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
     again = sum(len(one.seeds) for one in tried)
     curve = _worst_curve(case)
     if not curve.any():
-        return SearchPrice(None, 0, (NOTHING,))
+        return SearchPrice(None, 0, (say.NOTHING_TRAINED,))
     bare = any(one.baselines for one in tried)
     if bare or case.key == PUBLISHED:
         epsilon = inf
     else:
         epsilon = selection_epsilon(curve, case.trials, again, asked.delta)
-    why = NO_SECRET if case.key == PUBLISHED else ", some of them trained without any noise," if bare else ""
-    said = (
-        "The search looked at the clients' own records. Whoever sees of it the best setting alone, its accuracy, its"
-        f" model and the {again} trained again{why} has seen ε = {number(epsilon)} (per {asked.unit},"
-        f" {asked.adjacency}, δ = {number(asked.delta)}; a private selection among a Poisson number of candidates,"
-        f" {case.trials} on average: arXiv:2110.03620, Theorem 6) before the recommended"
-        " training begins; add that one's own ε."
-    )
+    noise = say.SOME_BARE if bare else ""
+    if case.key == PUBLISHED:
+        noise = say.OPEN_NOISE
+    said = say.selection_seen(again, noise, epsilon, _terms(asked), case.trials)
     if asked.unit == "client" and tried:
-        said += OF_NUMBERS
-    kept = (
-        "trials/, again/, auditor/ and study.sqlite3 tell of the others and of how many there were, and so do the"
-        " progress that was printed and the time that the search took: keep them. The attacks' scores took the truth to"
-        " know; no ε covers them."
-    )
-    return SearchPrice(epsilon, None, (said, kept))
+        said += say.OF_NUMBERS
+    return SearchPrice(epsilon, None, (said, say.KEEP))
 
 
 def _worst_curve(case: StudyCase) -> np.ndarray:

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import ceil
 from pathlib import Path
 
+from ..say import study as say
 from .again import Again
 from .case import StudyCase
 from .decide import Neighbour, Obstacle, front, steps
@@ -49,8 +50,8 @@ class Study:
         """The answer."""
         if self.chosen is None or self.again is None:
             return "" if self.obstacle is None else self.obstacle.sentence
-        kept = "; ".join(f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen))
-        return f"Take {said(self.chosen.point)}. With {len(self.again.seeds)} fresh seeds: {kept}."
+        kept = [f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen)]
+        return say.take_setting(said(self.chosen.point), len(self.again.seeds), kept)
 
     @property
     def useless(self) -> str:
@@ -60,15 +61,11 @@ class Study:
             outcome = next((a.outcome for a in self.tried if a.trial == nearest.number), nearest.outcome)
         if outcome is None or not outcome.useless:
             return ""
-        return f"{outcome.useless} Train longer, or ask for a larger --accuracy-at-least or --epsilon-at-most."
+        return say.too_weak(outcome.useless)
 
     @property
     def weaker(self) -> str:
         """That `audit run` would attack the recommended setting harder, "" where it would not."""
         if self.again is None or not self.again.weaker:
             return ""
-        return (
-            f"`audit run` on this setting attacks longer than --minutes {self.case.minutes:g} allowed here, and may"
-            f" find more than is stated; --minutes {ceil(self.again.minutes)} gives all of it (now left out or"
-            f" shortened: {'; '.join(self.again.weaker)})."
-        )
+        return say.attacks_shortened(self.case.minutes, ceil(self.again.minutes), self.again.weaker)

@@ -9,12 +9,13 @@ from ..errors import BadInput
 from ..files import write_named
 from ..results.format import Epsilon, Results
 from ..say import words
+from ..say.card import NOT_STATED
 from ..say.statement import statement
 from ..say.verdict import sentences
 from .facts import epsilon_table, notices
 from .markdown import escaped, markdown_table
 from .owner import read_owner
-from .points import NOT_STATED, POINTS, ClaimCard, make_card
+from .points import POINTS, ClaimCard, make_card
 from .registry import registry_yaml
 
 

@@ -16,10 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..judge.judgement import Judgement
-from ..results.ablation import nothing_said, worth, worth_cells
+from ..results.ablation import worth, worth_cells
 from ..results.format import AttackResult, Pair, Results
 from ..say import words
 from ..say.badge import leak_said, proof_word
+from ..say.knowledge import nothing_said
 from ..say.metrics import metric
 from ..say.warnings import picked_said
 from . import plots

@@ -20,6 +20,7 @@ from ..errors import BadInput
 from ..judge.judgement import Judgement, judgement_of
 from ..lock import holder_of
 from ..results.format import Results
+from ..say import card as say
 from ..say import words
 from ..say.accuracy import accuracy_interval, useless
 from ..say.leak import refuted
@@ -27,8 +28,6 @@ from ..say.loss import three
 from .facts import CONSTANTS
 from .owner import Owner
 from .together import combined
-
-NOT_STATED = "Not stated."
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +86,8 @@ class NistPoint:
         """The results' answers and the owner's own; "Not stated." where there is none."""
         said = list(self.answers(card))
         if self.key and (own := getattr(card.owner, self.key)) is not None:
-            said.append(f"The owner states: “{own}”")
-        return said or [NOT_STATED]
+            said.append(say.owner_states(own))
+        return said or [say.NOT_STATED]
 
 
 def _epsilon(card: ClaimCard) -> Iterable[str]:
@@ -100,42 +99,28 @@ def _unit(card: ClaimCard) -> Iterable[str]:
     rows = card.results.epsilon
     if not rows:
         return
-    row = card.judgement.rows.asked
-    asked = "" if row is None else f"; the config asks about one {row.unit} under {row.adjacency}"
-    units, adjacencies = (
-        words.listed(list(dict.fromkeys(each))) for each in zip(*((r.unit, r.adjacency) for r in rows))
-    )
-    yield f"Priced for one {units.replace(' and ', ' and one ')}, under {adjacencies}{asked}."
-    yield "A client is a party with all its records; whether that is a person, the setup does not know."
+    yield say.units_priced(rows, card.judgement.rows.asked)
+    yield say.A_CLIENT
 
 
 def _utility(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.test_accuracy is not None:
-        yield f"The final model has {words.percent(setup.test_accuracy)} of the test split right{_interval(card)}."
+        yield say.share_right(setup, accuracy_interval(setup))
         if setup.guessing_accuracy is not None:
-            yield f"Guessing without a look at the records gets {words.percent(setup.guessing_accuracy, 3)}."
+            yield say.guessed_right(setup.guessing_accuracy)
         yield from filter(None, [useless(setup)])
         if setup.noise_std != 0 or card.results.server_noise_std:
-            yield "What it would have right without noise was not measured."
+            yield say.WITHOUT_NOISE
     elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):
-        yield f"The final model's loss on the test split is {words.number(loss)}."
-
-
-def _interval(card: ClaimCard) -> str:
-    limits = accuracy_interval(card.results.setup)
-    if limits is None:
-        return ""
-    of = f"of {card.results.setup.test_records} records"
-    return f" ({of}; 95 % interval {words.percent_at_least(limits[0])} to {words.percent_at_most(limits[1])})"
+        yield say.test_loss(loss)
 
 
 def _bias(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
     if setup.share_clipped:
-        share, norm = words.percent(setup.share_clipped), words.number(setup.clip_norm)
-        yield f"{share} of contributions were clipped (clip norm {norm}): who sends more than that counts for less."
-        yield "By class, group or client, accuracy was not measured."
+        yield say.share_cut(setup)
+        yield say.BY_GROUP
 
 
 def _algorithm(card: ClaimCard) -> Iterable[str]:
@@ -151,8 +136,8 @@ def _algorithm(card: ClaimCard) -> Iterable[str]:
     if setup.model is not None:
         facts.append(f"model {setup.model.name} of {setup.model.parameters or '?'} numbers")
     facts.append(words.noise(setup.noise_std, card.results.server_noise_std))
-    facts.append(f"clip norm {words.number(setup.clip_norm)}" if setup.clip_norm else "no clip of what is sent")
-    facts += ["clipped inside local training"] if setup.clipped_in_training else []
+    facts.append(f"clip norm {words.number(setup.clip_norm)}" if setup.clip_norm else say.NO_CLIP)
+    facts += [say.CLIPPED_INSIDE] if setup.clipped_in_training else []
     yield f"Trained: {', '.join(facts)}."
 
 
@@ -160,15 +145,13 @@ def _correctness(card: ClaimCard) -> Iterable[str]:
     results = card.results
     accountants = [row.accountant for row in results.epsilon if row.accountant not in (None, "none")]
     if accountants:
-        by = words.listed(list(dict.fromkeys(str(name) for name in accountants)))
-        yield f"Priced by {by}, from the noise and the bounds that the training itself recorded, release by release."
+        yield say.priced_by(list(dict.fromkeys(str(name) for name in accountants)))
     tests = [attack for attack in results.attacks if attack.kind == "canary"]
     if tests:
-        said = words.listed(list(dict.fromkeys(attack.attack.partition("/")[2] or "one" for attack in tests)))
-        yield f"Tested with canaries, by the setup's own code with and without one: protocol {said}."
-        yield "A test refutes a claim or a proof (above)." if card.refuted else "No test refutes a claim or a proof."
+        yield say.tested_by(list(dict.fromkeys(attack.attack.partition("/")[2] or "one" for attack in tests)))
+        yield say.REFUTED if card.refuted else say.NOT_REFUTED
     else:
-        yield "The code that ran was not tested with canaries."
+        yield say.NOT_TESTED
     versions = ", ".join(f"{name} {version}" for name, version in sorted(results.setup.versions.items()))
     if versions:
         yield f"Software: {versions}."
@@ -176,25 +159,12 @@ def _correctness(card: ClaimCard) -> Iterable[str]:
 
 def _side_channels(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
-    yield "Timing: how long anything takes is not hidden."
-    yield (
-        "Floating point: noise is drawn and added in float64 on a grid of a power of two, so that no last bit tells"
-        " what it hides."
-    )
-    yield (
-        "Randomness: numbers of 53 bits by AES-256 in counter mode, no Gaussian one beyond 12.2 standard deviations; a"
-        " proof holds against whoever cannot tell them from coin flips."
-    )
-    if setup.noise_key == "published":
-        yield "Key: published, so whoever has the config can draw the noise again and take it off."
-    elif setup.noise_key == "secret":
-        yield "Key: secret, in the setup's auditor/noise-key, which is not to be shared."
+    yield from (say.TIMING, say.FLOATING_POINT, say.RANDOMNESS)
+    if setup.noise_key in say.KEYS:
+        yield say.KEYS[setup.noise_key]
     if said := constants(card):
         yield f"Public constants: {said}"
-    yield (
-        "Training's own figures (norms, shares clipped, test losses) are exact: they stand in the setup's auditor/ and"
-        " in these results, and no ε covers them."
-    )
+    yield say.FIGURES
 
 
 def _query_model(card: ClaimCard) -> Iterable[str]:
@@ -202,37 +172,25 @@ def _query_model(card: ClaimCard) -> Iterable[str]:
     most = max((row.releases for row in card.results.epsilon if row.releases is not None), default=None)
     if setup.rounds is not None:
         noised = setup.noise_std != 0 or bool(card.results.server_noise_std)
-        what = (
-            f"{words.times(most or 0, 'draw')} of noise"
-            if noised
-            else f"{words.times(most or 0, 'message')} without noise"
-        )
-        count = "" if most is None else f", at most {what} about one client"
-        yield f"Not interactive: a planned training of {words.times(setup.rounds, 'round')}{count}."
-    who = list(dict.fromkeys(words.observer(row.observer) for row in card.results.epsilon))
-    if who:
-        yield f"Intermediate values count: the ε towards {words.listed(who)} are each of all that is seen there."
+        yield say.training_planned(setup.rounds, most, noised)
+    if who := list(dict.fromkeys(row.observer for row in card.results.epsilon)):
+        yield say.intermediate_seen(who)
 
 
 def _trust_model(card: ClaimCard) -> Iterable[str]:
     """Whom the proofs need not trust, and what the attackers were granted."""
     finite = {row.observer for row in card.results.epsilon if row.proven is not None and row.proven < inf}
     seen = dict.fromkeys(row.observer for row in card.results.epsilon)
-    if seen:
-        against = [words.observer(name) for name in seen if name in finite]
-        trusted = [words.observer(name) for name in seen if name not in finite]
-        if against:
-            key = "" if card.results.setup.secret_key else ", if the noise's key were secret"
-            yield f"A finite ε is proven towards {words.listed(against)}, all honest but curious{key}."
-        if trusted:
-            yield f"None is proven towards {words.listed(trusted)}: they are trusted with all they see."
+    if against := [name for name in seen if name in finite]:
+        yield say.proven_towards(against, card.results.setup.secret_key)
+    if trusted := [name for name in seen if name not in finite]:
+        yield say.none_proven_towards(trusted)
     honest = table_of(card.results.setup.config, "audit").get("honest")
     if isinstance(honest, int | float):
-        share = words.percent(honest)
-        yield f"Where only sums are seen, {share} of the other clients are taken to draw their noise and tell nobody."
+        yield say.honest_share(honest)
     granted = dict.fromkeys(text for attack in card.results.attacks for text in attack.assumed)
     if granted:
-        yield f"The attacks that were run assume: {'; '.join(granted)}."
+        yield say.granted_to_attacks(list(granted))
 
 
 def constants(card: ClaimCard) -> str:

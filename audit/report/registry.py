@@ -19,9 +19,10 @@ from ...defenses.terms import Observer
 from ..errors import BadInput
 from ..results.format import Epsilon
 from ..say import words
+from ..say.card import NOT_STATED
 from ..say.statement import ADJACENCIES_IN_WORDS
 from .owner import Owner
-from .points import NOT_STATED, POINTS, ClaimCard, constants, table_of
+from .points import POINTS, ClaimCard, constants, table_of
 
 REQUIRED = (  # of every entry, and known to the owner alone
     "name",

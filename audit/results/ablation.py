@@ -7,12 +7,13 @@ would only raise what all others have to pass (`checks`), so no verdict, gate or
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot
 from typing import Any
 
 from ...metrics.intervals import Interval, bootstrap_interval, clopper_pearson_interval
+from ..say import knowledge as say
 from ..say import words
 from .checks import picked
 from .format import AttackResult, Results
@@ -166,25 +167,12 @@ def stronger_without(results: Results) -> list[str]:
         whole = table.rows[0]
         for row in table.rows[1:]:
             if _above(row.psnr, whole.psnr) or _above(row.reidentified, whole.reidentified):
-                sentences.append(
-                    f"The inversion ({table.name}) got more {row.name} than with all it knows; the verdict counts the"
-                    " latter alone, and may say too little."
-                )
+                sentences.append(say.got_more_without(table.name, row.name))
     return sentences
 
 
 def _above(one: Figure, other: Figure) -> bool:
     return one.interval is not None and other.interval is not None and one.interval[0] > other.interval[1]
-
-
-def nothing_said(not_withheld: Mapping[str, str]) -> str:
-    """Which pieces of knowledge were not withheld, and why, in a sentence without its full stop; "" where all were.
-
-    >>> nothing_said({"noise": "there is none", "labels": "they are not known"})
-    'nothing to withhold: noise (there is none), labels (they are not known)'
-    """
-    named = ", ".join(f"{what} ({why})" for what, why in not_withheld.items())
-    return f"nothing to withhold: {named}" if named else ""
 
 
 def worth_cells(row: WorthRow) -> dict[str, str]:
@@ -216,13 +204,11 @@ def worth_lines(results: Results) -> list[str]:
     for table in tables[:1]:
         grid = [["", *worth_cells(table.rows[0])], *([row.name, *worth_cells(row).values()] for row in table.rows)]
         widths = [max(len(line[k]) for line in grid) for k in range(len(grid[0]))]
-        lines.append(
-            f"What each piece of knowledge is worth ({table.name}, {words.times(table.rows[0].images, table.thing)}):"
-        )
+        lines.append(say.knowledge_title(table.name, table.rows[0].images, table.thing))
         lines += ["  " + "  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in grid]
         if len(tables) > 1:
-            lines.append(f"  {words.times(len(tables) - 1, 'more table')} like this in `audit report` and --json.")
-    if said := nothing_said(results.not_withheld):
+            lines.append(say.more_tables(len(tables) - 1))
+    if said := say.nothing_said(results.not_withheld):
         lines.append(f"{said[0].upper()}{said[1:]}.")
     return lines
 

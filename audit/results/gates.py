@@ -17,6 +17,7 @@ from ...defenses.nearest import instead
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
 from ..errors import BadInput
 from ..judge.judgement import judgement_of
+from ..say import gate as say
 from ..say.metrics import METRICS
 from ..say.words import chosen_briefly
 from .format import LEVELS, PROOFS, AttackResult, Epsilon, Results
@@ -179,20 +180,16 @@ def outcome(gate: Gate, results: Results) -> Outcome:
     measured = [(value, where) for value, where in values if value is not None]
     missing = [where for value, where in values if value is None]
     if not measured:
-        raise BadInput(f"--fail-if '{gate}': {_nothing(gate, results)}, so nothing was gated")
+        raise BadInput(say.nothing_gated(str(gate), _nothing(gate, results)))
     worst, where = (max if gate.sign.startswith(">") else min)(measured, key=lambda pair: pair[0])
     failed = SIGNS[gate.sign](worst, gate.bound)
     if missing and not failed:
-        raise BadInput(
-            f"--fail-if '{gate}': {gate.metric} was not measured for {missing[0]}, so that it passes elsewhere says"
-            " nothing"
-        )
+        raise BadInput(say.not_everywhere(str(gate), gate.metric, missing[0]))
     if not failed and gate.metric == PROOF and gate.say(worst) == "not priced":
-        raise BadInput(f"--fail-if '{gate}': ε was not priced, so that it passes says nothing")
+        raise BadInput(say.passes_unpriced(str(gate)))
     if not failed and (blind := _blind(gate, results)):
-        raise BadInput(f"--fail-if '{gate}': {blind}, so that it passes says nothing; take more draws")
-    verb = "failed" if failed else "passed"
-    return Outcome(failed, f"gate {verb}: {gate} ({gate.say(worst)}{where and f', {where}'})")
+        raise BadInput(blind)
+    return Outcome(failed, say.gate_sentence(str(gate), failed, gate.say(worst), where))
 
 
 def _blind(gate: Gate, results: Results) -> str:
@@ -203,18 +200,18 @@ def _blind(gate: Gate, results: Results) -> str:
     for row in filter(lambda row: _selected(gate, row), results.epsilon):
         most = getattr(row, ceiling)
         if getattr(row, gate.metric) is not None and most is not None and not SIGNS[gate.sign](most, gate.bound):
-            return f"the test of {_row(row)} could have shown {gate.say(most)} at most"
+            return say.passes_blind(str(gate), row, gate.say(most))
     return ""
 
 
 def _nothing(gate: Gate, results: Results) -> str:
     if gate.metric not in EPSILONS:
-        return f"no {gate.metric} was measured in this run"
+        return say.metric_not_measured(gate.metric)
     if not results.epsilon:
-        return "no ε was priced in this run"
-    rows = list(dict.fromkeys(f"[{row.unit},{row.observer},{row.adjacency}]" for row in results.epsilon))
-    having = [row for row in results.epsilon if _selected(gate, row)]
-    return f"no row has a {gate.metric} ε" if having else f"there is no such row; rows are {', '.join(rows)}"
+        return say.NOT_PRICED
+    if any(_selected(gate, row) for row in results.epsilon):
+        return say.without_value(gate.metric)
+    return say.no_such_row(results.epsilon)
 
 
 def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
@@ -225,24 +222,20 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
             yield LEVELS.index(judgement.level), ""
     elif gate.metric == PROOF:
         judgement = judgement_of(results)
-        yield PROOFS.index(judgement.proof), "" if judgement.secret else _PUBLISHED
+        yield PROOFS.index(judgement.proof), "" if judgement.secret else say.PUBLISHED
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)
             asked = gate.metric == "proven" or (gate.metric.startswith("demonstrated") and row.untested)
             if gate.metric == "proven" and value is not None and not results.setup.secret_key:
-                yield inf, f"{_row(row)}; {_PUBLISHED}"
+                yield inf, f"{say.row_place(row)}; {say.PUBLISHED}"
             elif value is not None or asked:  # a claim is about one row, canaries about a few
                 from_what = chosen_briefly(row) if gate.metric.startswith("demonstrated") else ""
-                yield value, ", ".join(filter(None, (from_what, _row(row))))
+                yield value, ", ".join(filter(None, (from_what, say.row_place(row))))
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
         unfinished = sorted(results.choice.unfinished) if results.choice is not None else []
-        yield from (
-            (None, f"the parts of {name} that did not fit into the minutes")
-            for name in unfinished
-            if name.partition("-")[0] in kinds
-        )
+        yield from ((None, say.parts_unfinished(name)) for name in unfinished if name.partition("-")[0] in kinds)
         yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
         yield from ((None, f"{_entry(a)}: {a.doubt}") for a in results.attacks if a.kind in kinds and a.doubt)
         if gate.metric == "reidentified":  # out of their own pools, which is what a page shows
@@ -257,15 +250,8 @@ def _by_luck(gate: Gate, attack: AttackResult) -> str:
     return "" if chance is None else f", chance {chance:.2g}"
 
 
-_PUBLISHED = "the noise key is published"
-
-
 def _selected(gate: Gate, row: Epsilon) -> bool:
     return set(gate.rows) <= {row.unit, row.adjacency, row.observer}
-
-
-def _row(row: Epsilon) -> str:
-    return f"{row.unit}, {row.observer}, {row.adjacency}, δ = {row.delta:g}"
 
 
 def _entry(attack: AttackResult) -> str:

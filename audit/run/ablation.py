@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...attacks import ATTACKS, AUTO
 from ...attacks.cells import ChosenAttack
 from ..errors import BadInput
-from ..results.ablation import nothing_said
+from ..say.knowledge import nothing_said
 from ..say.words import listed
 from ..setup.config import CANARY
 from .options import INVERSION, RunOptions

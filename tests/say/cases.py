@@ -21,6 +21,7 @@ from dpfl_audit.audit.report.points import POINTS, ClaimCard
 from dpfl_audit.audit.report.side_by_side import summary
 from dpfl_audit.audit.results.format import OWN_CODE, AttackResult, AuditedSetup, Choice, Epsilon, NotRun
 from dpfl_audit.audit.results.gates import outcome, parse_gate
+from dpfl_audit.audit.say import study
 from dpfl_audit.audit.say.badge import badge
 from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
@@ -208,9 +209,30 @@ def gates() -> Iterator[str]:
             yield str(error)
 
 
+def of_a_study() -> Iterator[str]:
+    """Each sentence of `audit choose` once."""
+    terms = "per client, zero_out, δ = 10⁻⁵"
+    yield study.question_of_study("server", "client", "zero_out", 1e-5)
+    yield study.take_setting("sigma = 2", 3, ["accuracy at least 60 %: 63 %"])
+    yield study.too_weak("The model only guesses.")
+    yield study.attacks_shortened(1.0, 5, ["inversion"])
+    yield study.none_keeps("accuracy at least 90 %")
+    yield study.nearest_setting("accuracy at least 90 %", "sigma = 1", ["accuracy: 63 %"], False)
+    yield study.goals_unsure(["accuracy", "leakage"]).lstrip()
+    yield study.selected_misses("accuracy", "sigma = 1", ["63 %"])
+    yield study.protected_by(["ε at most 8"], ["leakage at most 20 %"], 12.0, False)
+    yield study.settings_counted(12, 12, 0) + " | " + study.settings_counted(12, 9, 2)
+    yield study.auxiliary_alone(14)
+    yield study.search_seen("whoever is the server", 14, 2, True, 31.0, terms) + study.OF_NUMBERS
+    yield study.why_no_selection("--search random does not").lstrip()
+    yield study.SCORES
+    yield study.selection_seen(3, study.SOME_BARE, 31.0, terms, 20)
+    yield from study.plot_words("accuracy", "leakage")
+
+
 def document() -> str:
     blocks = {name: list(lines(made)) for name, made in settings().items()}
-    blocks |= {"several settings": list(several()), "gates": list(gates())}
+    blocks |= {"several settings": list(several()), "gates": list(gates()), "study": list(of_a_study())}
     rows = [row(proven=7.06, proven_without_sampling=9.0, releases=9, multiplier=5.0), row(unit="record")]
     blocks["statement"] = [*statement(rows), *statement([row(proven="inf")], secret=False), *statement([])]
     card = ClaimCard(settings()["declared"].results, Owner(utility="enough"))

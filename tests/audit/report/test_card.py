@@ -21,9 +21,10 @@ from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.report.card import card_markdown, write_card
 from dpfl_audit.audit.report.markdown import escaped
 from dpfl_audit.audit.report.owner import Owner, read_owner
-from dpfl_audit.audit.report.points import NOT_STATED, ClaimCard, make_card
+from dpfl_audit.audit.report.points import ClaimCard, make_card
 from dpfl_audit.audit.report.registry import registry_entry, registry_yaml
 from dpfl_audit.audit.results.format import Epsilon, Results
+from dpfl_audit.audit.say.card import NOT_STATED
 from dpfl_audit.audit.say.statement import NO_DRAW, NOT_PRICED, NOTHING, NUMBER_IS_KNOWN, statement
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build

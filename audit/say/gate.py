@@ -1,0 +1,56 @@
+"""What a gate says: whether it failed, by what value; or why nothing was gated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..results.format import Epsilon
+
+PUBLISHED = "the noise key is published"
+NOT_PRICED = "no ε was priced in this run"
+
+
+def row_place(epsilon: Epsilon) -> str:
+    return f"{epsilon.unit}, {epsilon.observer}, {epsilon.adjacency}, δ = {epsilon.delta:g}"
+
+
+def gate_sentence(gate: str, failed: bool, value: str, where: str) -> str:
+    verb = "failed" if failed else "passed"
+    return f"gate {verb}: {gate} ({', '.join(filter(None, (value, where)))})"
+
+
+def nothing_gated(gate: str, why: str) -> str:
+    return f"--fail-if '{gate}': {why}, so nothing was gated"
+
+
+def not_everywhere(gate: str, metric: str, where: str) -> str:
+    return f"--fail-if '{gate}': {metric} was not measured for {where}, so that it passes elsewhere says nothing"
+
+
+def passes_unpriced(gate: str) -> str:
+    return f"--fail-if '{gate}': ε was not priced, so that it passes says nothing"
+
+
+def passes_blind(gate: str, epsilon: Epsilon, most: str) -> str:
+    """most: what the row's test could have shown."""
+    return (
+        f"--fail-if '{gate}': the test of {row_place(epsilon)} could have shown {most} at most, so that it passes says"
+        " nothing; take more draws"
+    )
+
+
+def metric_not_measured(metric: str) -> str:
+    return f"no {metric} was measured in this run"
+
+
+def without_value(metric: str) -> str:
+    return f"no row has a {metric} ε"
+
+
+def no_such_row(rows: Sequence[Epsilon]) -> str:
+    known = dict.fromkeys(f"[{each.unit},{each.observer},{each.adjacency}]" for each in rows)
+    return f"there is no such row; rows are {', '.join(known)}"
+
+
+def parts_unfinished(attack: str) -> str:
+    return f"the parts of {attack} that did not fit into the minutes"

@@ -1,0 +1,143 @@
+"""What a study of settings says: its answer, what stands in the way, and what the search itself cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .words import at_most, number, observer
+
+NOTHING_TRAINED = "Nothing was trained, so the search cost nobody anything."
+OPEN_NOISE = ", whose noise is no secret as its key is published,"
+SOME_BARE = ", some of them trained without any noise,"
+OF_NUMBERS = (
+    " A client is a number here: fresh seeds deal the records anew, so of one person, whose records may then be with"
+    " several, it says nothing."
+)
+SCORES = (
+    "Accuracies and attack scores of private records are no output of a private mechanism: no ε covers this page. Show"
+    " it to nobody who may not see the records, or search on auxiliary records (--on auxiliary)."
+)
+KEEP = (
+    "trials/, again/, auditor/ and study.sqlite3 tell of the others and of how many there were, and so do the progress"
+    " that was printed and the time that the search took: keep them. The attacks' scores took the truth to know; no ε"
+    " covers them."
+)
+SELECTION = "a private selection, of which the others are not shown"
+CONTRADICTED = "an attack got more than the proof allows"
+
+
+def question_of_study(who: str, unit: str, adjacency: str, delta: float) -> str:
+    return f"proven ε per {unit} towards {observer(who)} ({adjacency}, δ = {number(delta)})"
+
+
+def take_setting(setting: str, seeds: int, kept: Sequence[str]) -> str:
+    return f"Take {setting}. With {seeds} fresh seeds: {'; '.join(kept)}."
+
+
+def too_weak(useless: str) -> str:
+    """useless: that its model is."""
+    return f"{useless} Train longer, or ask for a larger --accuracy-at-least or --epsilon-at-most."
+
+
+def attacks_shortened(minutes: float, needed: int, left_out: Sequence[str]) -> str:
+    """minutes: that an attack had. needed: for all of it."""
+    return (
+        f"`audit run` on this setting attacks longer than --minutes {minutes:g} allowed here, and may find more than is"
+        f" stated; --minutes {needed} gives all of it (now left out or shortened: {'; '.join(left_out)})."
+    )
+
+
+def none_keeps(goal: str) -> str:
+    return f"No setting keeps “{goal}”."
+
+
+def nearest_setting(goal: str, setting: str, values: Sequence[str], alone: bool) -> str:
+    """alone: whether nothing else is asked."""
+    rest = "" if alone else " with the rest"
+    return f"No setting keeps “{goal}”{rest}; nearest is {setting} ({'; '.join(values)})."
+
+
+def goals_unsure(goals: Sequence[str]) -> str:
+    return (
+        f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(goals)}”, and more"
+        " --seeds, candidates or test records narrow them."
+    )
+
+
+def selected_misses(goal: str, setting: str, values: Sequence[str]) -> str:
+    return f"The most accurate setting, {setting}, does not keep “{goal}” ({'; '.join(values)})."
+
+
+def protected_by(by_proof: Sequence[str], by_attack: Sequence[str], unlimited: float | None, limited: bool) -> str:
+    """unlimited: the proven ε, said where no limit was asked of it (not `limited`)."""
+    sentences = []
+    if by_proof:
+        sentences.append(f"By proof, whatever the attack: {' and '.join(by_proof)}.")
+    if by_attack:
+        sentences.append(
+            f"From the attacks that were tried, and so no more than that: {' and '.join(by_attack)}. A stronger attack"
+            " may get more."
+        )
+    if not limited:
+        sentences.append(f"Proven is ε = {at_most(unlimited)}; above about 10 a proof promises little.")
+    return " ".join(sentences)
+
+
+def settings_counted(settings: int, measured: int, never: int) -> str:
+    """never: so many were dropped before any training."""
+    dropped = settings - measured
+    if not dropped:
+        return f"{settings} settings, all trained and attacked"
+    return f"{settings} settings: {measured} trained and attacked, {dropped} dropped ({never} before any training)"
+
+
+def auxiliary_alone(trainings: int) -> str:
+    return (
+        f"All {trainings} trainings of this study used auxiliary records, which are nobody's training data: the search"
+        " costs the federation's clients nothing. What it measured is of those records; the federation's own are"
+        " assumed to be of the same kind."
+    )
+
+
+def search_seen(who: str, trainings: int, bare: int, open_noise: bool, epsilon: float, terms: str) -> str:
+    """What the search costs.
+
+    Args:
+        who: sees the trainings. bare: so many are without noise. open_noise: whether the key is published.
+        epsilon, terms: of all together, by unit, adjacency and δ.
+    """
+    noise = f", {bare} of them without any noise, to compare accuracy with" if bare else ""
+    if open_noise:
+        noise += OPEN_NOISE
+    return (
+        f"The search looked at the clients' own records: {who} of all {trainings} trainings of this study{noise} has"
+        f" seen ε = {number(epsilon)} ({terms}) before the recommended training begins; add that one's own ε."
+    )
+
+
+def why_no_selection(why: str) -> str:
+    return f" It is no private selection, which would cost less: {why}."
+
+
+def selection_seen(again: int, noise: str, epsilon: float, terms: str, candidates: int) -> str:
+    """What a private selection costs.
+
+    Args:
+        again: trainings with fresh seeds. noise: what is wrong with it, or "". epsilon, terms: as of `search_seen`.
+        candidates: on average.
+    """
+    return (
+        "The search looked at the clients' own records. Whoever sees of it the best setting alone, its accuracy, its"
+        f" model and the {again} trained again{noise} has seen ε = {number(epsilon)} ({terms}; a private selection"
+        f" among a Poisson number of candidates, {candidates} on average: arXiv:2110.03620, Theorem 6) before the"
+        " recommended training begins; add that one's own ε."
+    )
+
+
+def plot_words(name: str, what: str) -> tuple[str, str]:
+    """Of a plot: what stands for it, and its caption."""
+    return (
+        f"{name} against {what} of every measured setting; the numbers are in the table of settings",
+        f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in accuracy, leakage and"
+        " proven ε; star: recommended. By the search's own short attacks.",
+    )
