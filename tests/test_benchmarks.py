@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import re
 import runpy
 import sys
@@ -146,30 +145,15 @@ def test_every_example_of_the_page_of_utility_is_a_config():
         assert page.count(f"| [{row.name}](../../examples/{row.name}.toml) |") == 2  # accuracy and ε
 
 
-WITHOUT_BETS = {  # rows of a fixed number of draws: why
-    name: "one takes more than ten minutes of processor time with 5.3 million numbers a draw"
-    for name in ("ldp-adam-0.001", "ldp-adam-0.01", "ldp-sgd-0.1", "ldp-sgd-0.01")
-}
-
-
-def most_draws(claimed: float, shape_assumed: bool) -> float:
-    """In each world, for a row above its claim."""
-    return 500 if claimed <= 4.5 or shape_assumed else 8 * math.exp(claimed)
-
-
-def test_every_claim_is_refuted_in_few_draws():
-    """Issue 16, item 4; 8·e^ε is some thrice what a perfect attack needs at δ = 0: n ≈ e^ε·ln(1/.05)."""
+def test_nearly_every_claim_is_refuted_in_few_draws():
+    """Which clients and records a canary meets is by lot: two rows may take up to three times as many."""
     findings = benchmark("findings")
     kept = findings.Findings.read((ROOT / "docs" / "findings.json").read_text(encoding="utf-8")).by_row
-    above = {row.name: kept[row.name] for row in findings.ROWS if "laim" in findings._verdict(row, kept[row.name])}
-    assert len(above) >= 25 and all(found.demonstrated > found.claimed for found in above.values())
-    assert {n: f.trials for n, f in above.items() if f.trials > most_draws(f.claimed, f.if_gaussian)} == {}
-
-
-def test_draws_were_bet_on_where_that_does_not_take_too_long():
-    findings = benchmark("findings")
-    kept = findings.Findings.read((ROOT / "docs" / "findings.json").read_text(encoding="utf-8")).by_row
-    assert {name for name, found in kept.items() if not found.drawn} == set(WITHOUT_BETS)
+    above = [kept[row.name] for row in findings.ROWS if "laim" in findings._verdict(row, kept[row.name])]
+    assert len(above) >= 25 and all(found.demonstrated > found.claimed for found in above)
+    longer = [found.trials / findings.few_draws(found.claimed, found.if_gaussian) for found in above]
+    assert sum(share > 1 for share in longer) <= 2 and max(longer) <= 3
+    assert all(found.drawn for found in kept.values())  # with bets
 
 
 # --- membership findings ---
