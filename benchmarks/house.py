@@ -311,8 +311,8 @@ ROWS = (
     Row("asserts that pin a sentence", sentence_asserts, 320, 100),
     Row("files of such asserts", sentence_files, 92, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 29.5, 15),
-    Row("product: lines", product_lines, 79061 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 49065, 40000),
+    Row("product: lines", product_lines, 79064 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 49073, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (
