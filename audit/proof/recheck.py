@@ -33,6 +33,7 @@ _Pair = tuple[_Array, _Array]
 Mixture = tuple[tuple[float, float], ...]  # weights and means, over the noise's standard deviation
 REACH, CELLS = 9.0, 6000  # standard deviations beyond the means, and bins
 FOLDS, SURE = 16, 1e6  # of the integral of a sum of Laplace noises: how far, and masses over their error that count
+TINY = 1e-290  # in the place of a mass that a double does not hold
 LEAST = 1e-3  # sensitivity over the largest scale, below which that would take too many bins
 MOST_DRAWS = 4000  # that count below; fewer are post-processing
 FINE = 4e-3  # of ε that rounding losses down may cost, or so
@@ -266,12 +267,14 @@ def _laplace(size: float, scales: _Array) -> _Pair | None:
     def upto(x: _Array) -> _Array:
         return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
 
-    return np.diff(upto(edges - size)), np.diff(upto(edges))
+    here, there = np.diff(upto(edges - size)), np.diff(upto(edges))
+    return np.maximum(here, TINY), np.maximum(there, TINY)  # more mass in the other world: the loss is rounded down
 
 
-def _laplace_sum(size: float, scales: _Array) -> _Pair:
+def _laplace_sum(size: float, scales: _Array) -> _Pair | None:
     """The same of several: bins' masses are integrals of the characteristic function Π 1/(1 + b²t²), by a sum at points
-    that are folded as their cosines repeat. Bins whose mass is not far above the error of that are dropped.
+    that are folded as their cosines repeat. Bins whose mass is not far above the error of that are dropped; None where
+    all are, of a size that no noise hides.
     """
     reach = 40 + size + REACH * sqrt(2 * float((scales**2).sum()))
     shift = max(1, round(size * CELLS / reach))
@@ -285,7 +288,7 @@ def _laplace_sum(size: float, scales: _Array) -> _Pair:
     here = masses[np.arange(-half, half + shift + 1)]
     there = masses[np.arange(-half - shift, half + 1)]
     kept = (here > least) & (there > least)
-    return here[kept], there[kept]
+    return (here[kept], there[kept]) if kept.any() else None
 
 
 def _discrete(r: Counted, moved: float) -> _Pair | None:

@@ -103,11 +103,19 @@ def test_two_laplace_noises_hide_what_an_integral_of_their_density_says(size: fl
         return (1 + np.abs(x)) * np.exp(-np.abs(x)) / 4
 
     x = np.linspace(-60, size + 60, 2_000_001)
-    here, there = _laplace_sum(size, np.ones(2))
+    here, there = _laplace_sum(size, np.ones(2)) or (x, x)
     for level in (0.0, 0.3 * size, 0.9 * size):
         right = float(np.maximum(density(x - size) - np.exp(level) * density(x), 0).sum() * (x[1] - x[0]))
         found = float(np.maximum(here - np.exp(level) * there, 0).sum())
         assert right * (1 - 2e-3) - 2e-6 < found < right * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize("law", [LaplaceLaw(0.001), LaplaceLaw(0.0, ((0.01, 3),))])
+def test_laplace_noise_that_hides_nothing_has_a_bound_too(law: LaplaceLaw) -> None:
+    """ε = 1,414 and more: a mass that underflowed was no mass, or none was left."""
+    releases = many(lambda i: law, 2)
+    low, high = ends(releases, "zero_out")
+    assert 0 <= low <= price(releases, "zero_out") <= high * 1.01 < inf
 
 
 def test_a_coalition_that_is_left_out_is_refused() -> None:
