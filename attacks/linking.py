@@ -51,11 +51,7 @@ class Linking:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> Links:
-        """The links between all pairs of rounds, and the tracks.
-
-        Args:
-            part: of `parts`. view: what the observer saw. knowledge, seed: not used. progress: called at the end.
-        """
+        """The links between all pairs of rounds, and the tracks."""
         del knowledge, seed
         messages: Sequence[Seen] = part.content
         alike = likeness(messages, view)

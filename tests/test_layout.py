@@ -116,7 +116,9 @@ def test_a_new_idea_in_audit_has_a_room():
 
 
 def test_a_public_function_of_many_parameters_says_what_each_is():
-    """A command's docstring is its help, where its options say it."""
+    """A command's docstring is its help, where its options say it. What a class does for a protocol of
+    `attacks/base.py` is said there.
+    """
     for room in ALLOWED:
         for path in set((ROOT / room).rglob("*.py")) - set((ROOT / "audit" / "commands").glob("*.py")):
             bodies = [(ast.parse(path.read_text()).body, 0)]
@@ -124,6 +126,8 @@ def test_a_public_function_of_many_parameters_says_what_each_is():
             for body, bound in bodies:
                 for node in body:
                     if isinstance(node, ast.FunctionDef) and node.name[0] != "_":
+                        if bound and node.name in ("run_part", "run_group") and path != ROOT / "attacks" / "base.py":
+                            continue
                         count = len(node.args.args) + len(node.args.kwonlyargs) - bound
                         said = "Args:" in (ast.get_docstring(node) or "")
                         assert count <= 4 or said, f"{path.relative_to(ROOT)}: {node.name} has {count} and no Args"

@@ -108,14 +108,6 @@ class Ablated:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> Reconstruction:
-        """The reconstruction of one part.
-
-        Args:
-            part: of `parts`. view, knowledge: the whole ones. seed, progress: as for `Inversion.run_part`.
-
-        Raises:
-            ValueError: as that one does.
-        """
         return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
     def run_group(
@@ -126,14 +118,6 @@ class Ablated:
         seed: int,
         progress: Progress | None = None,
     ) -> list[Reconstruction]:
-        """The reconstructions of one group, in order.
-
-        Args:
-            parts: one list of `groups`. views, knowledge: the whole ones of each. seed, progress: as for `run_part`.
-
-        Raises:
-            ValueError: as `run_part` does.
-        """
         told = [SWITCHES[self.without](view, own) for view, own in zip(views, knowledge)]
         return self.weaker.run_group(parts, [view for view, _ in told], [own for _, own in told], seed, progress)
 

@@ -89,11 +89,6 @@ class CapturedMembership:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
-        """The scores of one part's candidates.
-
-        Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
-        """
         del seed
         messages: Sequence[Seen] = part.content
         total = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)

@@ -28,11 +28,6 @@ class LossThreshold:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
-        """The scores of one part's candidates.
-
-        Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
-        """
         del seed
         scores = -losses(view, knowledge, part.content, part.content.load())
         report_progress(progress, 1, 1)

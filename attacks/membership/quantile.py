@@ -63,11 +63,6 @@ class QuantileMembership:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
-        """The scores of one part's candidates.
-
-        Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
-        """
         del seed
         weights, network = part.content.load(), network_sent(view, part.content)
         known = knowledge.auxiliary_inputs, knowledge.auxiliary_targets

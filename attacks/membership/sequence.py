@@ -70,11 +70,6 @@ class SequenceMembership:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
-        """The scores of one part's candidates.
-
-        Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`; there is nothing random.
-        """
         del seed
         messages: tuple[Seen, ...] = part.content
         belief = _belief(view, knowledge, messages)

@@ -105,11 +105,6 @@ class ShadowMembership:
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
-        """The scores of one part's candidates.
-
-        Args:
-            part: of `parts`. view, knowledge, seed, progress: as for `Attack.run_part`.
-        """
         factory, weights = _factory(knowledge), part.content.load()
         records, n = sum(factory.sizes), len(knowledge.candidate_ids)
         inputs = torch.cat([knowledge.candidate_inputs, knowledge.auxiliary_inputs.reshape(-1, *view.input_shape)])

@@ -77,7 +77,9 @@ def plan_attacks(
         costs, job = _costs(setup, options, few)
     whole = sum(costs[name] for name in audited)
     others = [name for name in costs if name != INVERSION]
-    limit = inversion_minutes if inversion_minutes is not None else minutes / 2 if others else minutes
+    limit = minutes / 2 if others else minutes
+    if inversion_minutes is not None:
+        limit = inversion_minutes
     left_out: list[str] = []
     if costs.get(INVERSION, 0.0) > shortest * limit and len(manners := _settings(job)["manners"]) > 1:
         joined, alone = costs[INVERSION], [manner for manner in manners if manner != TOGETHER]

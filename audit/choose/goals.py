@@ -108,7 +108,9 @@ class Goals(GoalLimits):
         if epsilon is None:
             return [Kept(goal, None, "not priced", False, False, "proof", inf)]
         kept = epsilon <= most
-        excess = 0.0 if kept else inf if epsilon == inf else log(epsilon / most)
+        excess = 0.0
+        if not kept:
+            excess = inf if epsilon == inf else log(epsilon / most)
         return [Kept(goal, epsilon, number(epsilon), kept, kept, "proof", excess)]
 
     def order(self, outcome: Performance, epsilon: float | None) -> tuple[float, ...]:

@@ -58,11 +58,10 @@ def opened_case(
     Raises:
         BadInput: the config, the space or a goal is wrong; or no point of the space is a setting.
     """
-    raw = (
-        config
-        if isinstance(config, dict)
-        else read_toml(config, "config file", "; `audit init ldp > config.toml` writes one")
-    )
+    if isinstance(config, dict):
+        raw = config
+    else:
+        raw = read_toml(config, "config file", "; `audit init ldp > config.toml` writes one")
     source = "" if isinstance(config, dict) else config.read_text(encoding="utf-8")
     raw = with_overrides(raw, options.overrides)
     space = parse_space(options.vary)

@@ -144,9 +144,11 @@ def compared(a: Results, b: Results) -> Comparison:
 
 def _place(attack: AttackResult) -> str:
     parts = [attack.attack, attack.observer, attack.manner]
-    parts += [f"round {attack.round}"] if attack.round is not None else []
+    if attack.round is not None:
+        parts.append(f"round {attack.round}")
     parts += [attack.settings.get("objective")]
-    parts += [f"client {attack.client}"] if attack.client is not None else []
+    if attack.client is not None:
+        parts.append(f"client {attack.client}")
     return ", ".join(str(part) for part in parts if part)
 
 

@@ -80,13 +80,19 @@ def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
 def _said(found: Setup, auditor: Auditor) -> str:
     m, key, published = found.manifest, auditor.ledger is not None, not auditor.key_is_secret
     kept = auditor.knows_key or m.recorded is not None  # nobody here drew a recording's noise
-    return (
+    here = {True: "present", False: "absent"}
+    parts = [
         f"{m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, truth"
-        f" {'present' if auditor.truth is not None else 'absent'}, auditor's key"
-        f" {'present' if key and kept else 'absent'}"
-        + ("; its key is published, so whoever has the config can draw the noise again" if published else "")
-        + ("; auditor/noise-key is gone, and cannot be made again" if key and not kept else "")
-        + (f"; recorded by {m.recorded.by}" if m.recorded is not None else "")
-        + (f"; changed after training: {', '.join(auditor.edited)}" if auditor.edited else "")
-        + ("; training diverged in round 0: nothing to attack" if found.diverged_at_once else "")
-    )
+        f" {here[auditor.truth is not None]}, auditor's key {here[key and kept]}"
+    ]
+    if published:
+        parts.append("its key is published, so whoever has the config can draw the noise again")
+    if key and not kept:
+        parts.append("auditor/noise-key is gone, and cannot be made again")
+    if m.recorded is not None:
+        parts.append(f"recorded by {m.recorded.by}")
+    if auditor.edited:
+        parts.append(f"changed after training: {', '.join(auditor.edited)}")
+    if found.diverged_at_once:
+        parts.append("training diverged in round 0: nothing to attack")
+    return "; ".join(parts)

@@ -111,8 +111,9 @@ def close_recording(folder: Path) -> Path:
             " when the next one is broadcast, or the recorder is closed"
         )
     sent = AllSent.read(folder)
-    after = rounds[-1] if not (rounds[-1].uploads or rounds[-1].lost) else None  # a last model on its way down
-    done = rounds if after is None else rounds[:-1]
+    after, done = None, rounds
+    if not (rounds[-1].uploads or rounds[-1].lost):  # a last model on its way down
+        after, done = rounds[-1], rounds[:-1]
     if not begun.recording.mechanism:  # declared round by round
         first = next((r.mechanism for r in done if r.mechanism), ())
         begun = replace(begun, recording=replace(begun.recording, mechanism=first))
@@ -120,9 +121,9 @@ def close_recording(folder: Path) -> Path:
     clients = _sizes(begun.recording, done, beside, granted)
     captured = sorted({u["client"] for r in done for u in r.uploads if u["kept"]})
     given = _truth(folder, done)
-    gallery = 0 if granted.gallery is None else len(granted.gallery[0])
-    auxiliary = 0 if granted.auxiliary is None else len(granted.auxiliary[0])
-    candidates = 0 if granted.candidates is None else len(granted.candidates[0])
+    gallery, auxiliary, candidates = (
+        len(part[0]) if part is not None else 0 for part in (granted.gallery, granted.auxiliary, granted.candidates)
+    )
     config = config_of(begun.recording, len(done), len(clients), captured, max(gallery, auxiliary), candidates)
     end = len(done)
     # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
@@ -406,13 +407,17 @@ def _manifest(
 def _facts(recording: Recording, config: Config) -> dict[str, Any]:
     """What everybody knows; of noise and clip what is declared of the first round."""
     first = recording.mechanism[0] if recording.mechanism else None
-    by_client = first is not None and first.by == "client" and first.of == "client"
     inside = first is not None and first.of == "record"
-    clip = float(first.clip) if by_client and first is not None else None
-    noise = float(first.noise_std) if by_client and first is not None else 0.0
+    order, noise, clip, multiplier = 2, 0.0, None, None
     said = "none: nothing bounds what is sent"
-    if clip is not None and first is not None:
-        said = f"C = {clip:g} (the whole {recording.share}{', L1' if first.order == 1 else ''}; client, zero_out)"
+    if first is not None:
+        order = first.order
+    if first is not None and first.by == "client" and first.of == "client":
+        clip, noise = float(first.clip), float(first.noise_std)
+        norm = ", L1" if first.order == 1 else ""
+        said = f"C = {clip:g} (the whole {recording.share}{norm}; client, zero_out)"
+        if clip:
+            multiplier = first.spread / clip
     elif inside:
         said = "bounded inside local training"
     local = config.local
@@ -424,10 +429,10 @@ def _facts(recording: Recording, config: Config) -> dict[str, Any]:
         "epochs": local.epochs if local.steps is not None or local.epochs is not None else 1,
         "steps": local.steps,
         "clip_norm": clip,
-        "clip_order": 2 if first is None else first.order,
+        "clip_order": order,
         "per_layer": False,
         "noise_std": noise,
-        "noise_multiplier": first.spread / clip if clip and first is not None else None,
+        "noise_multiplier": multiplier,
         "sensitivity": said,
         "share_clipped": None,
         "clipped_in_training": inside,

@@ -245,7 +245,9 @@ def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[st
             if match is None:
                 continue
             held = found.setdefault(int(match["round"]), {})
-            name = "broadcast" if kind == "broadcast" else match["client"] if "{client}" in pattern else "all"
+            name = "broadcast" if kind == "broadcast" else "all"
+            if name == "all" and "{client}" in pattern:
+                name = match["client"]
             name = str(int(name)) if name.isdecimal() else name
             if name in held:
                 raise BadInput(f"{dump}: {held[name].name} and {path.name} are both of round {match['round']}, {name}")

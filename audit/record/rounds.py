@@ -414,8 +414,10 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
     sent = _uploads(recording, round)
     found = outside(recording.network, places.spans, sent, noise.noise_std)
     places = replace(places, outside=found.names)
-    lengths += [found.wrong] if found.wrong else []
-    lengths += [f"{named(found.plain)} are sent without noise"] if found.plain else []
+    if found.wrong:
+        lengths.append(found.wrong)
+    if found.plain:
+        lengths.append(f"{named(found.plain)} are sent without noise")
     for one in sent:
         client, upload = one.client, round.uploads[one.client]
         name = f"client {client} in round {round.number}"
@@ -488,7 +490,8 @@ def _of_server(
             more = own - others * (mean - own)  # what twice its weight would add
             weighed.append(_weighed(client, left, more, std, name))
     wrong = [found.wrong] if found.wrong else []
-    wrong += [f"{named(found.plain)} of the next model are the mean, without noise"] if found.plain else []
+    if found.plain:
+        wrong.append(f"{named(found.plain)} of the next model are the mean, without noise")
     measured = MeasuredRound(
         (residual,), lengths=tuple(wrong), weighed=tuple(weighed), harmless=found.harmless, moved=found.moved
     )

@@ -147,7 +147,8 @@ def _proof_of(row: Epsilon, target: float, setting: ReportedSetting, claimed: bo
     setup, what = setting.results.setup, say.target(target, claimed)
     if row.proven is None or math.isinf(row.proven):
         steps = ["clip every contribution to a fixed, public norm"] if setup.clip_norm is None else []
-        steps += ["add noise before anything leaves the client"] if setup.noise_std == 0 else []
+        if setup.noise_std == 0:
+            steps.append("add noise before anything leaves the client")
         return say.missing(row, what, steps)
     factor = noise_factor(row, target)
     if factor is None:

@@ -278,7 +278,8 @@ def _places(rows: Sequence[Epsilon], observers: int) -> list[str]:
     units: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         adjacencies = units.setdefault(words.observer(row.observer), {}).setdefault(row.unit, [])
-        adjacencies += [row.adjacency] if row.adjacency not in adjacencies else []
+        if row.adjacency not in adjacencies:
+            adjacencies.append(row.adjacency)
     alike: dict[str, list[str]] = {}
     for who, of_unit in units.items():
         what = ", ".join(f"{unit} ({', '.join(adjacencies)})" for unit, adjacencies in of_unit.items())

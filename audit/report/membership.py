@@ -148,7 +148,8 @@ def coverage(results: Results) -> list[str]:
         proven.setdefault(math.inf if row.proven is None else row.proven, []).append(words.observer(observer))
     unbounded = proven.pop(math.inf, [])
     bounds = [f"ε = {words.number(value)} towards {words.listed(names)}" for value, names in sorted(proven.items())]
-    bounds += [f"no finite ε towards {words.listed(unbounded)}"] if unbounded else []
+    if unbounded:
+        bounds.append(f"no finite ε towards {words.listed(unbounded)}")
     units = " or ".join(sorted({row.unit for row in rows.values()}))
     sentences = [f"Proven for one {units}: {'; '.join(bounds)}."]
     claims = {(row.claimed, row.unit, row.observer) for row in results.epsilon if row.claimed is not None}

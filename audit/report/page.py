@@ -277,7 +277,8 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
 def _pair(pictures: Pictures, pair: Pair) -> dict[str, Any]:
     assert pictures.rebuilt is not None and pictures.originals is not None
     closeness = [f"{pair.psnr:.1f} dB"] if pair.psnr is not None else []
-    closeness += [f"SSIM {pair.ssim:.2f}"] if pair.ssim is not None else []
+    if pair.ssim is not None:
+        closeness.append(f"SSIM {pair.ssim:.2f}")
     return {
         "original": data_uri(pictures.originals[pair.original]),
         "rebuilt": data_uri(pictures.rebuilt[pair.reconstruction]),

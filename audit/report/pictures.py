@@ -90,11 +90,10 @@ def data_uri(image: np.ndarray) -> str:
     if image.shape[1:] == (1, 1) and len(image) > 3:
         side = ceil(len(image) ** 0.5)
         image = np.concatenate([image.ravel(), np.full(side * side - len(image), 0.5)]).reshape(1, side, side)
-    pixels = (
-        np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
-        if image.shape[0] == 3
-        else np.rint(np.clip(image.mean(0), 0, 1) * 255).astype(np.uint8)
-    )
+    if image.shape[0] == 3:
+        pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
+    else:
+        pixels = np.rint(np.clip(image.mean(0), 0, 1) * 255).astype(np.uint8)
     picture = Image.fromarray(pixels.transpose(1, 2, 0) if pixels.ndim == 3 else pixels)
     buffer = io.BytesIO()
     picture.save(buffer, format="PNG", optimize=True)

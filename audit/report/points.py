@@ -132,12 +132,14 @@ def _algorithm(card: ClaimCard) -> Iterable[str]:
         yield f"Parameters: {', '.join(f'{key} = {value}' for key, value in given.items())}."
     numbered = {"client": setup.clients, "round": setup.rounds}
     facts = [words.times(count, noun) for noun, count in numbered.items() if count is not None]
-    facts += [f"each sends its {setup.share}"] if setup.share else []
+    if setup.share:
+        facts.append(f"each sends its {setup.share}")
     if setup.model is not None:
         facts.append(f"model {setup.model.name} of {setup.model.parameters or '?'} numbers")
     facts.append(words.noise(setup.noise_std, card.results.server_noise_std))
     facts.append(f"clip norm {words.number(setup.clip_norm)}" if setup.clip_norm else say.NO_CLIP)
-    facts += [say.CLIPPED_INSIDE] if setup.clipped_in_training else []
+    if setup.clipped_in_training:
+        facts.append(say.CLIPPED_INSIDE)
     yield f"Trained: {', '.join(facts)}."
 
 

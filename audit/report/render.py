@@ -331,11 +331,10 @@ def _tpr_rows(attack: AttackResult) -> list[list[str]]:
         if point is None:
             rows.append([f"TPR at {percent(level)} FPR", MISSING, MISSING, why])
             continue
-        interval = (
-            f"{percent_at_least(point.interval[0])} to {percent_at_most(point.interval[1])}"
-            if point.interval
-            else MISSING
-        )
+        if point.interval:
+            interval = f"{percent_at_least(point.interval[0])} to {percent_at_most(point.interval[1])}"
+        else:
+            interval = MISSING
         reached = "" if point.realised_fpr is None else f"FPR reached {percent(point.realised_fpr)}"
         beside = ", ".join(filter(None, (reached, said_ceiling(point))))
         rows.append([f"TPR at {percent(level)} FPR", percent(point.tpr), interval, beside])

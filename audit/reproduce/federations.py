@@ -27,9 +27,10 @@ def experiments_of(base: Tables, cells: Sequence[TableCell], seed: int) -> dict[
         if (name := training_name(cell)) not in made:
             config = parse_config({**over_base(base, cell.tables), "seed": seed}, cell.name)
             first = known.get(alike := _data_and_model(config))
-            made[name] = (
-                build(config, Path()) if first is None else with_scheme(config, first.data, first.module, first.clients)
-            )
+            if first is None:
+                made[name] = build(config, Path())
+            else:
+                made[name] = with_scheme(config, first.data, first.module, first.clients)
             known.setdefault(alike, made[name])
     return made
 

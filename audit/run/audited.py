@@ -14,6 +14,11 @@ def audited_setup(auditor: Auditor) -> AuditedSetup:
     """What the results say of the setup, as far as the auditor's half is there to say it."""
     manifest, facts, rounds = auditor.setup.manifest, auditor.facts, auditor.rounds
     inside = auditor.setup.scheme.local.per_example  # DP-SGD bounds records in training and sends what comes of it
+    clip_norm, noise_multiplier, sensitivity = facts.clip_norm, facts.noise_multiplier, facts.sensitivity
+    if inside is not None:
+        clip_norm, noise_multiplier = inside.clip_norm, inside.noise_multiplier
+        sensitivity = f"C = {inside.clip_norm:g} (each record's gradient in a local step; record, zero_out)"
+    last = rounds[-1] if rounds else {}
     return AuditedSetup(
         digest=manifest.digest,
         name=manifest.name,
@@ -22,19 +27,15 @@ def audited_setup(auditor: Auditor) -> AuditedSetup:
         share=facts.share,
         clients=len(manifest.clients),
         rounds=manifest.rounds,
-        clip_norm=facts.clip_norm if inside is None else inside.clip_norm,
+        clip_norm=clip_norm,
         noise_std=facts.noise_std,
-        noise_multiplier=facts.noise_multiplier if inside is None else inside.noise_multiplier,
-        sensitivity=(
-            facts.sensitivity
-            if inside is None
-            else f"C = {inside.clip_norm:g} (each record's gradient in a local step; record, zero_out)"
-        ),
+        noise_multiplier=noise_multiplier,
+        sensitivity=sensitivity,
         share_clipped=facts.share_clipped,
         clipped_in_training=facts.clipped_in_training,
         norm_before_clip_median=facts.norm_before_clip_median,
-        test_accuracy=rounds[-1].get("test_accuracy") if rounds else None,
-        majority_accuracy=rounds[-1].get("majority_accuracy") if rounds else None,
+        test_accuracy=last.get("test_accuracy"),
+        majority_accuracy=last.get("majority_accuracy"),
         status=manifest.status,
         engine=None if manifest.engine.name == "recorded" else manifest.engine.name,
         recorded="" if manifest.recorded is None else manifest.recorded.by,

@@ -63,7 +63,8 @@ def more_noise(setup: AuditedSetup, factor: float, label: str, parameter: str, c
 def first_steps(setup: AuditedSetup, noisy: bool) -> str:
     """Where no formula gives the noise. noisy: whether there is some already."""
     steps = [] if setup.secret_key else ["train with a secret noise key"]
-    steps += ["clip every update to a fixed, public norm"] if setup.clip_norm is None else []
+    if setup.clip_norm is None:
+        steps.append("clip every update to a fixed, public norm")
     steps += [] if noisy else ["add noise before anything leaves the client"]
     if setup.clip_norm is not None and noisy:
         steps.append("add more noise")

@@ -135,8 +135,10 @@ def of_several(names: Sequence[str], count: int) -> str:
 def only_some(names: Sequence[str], right: str, leaking: str, quiet: str) -> str:
     """Why only some settings may be shared. leaking, quiet: the others in words, "" where there is none."""
     sentences = [f"No attack can be right more than {right} of the time with {quoted(list(names))}."]
-    sentences += [f"Attacks got more with {leaking}."] if leaking else []
-    sentences += [f"Nothing useful is proven with {quiet}."] if quiet else []
+    if leaking:
+        sentences.append(f"Attacks got more with {leaking}.")
+    if quiet:
+        sentences.append(f"Nothing useful is proven with {quiet}.")
     return " ".join(sentences)
 
 

@@ -308,9 +308,10 @@ def _override(raw: dict[str, Any], override: str) -> None:
         del place[last]
     else:
         near = nearest(last, place)
-        meant = (
-            f"; did you mean {near!r}?" if near and not _known(tables, last, raw) else ", so there is nothing to unset"
-        )
+        if near and not _known(tables, last, raw):
+            meant = f"; did you mean {near!r}?"
+        else:
+            meant = ", so there is nothing to unset"
         raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{meant}")
 
 

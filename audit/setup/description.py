@@ -116,7 +116,15 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
     ranged = any(isinstance(s, ClipRange) for s in scheme.client)
     noise = mean_of([r["figures"] for r in done], "noise_std")
     clip_norm = None if clip is None else clip.norm
-    sent, inside = scheme.share, bool(local.per_example or local.step_clip)
+    inside = bool(local.per_example or local.step_clip)
+    sensitivity = "none: nothing bounds what is sent"
+    if clip_norm:
+        part = "whole" if clip and not clip.per_layer else "per-layer"
+        sensitivity = f"C = {clip_norm:g} (the {part} {scheme.share}; client, zero_out)"
+    elif ranged:
+        sensitivity = "every number into a public range"
+    elif inside:
+        sensitivity = "bounded inside local training"
     return {
         "share": scheme.share,
         "optimiser": local.optimiser,
@@ -129,14 +137,7 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
         "per_layer": bool((clip or hidden) and (clip or hidden).per_layer),  # type: ignore[union-attr]
         "noise_std": None if private else noise or 0.0,
         "noise_multiplier": None if private or noise is None or not clip_norm else noise / clip_norm,
-        "sensitivity": (
-            f"C = {clip_norm:g} (the {'whole ' if clip and not clip.per_layer else 'per-layer '}{sent}; client,"
-            " zero_out)"
-            if clip_norm
-            else "every number into a public range"
-            if ranged
-            else ("bounded inside local training" if inside else "none: nothing bounds what is sent")
-        ),
+        "sensitivity": sensitivity,
         "share_clipped": None,
         "clipped_in_training": inside,
         "norm_before_clip_median": None,

@@ -368,15 +368,13 @@ class Setup:
         labels |= self._labels_of_sums(labels)
         given = Knowledge(labels, *(self._records(path / "auxiliary.safetensors") or self._no_records))
         candidates = self._records(path / "candidates.safetensors")
-        return (
-            given
-            if candidates is None
-            else replace(
-                given,
-                candidate_inputs=candidates[0],
-                candidate_targets=candidates[1],
-                candidate_ids=torch.arange(len(candidates[0])),
-            )
+        if candidates is None:
+            return given
+        return replace(
+            given,
+            candidate_inputs=candidates[0],
+            candidate_targets=candidates[1],
+            candidate_ids=torch.arange(len(candidates[0])),
         )
 
     def _labels_of_sums(self, labels: Mapping[str, Tensor]) -> dict[str, Tensor]:

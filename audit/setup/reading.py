@@ -37,9 +37,9 @@ def present(path: Path) -> bool:
 def misplaced(path: Path) -> str:
     """What somebody may have meant who gave `path` where something else belongs: the end of a sentence."""
     if path.is_file():
-        return (
-            f"; {path} is a config: `audit train {path} -o setup`" if path.suffix == ".toml" else f"; {path} is a file"
-        )
+        if path.suffix == ".toml":
+            return f"; {path} is a config: `audit train {path} -o setup`"
+        return f"; {path} is a file"
     if present(path / "setup.json"):
         return f"; {path} is a setup: `audit run {path} -o results`"
     if present(path / "results.json"):

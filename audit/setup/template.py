@@ -68,11 +68,9 @@ def _scheme_table(scheme: str, target_epsilon: float | None = None) -> str:
 def _said(line: str, words: str) -> list[str]:
     """A line with what its value means behind it, or above it where both are too long for one."""
     together = f"{line:<30} # {words}"
-    return (
-        [together]
-        if len(together) <= WIDTH
-        else [*wrap(words, WIDTH, initial_indent="# ", subsequent_indent="# "), line]
-    )
+    if len(together) <= WIDTH:
+        return [together]
+    return [*wrap(words, WIDTH, initial_indent="# ", subsequent_indent="# "), line]
 
 
 def _toml(value: object) -> str:

@@ -96,11 +96,10 @@ def audit_dpsgd(call: DpSgdCall) -> OwnAudit:
     Guarantees: if the training is (ε, δ)-DP per record against whoever sees its steps, counting exceeds ε with
     probability 1 − confidence at most. The other bound does so if its condition holds as well.
     """
-    declared = (
-        DpSgdNumbers(call.noise_multiplier, call.max_grad_norm, call.sample_rate, call.steps)
-        if call.numbers is None
-        else call.numbers
-    )
+    if call.numbers is None:
+        declared = DpSgdNumbers(call.noise_multiplier, call.max_grad_norm, call.sample_rate, call.steps)
+    else:
+        declared = call.numbers
     if not isinstance(declared, DpSgdNumbers):
         raise ValueError(f"numbers is a {type(declared).__name__}; expected DpSgdNumbers(noise_multiplier, …)")
     check_trainings(call.train, call.dataset, call.delta, call)

@@ -144,11 +144,10 @@ def audit_mechanism(asked: MechanismCall) -> OwnAudit:
     saved.batch(calls, "differ", lambda: _checked(calls, spare, asked.seed))
     moments = saved.batch(calls, "centres", lambda: [one.numpy() for one in _learned(calls, learning, asked.seed)])
     *means, without, present = (torch.from_numpy(one) for one in moments)
-    centres = (
-        means
-        if asked.noiseless is None
-        else [as_vector(guarded(asked.noiseless, "noiseless")(w)) for w in calls.worlds]
-    )
+    if asked.noiseless is None:
+        centres = means
+    else:
+        centres = [as_vector(guarded(asked.noiseless, "noiseless")(w)) for w in calls.worlds]
     whole = RoundShape.of(centres, asked.sizes, asked.rounds)
     # A mixture's own spread is not its noise's.
     least = [v.reshape(asked.rounds, -1).amin(0) for v in ((without, present) if asked.rate == 1 else (without,))]

@@ -53,4 +53,6 @@ def measured_shift(calls: Calls, pairs: int, seed: int, *purpose: object) -> flo
     halves = change[: pairs // 2].mean(0), change[pairs // 2 :].mean(0)
     variance = float(noise.var(0).mean())  # a number's, the mean over all of them
     moved = max(0.0, float(halves[0] @ halves[1]))
-    return sqrt(moved / variance) if variance > 0 else (float("inf") if moved > 0 else 0.0)
+    if variance > 0:
+        return sqrt(moved / variance)
+    return float("inf") if moved > 0 else 0.0

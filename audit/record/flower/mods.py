@@ -116,7 +116,8 @@ def _local_dp(call_next: Any) -> LocalNoise | None:
                 held = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-            todo += [held] if callable(held) else []
+            if callable(held):
+                todo.append(held)
     return None
 
 

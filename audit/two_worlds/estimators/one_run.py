@@ -136,7 +136,9 @@ def best_guesses(
     """
     scores_in, scores_out = checked_scores("scores_in", scores_in), checked_scores("scores_out", scores_out)
     m = len(scores_in) + len(scores_out)
-    rules = ladder(m) if guesses is None else (guesses,) if isinstance(guesses, Guesses) else tuple(guesses)
+    if guesses is None:
+        guesses = ladder(m)
+    rules = (guesses,) if isinstance(guesses, Guesses) else tuple(guesses)
     if not rules:
         raise ValueError("guesses must name at least one number of guesses, got none")
     if (most := max(rule.total for rule in rules)) > m:

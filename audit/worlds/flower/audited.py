@@ -78,8 +78,7 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
     """
     needed("flwr", "audit_flower", "flower")
     with bad_input("audit_flower"):
-        delta = 0.0 if call.delta is None else call.delta
-        check_bounds_asked(delta=delta, claim=call.claim, confidence=call.confidence, seed=call.seed)
+        check_bounds_asked(delta=call.delta or 0.0, claim=call.claim, confidence=call.confidence, seed=call.seed)
         check_draws_asked(call.draws, call.calibration)
         flags = {name: flag for name, flag in part(call, ("anew", "gaussian")).items() if flag is not None}
         seen = "server" if call.observer is None else call.observer
@@ -93,10 +92,13 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
     with bad_input(known.name), task_identity(), own_randomness_kept():
         opened = _opened(known, call.model, call.client, call.clients, call.observer, call.seed, call.progress)
         noise = opened.noise
-        own_claim = noise is not None and call.delta is None and (asked, call.adjacency) == ("client", "zero_out")
-        claimed = noise.epsilon if call.claim is None and noise is not None and own_claim else call.claim
-        claimed = claimed if claimed is None or isfinite(claimed) else None  # a mod that promises nothing
-        at = noise.delta if call.delta is None and noise is not None else call.delta
+        claimed, at = call.claim, call.delta
+        if noise is not None and at is None:
+            at = noise.delta
+            if claimed is None and (asked, call.adjacency) == ("client", "zero_out"):
+                claimed = noise.epsilon
+        if claimed is not None and not isfinite(claimed):  # a mod that promises nothing
+            claimed = None
         if at is None:
             raise BadInput("which δ? An ε says nothing without it: give --delta 1e-5 (0 for pure DP)")
         again = not opened.hidden if call.anew is None else call.anew
@@ -126,14 +128,18 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
             code=known.code,
             progress=call.progress,
         )
-    notes = [] if call.claim is not None or claimed is None else ["The claim is what the app's LocalDpMod is for."]
-    notes += [] if noise is None else noise.sentences(asked, call.adjacency, at)
+    notes, parameters = [*made.about.notes], {}
+    if call.claim is None and claimed is not None:
+        notes.append("The claim is what the app's LocalDpMod is for.")
+    if noise is not None:
+        notes += noise.sentences(asked, call.adjacency, at)
+        parameters = noise.parameters()
     notes += [*opened.remarks, _trained_words(again)]
     about = replace(
         made.about,
         told=f"one round of the app's own code; {made.about.told}",
-        parameters={} if noise is None else noise.parameters(),
-        notes=(*made.about.notes, *notes),
+        parameters=parameters,
+        notes=tuple(notes),
     )
     return replace(made, about=about)
 

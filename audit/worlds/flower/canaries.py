@@ -27,9 +27,10 @@ def long(sent: ClientArrays, reply: ClientArrays, times: float = LONG) -> Client
     still = all(np.array_equal(reply[name], sent[name]) for name in _moved(sent, reply))
     made = dict(reply)
     for name in _moved(sent, reply):
-        step = (
-            np.ones_like(sent[name], dtype=np.float64) if still else np.subtract(reply[name], sent[name], dtype=float)
-        )
+        if still:
+            step = np.ones_like(sent[name], dtype=np.float64)
+        else:
+            step = np.subtract(reply[name], sent[name], dtype=float)
         made[name] = np.asarray(sent[name] + times * step, dtype=reply[name].dtype)
     return made
 
