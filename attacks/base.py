@@ -16,6 +16,7 @@ from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
     from ..defenses.data.columns import TableColumn
+    from ..defenses.data.vocabulary import Vocabulary
     from .membership.shadows import ShadowFactory
 
 
@@ -131,7 +132,7 @@ class View:
     `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
     its parameters.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
-    regression). columns: of a table, () for images.
+    regression). columns: of a table, () for images. vocabulary: of text, whose records are (length,) words' numbers.
     records: how many a sender holds, by its address where that is public.
     sums: how the server merged the values of a round, by round, where that is public; why_no_sums: why it is of none.
     anonymous: every party has a fresh address in every round, and senders keep the number of their records to
@@ -146,6 +147,7 @@ class View:
     input_shape: tuple[int, ...]
     classes: int
     columns: tuple[TableColumn, ...] = ()
+    vocabulary: Vocabulary | None = None
     records: Mapping[str, int] = field(default_factory=dict)
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""
