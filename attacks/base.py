@@ -270,7 +270,29 @@ class Links:
         return [(a, b) for a in range(len(of)) for b in range(a + 1, len(of)) if of[a] == of[b]]
 
 
-Evidence = Reconstruction | MembershipScores | Links  # canary scores join them
+@dataclass(frozen=True, eq=False)
+class ReadTexts:
+    """What an attack on text reads of one message.
+
+    attack: the name of the attack in `ATTACKS`. words: (k,) int64, the numbers of words that the batch is said to have,
+    by a test that no absent word passes. texts: (m, length) int64, at most as many as the message is of, padded.
+    certain: (m,) bool, which of them the network itself confirms. assumed, methods: as of `Reconstruction`.
+    """
+
+    attack: str
+    observer: str
+    manner: str
+    round: int
+    sender: str
+    message_ids: tuple[str, ...]
+    words: Tensor
+    texts: Tensor
+    certain: Tensor
+    assumed: tuple[str, ...]
+    methods: tuple[tuple[str, str], ...] = ()
+
+
+Evidence = Reconstruction | MembershipScores | Links | ReadTexts  # canary scores join them
 
 
 @dataclass(frozen=True, eq=False)

@@ -189,7 +189,7 @@ def transformer(
     classes: int,
     vocabulary: int,
     *,
-    width: int = 64,
+    width: int = 128,
     layers: int = 2,
     heads: int = 4,
     causal: bool = False,

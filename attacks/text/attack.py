@@ -1,0 +1,189 @@
+"""The attack on text: which words, where, and together, out of captured gradients, updates or weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...defenses.data.vocabulary import Vocabulary, padded
+from ...defenses.nearest import instead
+from ...defenses.progress import Progress
+from ..base import Attack, Knowledge, Part, ReadTexts, View
+from ..cost import forward_operations
+from ..inversion.read.rounds import every_round
+from ..inversion.read.target import Aim, Target
+from ..settings import check_types
+from .bag import Bag, bag_of_rows, bag_of_span
+from .layers import Layers
+from .places import guesses, shares_of_places
+from .sentences import Text, Trial, by_descent, from_errors, from_the_left
+from .span import SAME, Span
+
+NAME = "inversion-text"
+TRIES = 3  # guesses a text, from which it is sought
+
+
+@dataclass(frozen=True)
+class TextInversion:
+    """Read the words and sentences of a batch (DAGER, Petrov et al. 2024, arXiv:2405.15586).
+
+    Words are read first, off the embedding's rows, or by the span of the first layer's inputs; then places and
+    sentences, by the spans of layers behind it. A sentence is certain where all that it makes these layers read lies in
+    their spans, which those of no other sentence do. There is nothing random, and labels are not looked at.
+
+    sentences: whether sentences are sought, or words alone.
+    """
+
+    sentences: bool = True
+    name: str = field(default=NAME, init=False)
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """Every message that the view allows.
+
+        Raises:
+            ValueError: the records are no text, there is no such message, or the network has no embedding.
+        """
+        vocabulary = _vocabulary(view)
+        aims = every_round(view, knowledge)
+        if not aims:
+            raise ValueError(
+                f"the observer {view.observer!r} saw no message to read: an upload, of a round whose global model it saw"
+            )
+        Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
+        each = forward_operations(view.module, view.input_shape)
+        return [Part(f"one-round:{aim.key}", (len(vocabulary) + 2000 * aim.count) * each, aim) for aim in aims]
+
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> ReadTexts:
+        """What is read of one message.
+
+        Args:
+            part: of `parts`. view: what the observer saw. knowledge, seed: not used. progress: called at the end.
+        """
+        del knowledge, seed
+        aim: Aim = part.content
+        vocabulary, length = _vocabulary(view), view.input_shape[0]
+        reader = _Reader.of(view, aim.target, len(vocabulary), length)
+        bag, methods = reader.bag()
+        texts: list[Text] = []
+        if self.sentences and len(bag.words):
+            texts, how = reader.texts(bag, aim.count)
+            methods = (*methods, *how)
+        texts = [text for text in texts if len(text.tokens)][: aim.count]
+        if progress is not None:
+            progress(1, 1)
+        return ReadTexts(
+            attack=self.name,
+            observer=view.observer,
+            manner=aim.manner,
+            round=aim.messages[0].round,
+            sender=aim.messages[0].sender,
+            message_ids=tuple(m.id for m in aim.messages),
+            words=bag.words,
+            texts=padded([text.tokens.tolist() for text in texts], length),
+            certain=torch.tensor([text.certain for text in texts], dtype=torch.bool),
+            assumed=("how many texts the message is of", "the tokenizer, which is public"),
+            methods=methods,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """One message, tensor by tensor, at the network that it was made at."""
+
+    layers: Layers
+    sent: Mapping[str, Tensor]
+    noise_std: float | None
+    length: int
+    vocabulary: int
+
+    @classmethod
+    def of(cls, view: View, target: Target, vocabulary: int, length: int) -> _Reader:
+        layers = Layers.of(view.module, view.layout, target.weights, vocabulary, length)
+        value, noise = target.gradient, target.noise_std
+        if target.update is not None:  # as it was sent: what an optimiser does not move is 0 there
+            value, noise = target.update, target.noise_moved
+            if target.recipe is not None and target.recipe.linear:
+                noise = target.noise_std * target.recipe.scale
+        known = None if view.facts.noise_std is None else noise
+        return cls(layers, view.layout.split(value), known, length, vocabulary)
+
+    def bag(self) -> tuple[Bag, tuple[tuple[str, str], ...]]:
+        rows = bag_of_rows(self.sent[f"{self.layers.words}.weight"], self.noise_std)
+        if not rows.why_none:
+            return rows, (("words by the embedding's rows", ""),)
+        span = self._span(0)
+        found = bag_of_span(self.layers, span, self.vocabulary, self.length) if not self.noise_std else rows
+        why = rows.why_none
+        return found, (("words by the embedding's rows", why), ("words by the first layer's span", found.why_none))
+
+    def _gradients(self, depth: int) -> list[Tensor]:
+        return [self.sent[f"{path}.weight"] for path in self.layers.groups[depth]]
+
+    def _span(self, depth: int) -> Span:
+        return Span.of(self._gradients(depth))
+
+    def texts(self, bag: Bag, count: int) -> tuple[list[Text], tuple[tuple[str, str], ...]]:
+        """Texts, those that are certain first, and by which methods."""
+        first = self._span(0)
+        spans = [None, *(self._span(depth) for depth in range(1, len(self.layers.groups)))]
+        telling = tuple(span if span is not None and span.clear else None for span in spans)
+        trial = Trial(self.layers, telling, bag.words, self._pairs(first, bag.words))
+        if not trial.telling:
+            why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
+            return [], (("sentences", why),)
+        if self.layers.causal:
+            return sorted(from_the_left(trial), key=lambda text: text.off), (("sentences from the left", ""),)
+        found = from_errors(trial, first, self._gradients(0), count) if first.clear else []
+        how = ("sentences by their keys' errors", "" if found else "words and places are not told one by one")
+        if len(found) >= count:
+            return found, (how,)
+        begun = self._guesses(trial, count * TRIES)
+        return by_descent(trial, begun, found, count), (how, ("sentences place by place", ""))
+
+    def _pairs(self, first: Span, words: Tensor) -> Tensor:
+        """Whether each word can stand at each place, (places, words), up to the last place that the batch has."""
+        places = self._places()
+        if not first.clear:
+            return torch.ones(places, len(words), dtype=torch.bool)
+        return torch.cat([first.outside(read) < SAME for _, read in self.layers.of_words(words, places)]).T
+
+    def _places(self) -> int:
+        rows = self.sent.get(f"{self.layers.positions}.weight")
+        if rows is None or self.noise_std:
+            return self.length
+        moved = torch.nonzero(rows[: self.length].abs().sum(1))
+        return int(moved.max()) + 1 if len(moved) else self.length
+
+    def _guesses(self, trial: Trial, count: int) -> list[Tensor]:
+        rows, places = self.sent[f"{self.layers.words}.weight"], len(trial.pairs)
+        by_place = self.sent.get(f"{self.layers.positions}.weight")
+        if by_place is None:
+            shares = trial.pairs.double()
+        else:
+            shares = shares_of_places(rows[trial.words], by_place[:places])
+        return guesses(trial.words, shares, trial.pairs, count)
+
+
+def _vocabulary(view: View) -> Vocabulary:
+    if view.vocabulary is None:
+        raise ValueError("the setup's records are no text; --attack inversion reads images and rows of a table")
+    return view.vocabulary
+
+
+def make_text_inversion(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
+    """The attack from its config table. Raises ValueError for an unknown key or a value of the wrong type."""
+    del quick, device
+    known = [f.name for f in fields(TextInversion) if f.init]
+    if unknown := sorted(set(settings) - set(known)):
+        raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], known)}")
+    check_types(TextInversion, settings)
+    return [TextInversion(**settings)]
+
+
+__all__ = ["NAME", "TextInversion", "make_text_inversion"]
