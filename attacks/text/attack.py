@@ -19,12 +19,11 @@ from ..inversion.read.target import Aim, Target
 from ..settings import check_types
 from .bag import Bag, bag_of_rows, bag_of_span
 from .layers import Layers
-from .places import guesses, shares_of_places
-from .sentences import Text, Trial, by_descent, from_errors, from_the_left
-from .span import SAME, Span
+from .places import shares_of_places
+from .sentences import Text, Trial, by_places, from_the_left
+from .span import SAME, Span, marks_of_texts
 
 NAME = "inversion-text"
-TRIES = 3  # guesses a text, from which it is sought
 
 
 @dataclass(frozen=True)
@@ -139,12 +138,16 @@ class _Reader:
             return [], (("sentences", why),)
         if self.layers.causal:
             return sorted(from_the_left(trial), key=lambda text: text.off), (("sentences from the left", ""),)
-        found = from_errors(trial, first, self._gradients(0), count) if first.clear else []
-        how = ("sentences by their keys' errors", "" if found else "words and places are not told one by one")
-        if len(found) >= count:
-            return found, (how,)
-        begun = self._guesses(trial, count * TRIES)
-        return by_descent(trial, begun, found, count), (how, ("sentences place by place", ""))
+        marks = self._marks(trial, first, count)
+        why = "" if marks is not None else "the first layer's gradient leaves no gap, or has no keys"
+        how = (("sentences by their keys' errors", why), ("sentences place by place", ""))
+        return by_places(trial, marks, self._weights(trial), count), how
+
+    def _marks(self, trial: Trial, first: Span, count: int) -> Tensor | None:
+        if not first.clear:
+            return None
+        read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])
+        return marks_of_texts(self._gradients(0), first, count, read.transpose(0, 1)[trial.pairs])
 
     def _pairs(self, first: Span, words: Tensor) -> Tensor:
         """Whether each word can stand at each place, (places, words), up to the last place that the batch has."""
@@ -160,14 +163,13 @@ class _Reader:
         moved = torch.nonzero(rows[: self.length].abs().sum(1))
         return int(moved.max()) + 1 if len(moved) else self.length
 
-    def _guesses(self, trial: Trial, count: int) -> list[Tensor]:
-        rows, places = self.sent[f"{self.layers.words}.weight"], len(trial.pairs)
+    def _weights(self, trial: Trial) -> Tensor:
+        """How likely each word stands at each place, (places, words)."""
         by_place = self.sent.get(f"{self.layers.positions}.weight")
         if by_place is None:
-            shares = trial.pairs.double()
-        else:
-            shares = shares_of_places(rows[trial.words], by_place[:places])
-        return guesses(trial.words, shares, trial.pairs, count)
+            return trial.pairs.double()
+        rows = self.sent[f"{self.layers.words}.weight"][trial.words]
+        return shares_of_places(rows, by_place[: len(trial.pairs)]).clamp(0.0, 1.0)
 
 
 def _vocabulary(view: View) -> Vocabulary:

@@ -5,16 +5,18 @@ first attention read tells whether it was there, so every answer is checked by r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ...defenses.data.vocabulary import PAD
 from .layers import Layers
-from .span import SAME, Span, errors_of, texts_of
+from .span import SAME, Span
 
-TOGETHER = 0.1  # of 1/length, from which two words count as of one text
+NEAR = 0.01  # of a mark's usual length, from which two are taken for one
+FEWEST = 3  # words that are taken for a text by their mark
+TRIES = 10  # guesses for each text that is sought
 PREFIXES = 4096  # of texts that are carried on from the left; more mean that nothing is told
 RUNS = 512  # texts that are run at once
 SWEEPS = 6  # over all places of a text that is sought
@@ -92,83 +94,82 @@ def from_the_left(trial: Trial) -> list[Text]:
     return [Text(torch.tensor(row), float(trial.off(torch.tensor([row])).max())) for row in ended]
 
 
-# --- words that stand where they stand, told apart by text
+# --- place by place, from guesses
 
 
-def from_errors(trial: Trial, first: Span, gradients: Sequence[Tensor], texts: int) -> list[Text]:
-    """Texts where the pairs of word and place are told one by one: their errors add up to zero over each text."""
-    place, word = torch.nonzero(trial.pairs, as_tuple=True)
-    if len(place) != first.rank:
-        return []
-    tokens = trial.words[word]
-    inputs = _inputs_of_pairs(trial.layers, tokens, place)
-    found: list[Text] = []
-    for gradient in gradients:  # one of them is the keys'; nobody says which
-        together = texts_of(errors_of(gradient, inputs), texts)
-        for members in _components(together):
-            row = _in_order(tokens[members], place[members])
-            if row is not None and not any(torch.equal(row, text.tokens) for text in found):
-                text = Text(row, float(trial.off(row[None]).max()))
-                found += [text] if text.certain else []
-    return found
+def by_places(trial: Trial, marks: Tensor | None, weights: Tensor, texts: int) -> list[Text]:
+    """Up to so many texts that lie nearer and nearer to the layers' spans, a word or an end changed at a time; those
+    that are certain first.
 
-
-def _inputs_of_pairs(layers: Layers, tokens: Tensor, places: Tensor) -> Tensor:
-    length = int(places.max()) + 1
-    read = layers.inputs(tokens[:, None].expand(-1, length).contiguous(), 0)[0]
-    return read[torch.arange(len(tokens)), places]
-
-
-def _components(together: Tensor) -> list[Tensor]:
-    """The sets of words that are joined by what is more than rounding."""
-    near = together.abs() > TOGETHER * together.diagonal().clamp_min(1e-12).sqrt().outer(
-        together.diagonal().clamp_min(1e-12).sqrt()
-    )
-    left, parts = set(range(len(near))), []
-    while left:
-        part, new = set[int](), {min(left)}
-        while new:
-            part |= new
-            new = set(torch.nonzero(near[sorted(new)].any(0)).flatten().tolist()) - part
-        left -= part
-        parts.append(torch.tensor(sorted(part)))
-    return parts
-
-
-def _in_order(tokens: Tensor, places: Tensor) -> Tensor | None:
-    """The words by their places; None where these are not 0, 1, … once each."""
-    order = places.argsort()
-    return tokens[order] if torch.equal(places[order], torch.arange(len(places))) else None
-
-
-# --- place by place, from a guess
-
-
-def by_descent(trial: Trial, guesses: Sequence[Tensor], known: Sequence[Text], texts: int) -> list[Text]:
-    """Texts that lie nearer and nearer to the layers' spans, a word or an end changed at a time, from guesses (length,)
-    on; those that are certain, and the nearest others up to `texts` in all, without the `known` ones.
+    Args:
+        marks: of each pair of `trial.pairs`, in its order; None for none (`span.marks_of_texts`).
+        weights: (places, words), how likely each pair is, for guesses. texts: how many.
     """
-    found = list(known)
+    rng = torch.Generator().manual_seed(0)
+    found: list[Text] = []
     others: list[Text] = []
-    for guess in guesses:
-        if sum(text.certain for text in found) >= texts:
-            break
-        text = _descended(trial, guess)
-        if any(torch.equal(text.tokens, other.tokens) for other in [*found, *others]):
-            continue
-        (found if text.certain else others).append(text)
+    for own in [*_alike(trial.pairs, marks), trial.pairs]:
+        left = texts - len(found)
+        for _ in range(TRIES * left):
+            begun = _begun(replace(trial, pairs=own), weights, found, rng)
+            if begun is None or len(found) >= texts:
+                break
+            text = _descended(replace(trial, pairs=own), *begun)
+            if not any(torch.equal(text.tokens, known.tokens) for known in [*found, *others]):
+                (found if text.certain else others).append(text)
     others.sort(key=lambda text: text.off)
     return [*found, *others[: max(0, texts - len(found))]]
 
 
-def _descended(trial: Trial, guess: Tensor) -> Text:
-    text, worth = guess, _worth(trial, guess[None])[0]
+def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
+    """The pairs of each mark that many have, the most frequent first."""
+    if marks is None:
+        return []
+    near = torch.cdist(marks, marks) < NEAR * marks.norm(dim=1).median()
+    parts, left = [], torch.ones(len(marks), dtype=torch.bool)
+    while True:
+        counts = (near & left).sum(1) * left
+        if not len(counts) or int(counts.max()) < FEWEST:
+            return parts
+        members = near[counts.argmax()] & left
+        left &= ~members
+        part = torch.zeros_like(pairs)
+        place, word = torch.nonzero(pairs, as_tuple=True)
+        part[place[members], word[members]] = True
+        parts.append(part)
+
+
+def _begun(
+    trial: Trial, weights: Tensor, known: Sequence[Text], rng: torch.Generator
+) -> tuple[Tensor, int] | None:
+    """A guess and the place of its anchor: a pair that no known text has; None where there is none."""
+    places = trial.pairs.any(1)
+    length = len(places) if bool(places.all()) else int((~places).float().argmax())
+    if not length:
+        return None
+    likely = torch.where(trial.pairs, weights, 0.0)[:length] + 1e-6 * trial.pairs[:length]
+    open_ = likely.clone()
+    for text in known:
+        where = trial.words[None, :] == text.tokens[:length, None]
+        open_[: len(where)][where] = 0
+    if not bool((open_ > 0).any()):
+        return None
+    anchor = int(torch.multinomial(open_.flatten(), 1, generator=rng))
+    place, word = divmod(anchor, open_.shape[1])
+    fresh = torch.where((open_ > 0).any(1, keepdim=True), open_, likely)
+    picks = torch.multinomial(fresh, 1, generator=rng)[:, 0]
+    picks[place] = word
+    return trial.words[picks], place
+
+
+def _descended(trial: Trial, text: Tensor, anchor: int) -> Text:
+    worth = _worth(trial, text[None])[0]
     for _ in range(SWEEPS):
         before = worth
         for place in range(len(trial.pairs)):
-            if place > len(text):
-                break
-            changed = _changed(trial, text, place)
+            if place == anchor or place > len(text):
+                continue
+            changed = _changed(trial, text, place, place > anchor)
             worths = _worths(trial, changed)
             best = int(worths.argmin())
             if worths[best] < worth:
@@ -178,13 +179,14 @@ def _descended(trial: Trial, guess: Tensor) -> Text:
     return Text(text, float(trial.off(text[None]).max()))
 
 
-def _changed(trial: Trial, text: Tensor, place: int) -> Tensor:
-    """The text with each other word at a place, and ended before it."""
+def _changed(trial: Trial, text: Tensor, place: int, end: bool) -> Tensor:
+    """The text with each word that can stand at a place, and where `end` is set, ended before it."""
     words = trial.words[trial.pairs[place]]
-    rows = torch.full((len(words) + 1, max(len(text), place + 1)), PAD)
+    rows = torch.full((len(words) + end, max(len(text), place + 1)), PAD)
     rows[:, : len(text)] = text
     rows[: len(words), place] = words
-    rows[len(words), max(1, place) :] = PAD
+    if end:
+        rows[-1, place:] = PAD
     return rows
 
 

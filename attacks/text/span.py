@@ -18,7 +18,7 @@ FLOOR = 1e-15  # of the largest singular value: float64's rounding
 @dataclass(frozen=True, eq=False)
 class Span:
     """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
-    rank's end. full: as many inputs as the width, or more, so that nothing is told.
+    rank's end.
     """
 
     basis: Tensor
@@ -42,7 +42,7 @@ class Span:
         _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
         if not float(sizes[0]) > 0:
             return cls(right[:0].T, 0.0)
-        sizes = torch.cat([sizes, sizes.new_zeros(1)]).clamp_min(FLOOR * float(sizes[0]))
+        sizes = sizes.clamp_min(FLOOR * float(sizes[0]))
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1
         return cls(right[:rank].T, float(ratios[rank - 1]))
@@ -53,20 +53,25 @@ class Span:
         return rest.norm(dim=-1) / inputs.norm(dim=-1)
 
 
-def errors_of(gradient: Tensor, inputs: Tensor) -> Tensor:
-    """The errors (k, outputs) of k independent inputs (k, width), whose products with them add up to the gradient
-    (outputs, width).
+def marks_of_texts(gradients: Sequence[Tensor], span: Span, texts: int, inputs: Tensor) -> Tensor | None:
+    """A mark (k,) of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
+
+    Attention's weights sum to 1, so the errors of the keys sum to zero over a text. The keys' gradient, a sum of error
+    times input, is therefore blind to a direction y whose product with the inputs is 1 on one text's words and 0 on all
+    others. Each input has its products with all such directions for a mark. Texts with a word at the same place have
+    one mark together.
+
+    Args:
+        gradients: (outputs, width) of layers that read the same, one of which makes keys. span: of their inputs.
+        texts: at most so many marks differ. inputs: (k, width).
     """
-    return torch.linalg.lstsq(inputs.T, gradient.double().T).solution
-
-
-def texts_of(errors: Tensor, texts: int) -> Tensor:
-    """How far any two of k words belong to one text, (k, k), by their keys' errors (k, outputs).
-
-    Attention's weights sum to 1, so the errors of keys sum to zero over every text: what the errors are blind to are
-    the texts' indicators (ours). 1/length for two words of one text, 0 for others.
-    """
-    left, sizes, _ = torch.linalg.svd(errors / errors.norm().clamp_min(torch.finfo(torch.float64).tiny))
-    blind = left[:, len(errors) - texts :]
-    del sizes
-    return blind @ blind.T
+    blind = None
+    clearest = CLEAR
+    for gradient in gradients:
+        _, sizes, right = torch.linalg.svd(gradient.double() @ span.basis, full_matrices=False)
+        ratios = sizes[:-1] / sizes[1:].clamp_min(FLOOR * float(sizes[0]))
+        least = max(0, len(ratios) - texts)
+        if len(ratios) and float(ratios[least:].max()) > clearest:
+            clearest = float(ratios[least:].max())
+            blind = right[least + int(ratios[least:].argmax()) + 1 :]
+    return None if blind is None else inputs @ span.basis @ blind.T
