@@ -50,7 +50,7 @@ class TextInversion:
         aims = every_round(view, knowledge)
         if not aims:
             raise ValueError(
-                f"the observer {view.observer!r} saw no message to read: an upload, of a round whose global model it saw"
+                f"the observer {view.observer!r} saw no message to read: an upload of a round whose global model it saw"
             )
         Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
         each = forward_operations(view.module, view.input_shape)

@@ -39,7 +39,10 @@ def bag_of_rows(rows: Tensor, noise_std: float | None) -> Bag:
         return Bag(torch.nonzero(sizes > limit).flatten(), "rows of the embedding above their noise (χ² test)")
     if int(some.sum()) * 2 <= len(rows):
         return Bag(torch.nonzero(some).flatten(), "rows of the embedding that are not 0")
-    return Bag(torch.zeros(0, dtype=torch.int64), why_none="most rows of the embedding moved, as where it also tells the next word")
+    return Bag(
+        torch.zeros(0, dtype=torch.int64),
+        why_none="most rows of the embedding moved, as where it also tells the next word",
+    )
 
 
 def bag_of_span(layers: Layers, span: Span, vocabulary: int, length: int) -> Bag:

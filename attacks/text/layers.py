@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from ...defenses.layout import Layout
 
-DEPTH = 5  # groups of linear layers that are looked at: Q, K and V; what attention mixed; both of the feed-forward; Q, K, V
+DEPTH = (
+    5  # groups of linear layers that are looked at: Q, K and V; what attention mixed; both of the feed-forward; Q, K, V
+)
 CHUNK = 2**24  # numbers of a layer's input that are held at once (128 MB)
 
 
@@ -68,16 +70,14 @@ class Layers:
     def inputs(self, tokens: Tensor, depth: int) -> list[Tensor]:
         """What the groups 0 to `depth` read of texts (n, length) int64: (n, length, width) each."""
         caught: dict[str, Tensor] = {}
-        with _watched(self.network, [group[0] for group in self.groups[: depth + 1]], caught), torch.no_grad():
-            try:
-                self.network(tokens)
-            except _Enough:
-                pass
-        return [caught[group[0]] for group in self.groups[: depth + 1]]
+        paths = [group[0] for group in self.groups[: depth + 1]]
+        with _watched(self.network, paths, caught), torch.no_grad(), suppress(_Enough):
+            self.network(tokens)
+        return [caught[path] for path in paths]
 
     def of_words(self, words: Tensor, length: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Words (m,) a chunk at a time, each with what the first group reads of them at every place, (k, length, width):
-        no word there hangs on another.
+        """Words (m,) a chunk at a time, each with what the first group reads of them at every place, (k, length,
+        width): no word there hangs on another.
         """
         width = self.inputs(words[:1, None], 0)[0].shape[2]
         for part in words.split(max(1, CHUNK // (length * width))):

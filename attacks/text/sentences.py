@@ -16,6 +16,8 @@ from .span import SAME, Span
 
 NEAR = 0.01  # of a mark's usual length, from which two are taken for one
 FEWEST = 3  # words that are taken for a text by their mark
+UNLIKELY = 0.05  # of a place's row, from which a word is taken to stand there
+CLOSE = 0.2  # mean share outside of a text with few words wrong; one wrong word has 0.05, others 0.3 and more
 TRIES = 10  # guesses for each text that is sought
 PREFIXES = 4096  # of texts that are carried on from the left; more mean that nothing is told
 RUNS = 512  # texts that are run at once
@@ -25,11 +27,12 @@ SWEEPS = 6  # over all places of a text that is sought
 @dataclass(frozen=True, eq=False)
 class Text:
     """A text (length,) int64 without padding. off: the largest share of what it makes layers read that lies outside of
-    what they read; below `SAME` it was there.
+    what they read; below `SAME` it was there. mean: of all its places.
     """
 
     tokens: Tensor
     off: float
+    mean: float = 0.0
 
     @property
     def certain(self) -> bool:
@@ -108,13 +111,16 @@ def by_places(trial: Trial, marks: Tensor | None, weights: Tensor, texts: int) -
     rng = torch.Generator().manual_seed(0)
     found: list[Text] = []
     others: list[Text] = []
-    for own in [*_alike(trial.pairs, marks), trial.pairs]:
-        left = texts - len(found)
+    likely = trial.pairs & (weights > UNLIKELY)
+    for own in [*_alike(trial.pairs, marks), likely if bool(likely.any()) else trial.pairs]:
+        narrow, left = replace(trial, pairs=own), texts - len(found)
         for _ in range(TRIES * left):
-            begun = _begun(replace(trial, pairs=own), weights, found, rng)
+            begun = _begun(narrow, weights, found, rng)
             if begun is None or len(found) >= texts:
                 break
-            text = _descended(replace(trial, pairs=own), *begun)
+            text = _descended(narrow, *begun)
+            if SAME < text.mean < CLOSE:  # a word or two are not where they seemed likely
+                text = _descended(trial, text.tokens, begun[1])
             if not any(torch.equal(text.tokens, known.tokens) for known in [*found, *others]):
                 (found if text.certain else others).append(text)
     others.sort(key=lambda text: text.off)
@@ -126,7 +132,8 @@ def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
     if marks is None:
         return []
     near = torch.cdist(marks, marks) < NEAR * marks.norm(dim=1).median()
-    parts, left = [], torch.ones(len(marks), dtype=torch.bool)
+    parts: list[Tensor] = []
+    left = torch.ones(len(marks), dtype=torch.bool)
     while True:
         counts = (near & left).sum(1) * left
         if not len(counts) or int(counts.max()) < FEWEST:
@@ -139,9 +146,7 @@ def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
         parts.append(part)
 
 
-def _begun(
-    trial: Trial, weights: Tensor, known: Sequence[Text], rng: torch.Generator
-) -> tuple[Tensor, int] | None:
+def _begun(trial: Trial, weights: Tensor, known: Sequence[Text], rng: torch.Generator) -> tuple[Tensor, int] | None:
     """A guess and the place of its anchor: a pair that no known text has; None where there is none."""
     places = trial.pairs.any(1)
     length = len(places) if bool(places.all()) else int((~places).float().argmax())
@@ -176,7 +181,7 @@ def _descended(trial: Trial, text: Tensor, anchor: int) -> Text:
                 text, worth = changed[best][changed[best] != PAD], worths[best]
         if worth >= before or worth < SAME:
             break
-    return Text(text, float(trial.off(text[None]).max()))
+    return Text(text, float(trial.off(text[None]).max()), float(worth))
 
 
 def _changed(trial: Trial, text: Tensor, place: int, end: bool) -> Tensor:

@@ -1,5 +1,5 @@
-"""What the gradient of linear layers tells of their inputs: it is a sum of error times input, so its rows lie in the span
-of the inputs, and an input that was not there does not (DAGER, arXiv:2405.15586, section 4).
+"""What the gradient of linear layers tells of their inputs: it is a sum of error times input, so its rows lie in the
+inputs' span, and an input that was not there does not (DAGER, arXiv:2405.15586, section 4).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Span:
         """Of layers (outputs, width) that read the same: stacked, each divided by its norm, as a sentence's errors of
         keys sum to zero, so that keys alone span differences of inputs alone.
         """
-        stack = torch.cat([g.double() / g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients])
+        stack = torch.cat(
+            [g.double() / g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
+        )
         _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
         if not float(sizes[0]) > 0:
             return cls(right[:0].T, 0.0)
@@ -54,7 +56,7 @@ class Span:
 
 
 def marks_of_texts(gradients: Sequence[Tensor], span: Span, texts: int, inputs: Tensor) -> Tensor | None:
-    """A mark (k,) of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
+    """A mark of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
 
     Attention's weights sum to 1, so the errors of the keys sum to zero over a text. The keys' gradient, a sum of error
     times input, is therefore blind to a direction y whose product with the inputs is 1 on one text's words and 0 on all

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
-from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
+from ...attacks.base import Knowledge, Links, MembershipScores, ReadTexts, Reconstruction
 from ...attacks.cells import CellEvidence
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress, part_of
@@ -32,6 +32,7 @@ from .links import link_entry
 from .membership_entries import Scored, membership_entries
 from .pictured import Pictured
 from .questions import judged_together, rows_of
+from .texts import text_entry
 
 LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
@@ -83,8 +84,10 @@ def score(
     linked = [
         link_entry(auditor, item.cell, item.evidence, seed) for item in collected if isinstance(item.evidence, Links)
     ]
-    beside = 2 * len(scored) + len(linked)
-    relabellings = enough_relabellings(len(rebuilt), checks=4 + beside)
+    read = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, ReadTexts)]
+    beside = 2 * len(scored) + len(linked) + 2 * len(read)
+    relabellings = enough_relabellings(max(1, len(rebuilt)), checks=4 + beside)
+    told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
     measures = _Measures(reference, lpips, seed, relabellings)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
@@ -106,7 +109,7 @@ def score(
         families = tuple(
             ReferenceClassifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members
         )
-    return ScoredAttacks((*attacks, *linked, *entries), families, tuple(warnings))
+    return ScoredAttacks((*attacks, *told, *linked, *entries), families, tuple(warnings))
 
 
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
