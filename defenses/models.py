@@ -194,7 +194,12 @@ def transformer(
     heads: int = 4,
     causal: bool = False,
 ) -> list[nn.Module]:
-    """A small transformer that tells a text's class from the mean of its last layer."""
+    """A small transformer that tells a text's class from the mean of its last layer.
+
+    Args:
+        shape: (length,) of a text. classes: number of labels. vocabulary: number of words.
+        width, layers, heads, causal: as of `Sizes`.
+    """
     if not vocabulary:
         raise ValueError('transformer reads text; take [data] name = "notes" or "text"')
     return [Transformer(vocabulary, shape[0], max(1, classes), Sizes(width, layers, heads, causal))]

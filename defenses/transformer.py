@@ -49,7 +49,7 @@ class Embedding(nn.Module):
         return self.norm(self.words(tokens.clamp_min(0)) + self.positions(places))
 
 
-class Block(nn.Module):
+class EncoderLayer(nn.Module):
     """Attention and a feed-forward layer, each with its sum and its LayerNorm behind it."""
 
     def __init__(self, width: int, heads: int, inner: int, causal: bool) -> None:
@@ -84,7 +84,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.embedding = Embedding(vocabulary, length, sizes.width)
         self.blocks = nn.ModuleList(
-            Block(sizes.width, sizes.heads, 4 * sizes.width, sizes.causal) for _ in range(sizes.layers)
+            EncoderLayer(sizes.width, sizes.heads, 4 * sizes.width, sizes.causal) for _ in range(sizes.layers)
         )
         self.head = nn.Linear(sizes.width, classes)
 

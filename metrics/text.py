@@ -24,23 +24,23 @@ from .pool_test import PERMUTATIONS
 from .reidentification import line_up
 from .significance import LineUpTests
 
-Words = tuple[str, ...]
+TextWords = tuple[str, ...]
 
 FEWEST = 3  # words of a text that comes back beyond doubt; a shorter one may be guessed
 FREQUENT = 2  # texts' worth of the most frequent words, which stand for what everybody might say
 PER_TEXT = ("words_told", "rouge1", "rouge2", "rougeL", "in_place", "whole")
 
 
-def counted(tokens: Iterable[str]) -> Words:
+def counted_words(tokens: Iterable[str]) -> TextWords:
     """A text's words as they are counted.
 
-    >>> counted(["Ann", "'", "s", "2", "cat", "##s", "."])
+    >>> counted_words(["Ann", "'", "s", "2", "cat", "##s", "."])
     ('ann', 's', '2', 'cat', '##s')
     """
     return tuple(token.lower() for token in tokens if re.search(r"\w", token))
 
 
-def rouge_n(original: Words, made: Words, n: int) -> float:
+def rouge_n(original: TextWords, made: TextWords, n: int) -> float:
     """F of the n-grams in common, each as often as both have it; of texts shorter than n words, whether they are equal.
 
     >>> round(rouge_n(("the", "cat", "sat"), ("the", "cat"), 1), 3), rouge_n(("a", "b", "c"), ("b", "c", "a"), 2)
@@ -53,7 +53,7 @@ def rouge_n(original: Words, made: Words, n: int) -> float:
     return 2 * sum((grams[0] & grams[1]).values()) / sum(counts)
 
 
-def rouge_l(original: Words, made: Words) -> float:
+def rouge_l(original: TextWords, made: TextWords) -> float:
     """F of the longest common subsequence.
 
     >>> rouge_l(("a", "b", "c", "d"), ("a", "c", "d", "b"))
@@ -76,13 +76,13 @@ class TextsBeside:
     attacker's own, whose frequent words anybody might guess.
     """
 
-    originals: Sequence[Words]
-    others: Sequence[Words]
-    own: Sequence[Words]
+    originals: Sequence[TextWords]
+    others: Sequence[TextWords]
+    own: Sequence[TextWords]
 
 
 def score_texts(
-    beside: TextsBeside, made: Sequence[Words], told: Sequence[str], seed: int = 0, relabellings: int = PERMUTATIONS
+    beside: TextsBeside, made: Sequence[TextWords], told: Sequence[str], seed: int = 0, relabellings: int = PERMUTATIONS
 ) -> dict[str, Any]:
     """Every metric of what was read of one message, its controls, intervals and p-values, as plain numbers.
 
@@ -141,7 +141,7 @@ def score_texts(
 
 
 def _values(
-    originals: Sequence[Words], made: Sequence[Words], said: set[str]
+    originals: Sequence[TextWords], made: Sequence[TextWords], said: set[str]
 ) -> tuple[dict[str, Tensor], list[tuple[int, int]]]:
     """Of each original, by its name, and the pairs."""
     pairs = _paired(originals, made)
@@ -156,7 +156,7 @@ def _values(
     return values, pairs
 
 
-def _paired(originals: Sequence[Words], made: Sequence[Words]) -> list[tuple[int, int]]:
+def _paired(originals: Sequence[TextWords], made: Sequence[TextWords]) -> list[tuple[int, int]]:
     if not made:
         return []
     likeness = np.array([[rouge_n(a, b, 1) + rouge_l(a, b) for b in made] for a in originals])
@@ -164,10 +164,10 @@ def _paired(originals: Sequence[Words], made: Sequence[Words]) -> list[tuple[int
     return [(int(i), int(j)) for i, j in zip(rows, columns) if likeness[i, j] > 0]
 
 
-def _controls(beside: TextsBeside, told: int, seed: int) -> list[tuple[str, list[Words]]]:
+def _controls(beside: TextsBeside, told: int, seed: int) -> list[tuple[str, list[TextWords]]]:
     """What one gets without the message: the most frequent words, as many as were told, and other texts by lot."""
     n, rng = len(beside.originals), np.random.default_rng(seed)
-    made: list[tuple[str, list[Words]]] = []
+    made: list[tuple[str, list[TextWords]]] = []
     known = beside.own or beside.others
     if known:
         usual = round(sum(map(len, known)) / len(known))
@@ -216,13 +216,13 @@ class _Picked:
 
 
 def _picked(
-    beside: TextsBeside, made: Sequence[Words], controls: Sequence[list[Words]], seed: int, relabellings: int
+    beside: TextsBeside, made: Sequence[TextWords], controls: Sequence[list[TextWords]], seed: int, relabellings: int
 ) -> _Picked:
     """By the words that texts have."""
     texts = [*beside.originals, *beside.others, *made, *(text for own in controls for text in own)]
     place = {word: k for k, word in enumerate(sorted({word for text in texts for word in text}))}
 
-    def pictures(own: Sequence[Words]) -> Tensor:
+    def pictures(own: Sequence[TextWords]) -> Tensor:
         rows = torch.zeros(len(own), max(1, len(place)), 1, 1)
         for row, text in enumerate(own):
             rows[row, [place[word] for word in text]] = 1.0

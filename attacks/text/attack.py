@@ -20,8 +20,8 @@ from ..settings import check_types
 from .bag import Bag, bag_of_rows, bag_of_span
 from .layers import Layers
 from .places import shares_of_places
-from .sentences import Text, Trial, by_places, from_the_left
-from .span import SAME, Span, marks_of_texts
+from .sentences import FoundText, TextTrial, by_places, from_the_left
+from .span import SAME, SpanOfInputs, marks_of_texts
 
 NAME = "inversion-text"
 
@@ -32,7 +32,7 @@ class TextInversion:
 
     Words are read first, off the embedding's rows, or by the span of the first layer's inputs; then places and
     sentences, by the spans of layers behind it. A sentence is certain where all that it makes these layers read lies in
-    their spans, which those of no other sentence do. There is nothing random, and labels are not looked at.
+    their spans, which those of no other sentence do. Labels are not looked at.
 
     sentences: whether sentences are sought, or words alone.
     """
@@ -62,16 +62,17 @@ class TextInversion:
         """What is read of one message.
 
         Args:
-            part: of `parts`. view: what the observer saw. knowledge, seed: not used. progress: called at the end.
+            part: of `parts`. view: what the observer saw. knowledge: not used. seed: of guesses, from which texts are
+                sought. progress: called at the end.
         """
-        del knowledge, seed
+        del knowledge
         aim: Aim = part.content
         vocabulary, length = _vocabulary(view), view.input_shape[0]
         reader = _Reader.of(view, aim.target, len(vocabulary), length)
         bag, methods = reader.bag()
-        texts: list[Text] = []
+        texts: list[FoundText] = []
         if self.sentences and len(bag.words):
-            texts, how = reader.texts(bag, aim.count)
+            texts, how = reader.texts(bag, aim.count, seed)
             methods = (*methods, *how)
         texts = [text for text in texts if len(text.tokens)][: aim.count]
         if progress is not None:
@@ -124,15 +125,15 @@ class _Reader:
     def _gradients(self, depth: int) -> list[Tensor]:
         return [self.sent[f"{path}.weight"] for path in self.layers.groups[depth]]
 
-    def _span(self, depth: int) -> Span:
-        return Span.of(self._gradients(depth))
+    def _span(self, depth: int) -> SpanOfInputs:
+        return SpanOfInputs.of(self._gradients(depth))
 
-    def texts(self, bag: Bag, count: int) -> tuple[list[Text], tuple[tuple[str, str], ...]]:
+    def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
         """Texts, those that are certain first, and by which methods."""
         first = self._span(0)
         spans = [None, *(self._span(depth) for depth in range(1, len(self.layers.groups)))]
         telling = tuple(span if span is not None and span.clear else None for span in spans)
-        trial = Trial(self.layers, telling, bag.words, self._pairs(first, bag.words))
+        trial = TextTrial(self.layers, telling, bag.words, self._pairs(first, bag.words))
         if not trial.telling:
             why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
             return [], (("sentences", why),)
@@ -141,15 +142,15 @@ class _Reader:
         marks = self._marks(trial, first, count)
         why = "" if marks is not None else "the first layer's gradient leaves no gap, or has no keys"
         how = (("sentences by their keys' errors", why), ("sentences place by place", ""))
-        return by_places(trial, marks, self._weights(trial), count), how
+        return by_places(trial, marks, self._weights(trial), (count, seed)), how
 
-    def _marks(self, trial: Trial, first: Span, count: int) -> Tensor | None:
+    def _marks(self, trial: TextTrial, first: SpanOfInputs, count: int) -> Tensor | None:
         if not first.clear:
             return None
         read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])
         return marks_of_texts(self._gradients(0), first, count, read.transpose(0, 1)[trial.pairs])
 
-    def _pairs(self, first: Span, words: Tensor) -> Tensor:
+    def _pairs(self, first: SpanOfInputs, words: Tensor) -> Tensor:
         """Whether each word can stand at each place, (places, words), up to the last place that the batch has."""
         places = self._places()
         if not first.clear:
@@ -163,7 +164,7 @@ class _Reader:
         moved = torch.nonzero(rows[: self.length].abs().sum(1))
         return int(moved.max()) + 1 if len(moved) else self.length
 
-    def _weights(self, trial: Trial) -> Tensor:
+    def _weights(self, trial: TextTrial) -> Tensor:
         """How likely each word stands at each place, (places, words)."""
         by_place = self.sent.get(f"{self.layers.positions}.weight")
         if by_place is None:

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from .layers import Layers
-from .span import SAME, Span
+from .span import SAME, SpanOfInputs
 
 CHANCE = 0.05  # that any absent word is taken for one that is there, over the whole vocabulary
 
@@ -45,7 +45,7 @@ def bag_of_rows(rows: Tensor, noise_std: float | None) -> Bag:
     )
 
 
-def bag_of_span(layers: Layers, span: Span, vocabulary: int, length: int) -> Bag:
+def bag_of_span(layers: Layers, span: SpanOfInputs, vocabulary: int, length: int) -> Bag:
     """By the first group's span: a word is there if what the group reads of it lies in the span, at some place."""
     if not span.clear:
         return Bag(torch.zeros(0, dtype=torch.int64), why_none="the first layer's inputs leave no gap in its gradient")

@@ -41,6 +41,10 @@ class Layers:
     def of(cls, module: nn.Module, layout: Layout, weights: Tensor, vocabulary: int, length: int) -> Layers:
         """Of a network whose embedding has a row for each word.
 
+        Args:
+            module, layout: the network, whose own weights mean nothing. weights: (d,), those that a message was made
+                at. vocabulary: number of words. length: of a record.
+
         Raises:
             ValueError: it has no such embedding, or no linear layers that read words.
         """

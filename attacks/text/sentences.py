@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from ...defenses.data.vocabulary import PAD
+from ...defenses.randomness import generator
 from .layers import Layers
-from .span import SAME, Span
+from .span import SAME, SpanOfInputs
 
 NEAR = 0.01  # of a mark's usual length, from which two are taken for one
 FEWEST = 3  # words that are taken for a text by their mark
@@ -25,7 +26,7 @@ SWEEPS = 6  # over all places of a text that is sought
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class FoundText:
     """A text (length,) int64 without padding. off: the largest share of what it makes layers read that lies outside of
     what they read; below `SAME` it was there. mean: of all its places.
     """
@@ -40,7 +41,7 @@ class Text:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class TextTrial:
     """How texts are tried: layers behind the first attention, with their spans.
 
     spans: of each group, None where it tells nothing. pairs: (places, words of the bag), whether a word can stand at a
@@ -48,7 +49,7 @@ class Trial:
     """
 
     layers: Layers
-    spans: tuple[Span | None, ...]
+    spans: tuple[SpanOfInputs | None, ...]
     words: Tensor
     pairs: Tensor
 
@@ -67,7 +68,7 @@ class Trial:
         return torch.cat(made)
 
 
-def _at(span: Span | None, inputs: Tensor) -> Tensor:
+def _at(span: SpanOfInputs | None, inputs: Tensor) -> Tensor:
     assert span is not None
     return span.outside(inputs)
 
@@ -75,7 +76,7 @@ def _at(span: Span | None, inputs: Tensor) -> Tensor:
 # --- from the left: each word hangs on those before it alone
 
 
-def from_the_left(trial: Trial) -> list[Text]:
+def from_the_left(trial: TextTrial) -> list[FoundText]:
     """All texts of which every beginning was there, the longest of each; none where too many beginnings pass."""
     places = len(trial.pairs)
     begun, ended = torch.zeros(1, 0, dtype=torch.int64), []
@@ -94,23 +95,24 @@ def from_the_left(trial: Trial) -> list[Text]:
             break
     if len(begun) > PREFIXES:
         return []
-    return [Text(torch.tensor(row), float(trial.off(torch.tensor([row])).max())) for row in ended]
+    return [FoundText(torch.tensor(row), float(trial.off(torch.tensor([row])).max())) for row in ended]
 
 
 # --- place by place, from guesses
 
 
-def by_places(trial: Trial, marks: Tensor | None, weights: Tensor, texts: int) -> list[Text]:
+def by_places(trial: TextTrial, marks: Tensor | None, weights: Tensor, wanted: tuple[int, int]) -> list[FoundText]:
     """Up to so many texts that lie nearer and nearer to the layers' spans, a word or an end changed at a time; those
     that are certain first.
 
     Args:
         marks: of each pair of `trial.pairs`, in its order; None for none (`span.marks_of_texts`).
-        weights: (places, words), how likely each pair is, for guesses. texts: how many.
+        weights: (places, words), how likely each pair is, for guesses. wanted: how many texts, and the seed of guesses.
     """
-    rng = torch.Generator().manual_seed(0)
-    found: list[Text] = []
-    others: list[Text] = []
+    texts, seed = wanted
+    rng = generator(seed, "guesses of texts")
+    found: list[FoundText] = []
+    others: list[FoundText] = []
     likely = trial.pairs & (weights > UNLIKELY)
     for own in [*_alike(trial.pairs, marks), likely if bool(likely.any()) else trial.pairs]:
         narrow, left = replace(trial, pairs=own), texts - len(found)
@@ -146,7 +148,9 @@ def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
         parts.append(part)
 
 
-def _begun(trial: Trial, weights: Tensor, known: Sequence[Text], rng: torch.Generator) -> tuple[Tensor, int] | None:
+def _begun(
+    trial: TextTrial, weights: Tensor, known: Sequence[FoundText], rng: torch.Generator
+) -> tuple[Tensor, int] | None:
     """A guess and the place of its anchor: a pair that no known text has; None where there is none."""
     places = trial.pairs.any(1)
     length = len(places) if bool(places.all()) else int((~places).float().argmax())
@@ -167,7 +171,7 @@ def _begun(trial: Trial, weights: Tensor, known: Sequence[Text], rng: torch.Gene
     return trial.words[picks], place
 
 
-def _descended(trial: Trial, text: Tensor, anchor: int) -> Text:
+def _descended(trial: TextTrial, text: Tensor, anchor: int) -> FoundText:
     worth = _worth(trial, text[None])[0]
     for _ in range(SWEEPS):
         before = worth
@@ -181,10 +185,10 @@ def _descended(trial: Trial, text: Tensor, anchor: int) -> Text:
                 text, worth = changed[best][changed[best] != PAD], worths[best]
         if worth >= before or worth < SAME:
             break
-    return Text(text, float(trial.off(text[None]).max()), float(worth))
+    return FoundText(text, float(trial.off(text[None]).max()), float(worth))
 
 
-def _changed(trial: Trial, text: Tensor, place: int, end: bool) -> Tensor:
+def _changed(trial: TextTrial, text: Tensor, place: int, end: bool) -> Tensor:
     """The text with each word that can stand at a place, and where `end` is set, ended before it."""
     words = trial.words[trial.pairs[place]]
     rows = torch.full((len(words) + end, max(len(text), place + 1)), PAD)
@@ -195,7 +199,7 @@ def _changed(trial: Trial, text: Tensor, place: int, end: bool) -> Tensor:
     return rows
 
 
-def _worths(trial: Trial, rows: Tensor) -> Tensor:
+def _worths(trial: TextTrial, rows: Tensor) -> Tensor:
     lengths = (rows != PAD).sum(1)
     worths = torch.full((len(rows),), 2.0, dtype=torch.float64)
     for length in lengths.unique().tolist():
@@ -204,6 +208,6 @@ def _worths(trial: Trial, rows: Tensor) -> Tensor:
     return worths
 
 
-def _worth(trial: Trial, texts: Tensor) -> Tensor:
+def _worth(trial: TextTrial, texts: Tensor) -> Tensor:
     """How far texts of one length are from having been there: the mean share outside."""
     return trial.off(texts).mean(1)

@@ -16,7 +16,7 @@ FLOOR = 1e-15  # of the largest singular value: float64's rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Span:
+class SpanOfInputs:
     """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
     rank's end.
     """
@@ -34,7 +34,7 @@ class Span:
         return self.gap >= CLEAR and self.rank < len(self.basis)
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor]) -> Span:
+    def of(cls, gradients: Sequence[Tensor]) -> SpanOfInputs:
         """Of layers (outputs, width) that read the same: stacked, each divided by its norm, as a sentence's errors of
         keys sum to zero, so that keys alone span differences of inputs alone.
         """
@@ -55,7 +55,7 @@ class Span:
         return rest.norm(dim=-1) / inputs.norm(dim=-1)
 
 
-def marks_of_texts(gradients: Sequence[Tensor], span: Span, texts: int, inputs: Tensor) -> Tensor | None:
+def marks_of_texts(gradients: Sequence[Tensor], span: SpanOfInputs, texts: int, inputs: Tensor) -> Tensor | None:
     """A mark of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
 
     Attention's weights sum to 1, so the errors of the keys sum to zero over a text. The keys' gradient, a sum of error

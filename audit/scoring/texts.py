@@ -8,7 +8,7 @@ from typing import Any
 from ...attacks.base import Knowledge, ReadTexts
 from ...attacks.cells import Cell
 from ...defenses.data.vocabulary import Vocabulary
-from ...metrics.text import TextsBeside, counted, score_texts
+from ...metrics.text import TextsBeside, counted_words, score_texts
 from ..files import write_json
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Method, Metrics
@@ -52,11 +52,11 @@ def text_entry(
         return entry.having(not_measured={EVERYTHING: why})
 
     def lines(records: Any) -> list[tuple[str, ...]]:
-        return [counted(vocabulary.spoken(record)) for record in records.tolist()]
+        return [counted_words(vocabulary.spoken(record)) for record in records.tolist()]
 
     others, _ = LineUps(setup, truth, knowledge).others(rows)
     beside = TextsBeside(lines(truth.inputs[rows]), lines(others), lines(knowledge.auxiliary_inputs))
-    told = counted(vocabulary.spoken(read.words.tolist()))
+    told = counted_words(vocabulary.spoken(read.words.tolist()))
     scores = score_texts(beside, lines(read.texts), told, *draws)
     parts = {name: scores.pop(name) for name in PARTS}
     if setup.config.data.partition != "iid":

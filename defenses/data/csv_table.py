@@ -99,7 +99,12 @@ def deal_of(rows: int, seed: int) -> Deal:
 def targets_of(
     root: str, column: pd.Series, held: NDArray[np.int64], labels: Sequence[str | float] | None, regression: bool
 ) -> tuple[NDArray[Any], list[str]]:
-    """Class numbers and the classes' names; or real numbers and no names."""
+    """Class numbers and the classes' names; or real numbers and no names.
+
+    Args:
+        root: the file, for messages. column: the target's words. held: the rows that decide what is learnt.
+        labels, regression: as of `load`.
+    """
     what = f"{root!r}: the target {column.name!r}"
     words = column.str.strip()
     if missing := int(words.isna().sum()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -137,11 +138,11 @@ def _tokens(
             f' tokenizer = "{BY_WORDS}"'
         )
     try:
-        from tokenizers import Tokenizer  # of the extra [text]
-    except ImportError:
+        tokenizers = importlib.import_module("tokenizers")  # of the extra [text]
+    except ModuleNotFoundError:
         raise ValueError(f"reading {file.name} needs the extra [text]: pip install 'dpfl-audit[text]'") from None
     try:
-        reader = Tokenizer.from_file(str(file))
+        reader = tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the package raises nothing more exact
         raise ValueError(f"{str(file)!r} is no tokenizer ({str(error)[:80]})") from error
     reader.no_padding()
