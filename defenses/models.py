@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .hugging_face import PREFIX, classifier
 from .nearest import instead
 from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
 
@@ -323,7 +324,8 @@ def build(
     """A freshly initialised model; the global random state is left as it was.
 
     Args:
-        name: in `MODELS`, or "package.module:function", which is imported, also from the working folder, and called as
+        name: in `MODELS`, "hf:FOLDER" (`hugging_face.classifier`), or "package.module:function", which is imported,
+            also from the working folder, and called as
             function(input_shape, classes, **options) -> nn.Module only when `allow` repeats it (a network's class may
             take its options alone). The module gets records (n, *input_shape) that are normalised already and returns
             (n, classes), for regression (n, 1).
@@ -342,9 +344,13 @@ def build(
             records.
     """
     shape = tuple(input_shape)
+    if vocabulary > MOST_TOKENS:
+        raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if ":" in name:
+        if name.startswith(PREFIX):
+            body = [classifier(name.removeprefix(PREFIX), shape[0], classes, _vocabulary_of(name, vocabulary, options))]
+        elif ":" in name:
             body = [_own(name, allow, shape, classes, options)]
         elif allow is not None:
             raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
@@ -364,17 +370,23 @@ def build(
             _replace_batchnorm(module, batchnorm)
         if not trained_elsewhere:
             _check(name, module)
-        if ":" in name:
+        if ":" in name and not name.startswith(PREFIX):
             if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
                 module.eval()
             _check_own(name, module, shape, max(1, classes))
     return module
 
 
+def _vocabulary_of(name: str, vocabulary: int, options: Mapping[str, Any]) -> int:
+    """The vocabulary of a model that reads text and takes no options."""
+    if not vocabulary or options:
+        lack = "reads text; take [data] name = 'text'" if not vocabulary else f"has no option {next(iter(options))!r}"
+        raise ValueError(f"{name} {lack}")
+    return vocabulary
+
+
 def _given(name: str, builder: Callable[..., Any], shape: Shape, classes: int, vocabulary: int) -> tuple[Any, ...]:
     """What a model of the zoo is called with: one of text gets the vocabulary, others refuse text."""
-    if vocabulary > MOST_TOKENS:
-        raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
     if "vocabulary" in inspect.signature(builder).parameters:
         return shape, classes, vocabulary
     if vocabulary:

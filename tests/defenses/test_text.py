@@ -72,10 +72,10 @@ def test_texts_of_a_file_by_words_of_the_auxiliary_rows(tmp_path):
     data = load("text", root=table(tmp_path, ROWS), seed=3, tokenizer="words", length=5)
     vocabulary = vocabulary_of(data.description)
     own = {vocabulary.text(record) for record in data.auxiliary_inputs.tolist()}
-    assert all(text.startswith("the cat number") and text.endswith("sat") for text in own)
+    assert all(text.split()[:3] == ["the", "cat", "number"] and text.endswith("sat") for text in own)
     assert [len(split) for split in (data.inputs, data.test_inputs, data.auxiliary_inputs)] == [38, 12, 10]
     assert bool((data.inputs[:, 3] == 0).all())  # numbers that no auxiliary text has
-    assert "60 of 60" in data.description["read_as"] and data.classes == 2
+    assert data.description["read_as"].count("60") == 2 and data.classes == 2  # all of them are cut
 
 
 def test_lines_of_json_are_the_same_texts(tmp_path):
