@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from ..inversion.read.rounds import every_round
 from ..inversion.read.target import Aim, Target
 from ..settings import check_types
 from .bag import Bag, bag_of_rows, bag_of_span
+from .kin import kin_of
 from .layers import Layers
 from .places import shares_of_places
 from .sentences import FoundText, TextTrial, by_places, from_the_left
@@ -133,20 +134,33 @@ class _Reader:
         first = self._span(0)
         spans = [None, *(self._span(depth) for depth in range(1, len(self.layers.groups)))]
         telling = tuple(span if span is not None and span.clear else None for span in spans)
-        trial = TextTrial(self.layers, telling, bag.words, self._pairs(first, bag.words))
+        pairs = self._pairs(first, bag.words)
+        trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
         if not trial.telling:
             why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
             return [], (("sentences", why),)
         if self.layers.causal:
             return sorted(from_the_left(trial), key=lambda text: text.off), (("sentences from the left", ""),)
+        if not first.clear:
+            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
+            return [], (("sentences", why),)
         marks = self._marks(trial, first, count)
-        why = "" if marks is not None else "the first layer's gradient leaves no gap, or has no keys"
+        why = "" if marks is not None else "the keys' gradient is blind to no text by itself"
         how = (("sentences by their keys' errors", why), ("sentences place by place", ""))
-        return by_places(trial, marks, self._weights(trial), (count, seed)), how
+        return by_places(replace(trial, kin=self._kin(trial)), marks, (count, seed)), how
+
+    def _kin(self, trial: TextTrial) -> Tensor | None:
+        """By the first two layers that read words, which are queries and keys in every common encoder."""
+        heads = self.layers.heads
+        if len(self.layers.groups[0]) < 3 or not heads or trial.layers.causal:
+            return None
+        place, word = torch.nonzero(trial.likely, as_tuple=True)
+        read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])[word, place]
+        query, key = self.layers.groups[0][:2]
+        errors = torch.linalg.lstsq(read.T, self.sent[f"{query}.weight"].double().T, driver="gelsd").solution
+        return kin_of(errors, self.layers.network.get_submodule(key)(read), heads)
 
     def _marks(self, trial: TextTrial, first: SpanOfInputs, count: int) -> Tensor | None:
-        if not first.clear:
-            return None
         read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])
         return marks_of_texts(self._gradients(0), first, count, read.transpose(0, 1)[trial.pairs])
 
@@ -164,13 +178,13 @@ class _Reader:
         moved = torch.nonzero(rows[: self.length].abs().sum(1))
         return int(moved.max()) + 1 if len(moved) else self.length
 
-    def _weights(self, trial: TextTrial) -> Tensor:
+    def _weights(self, pairs: Tensor, words: Tensor) -> Tensor:
         """How likely each word stands at each place, (places, words)."""
         by_place = self.sent.get(f"{self.layers.positions}.weight")
         if by_place is None:
-            return trial.pairs.double()
-        rows = self.sent[f"{self.layers.words}.weight"][trial.words]
-        return shares_of_places(rows, by_place[: len(trial.pairs)]).clamp(0.0, 1.0)
+            return pairs.double()
+        rows = self.sent[f"{self.layers.words}.weight"][words]
+        return shares_of_places(rows, by_place[: len(pairs)]).clamp(0.0, 1.0)
 
 
 def _vocabulary(view: View) -> Vocabulary:

@@ -64,6 +64,13 @@ class Layers:
         found = cls(network, words, positions, groups)
         return cls(network, words, positions, groups, found._looks_back(probe, vocabulary))
 
+    @property
+    def heads(self) -> int:
+        """Of attention, as the network names them; 0 where it does not."""
+        names = ("num_attention_heads", "num_heads", "n_heads", "heads")
+        told = [getattr(part, name) for part in self.network.modules() for name in names if hasattr(part, name)]
+        return next((number for number in told if isinstance(number, int)), 0)
+
     def _looks_back(self, probe: Tensor, vocabulary: int) -> bool:
         other = probe.clone()
         other[0, -1] = (other[0, -1] + 1) % vocabulary

@@ -19,7 +19,8 @@ NEAR = 0.01  # of a mark's usual length, from which two are taken for one
 FEWEST = 3  # words that are taken for a text by their mark
 UNLIKELY = 0.05  # of a place's row, from which a word is taken to stand there
 CLOSE = 0.2  # mean share outside of a text with few words wrong; one wrong word has 0.05, others 0.3 and more
-TRIES = 10  # guesses for each text that is sought
+SHARP = 3  # the power of kin by which words are guessed
+TRIES = 4  # guesses for each text that is sought, each of which takes seconds
 PREFIXES = 4096  # of texts that are carried on from the left; more mean that nothing is told
 RUNS = 512  # texts that are run at once
 SWEEPS = 6  # over all places of a text that is sought
@@ -45,13 +46,22 @@ class TextTrial:
     """How texts are tried: layers behind the first attention, with their spans.
 
     spans: of each group, None where it tells nothing. pairs: (places, words of the bag), whether a word can stand at a
-    place by itself.
+    place by itself. weights: (places, words), how likely it stands there, by the embeddings. kin: of any two of the
+    `likely` pairs, how far they are of one text; None where nothing tells it (`kin.py`).
     """
 
     layers: Layers
     spans: tuple[SpanOfInputs | None, ...]
     words: Tensor
     pairs: Tensor
+    weights: Tensor
+    kin: Tensor | None = None
+
+    @property
+    def likely(self) -> Tensor:
+        """The pairs that are not unlikely, or all where none is likely."""
+        found = self.pairs & (self.weights > UNLIKELY)
+        return found if bool(found.any()) else self.pairs
 
     @property
     def telling(self) -> list[int]:
@@ -101,23 +111,22 @@ def from_the_left(trial: TextTrial) -> list[FoundText]:
 # --- place by place, from guesses
 
 
-def by_places(trial: TextTrial, marks: Tensor | None, weights: Tensor, wanted: tuple[int, int]) -> list[FoundText]:
+def by_places(trial: TextTrial, marks: Tensor | None, wanted: tuple[int, int]) -> list[FoundText]:
     """Up to so many texts that lie nearer and nearer to the layers' spans, a word or an end changed at a time; those
     that are certain first.
 
     Args:
         marks: of each pair of `trial.pairs`, in its order; None for none (`span.marks_of_texts`).
-        weights: (places, words), how likely each pair is, for guesses. wanted: how many texts, and the seed of guesses.
+        wanted: how many texts, and the seed of guesses.
     """
     texts, seed = wanted
     rng = generator(seed, "guesses of texts")
     found: list[FoundText] = []
     others: list[FoundText] = []
-    likely = trial.pairs & (weights > UNLIKELY)
-    for own in [*_alike(trial.pairs, marks), likely if bool(likely.any()) else trial.pairs]:
+    for own in [*_alike(trial.pairs, marks), trial.likely]:
         narrow, left = replace(trial, pairs=own), texts - len(found)
         for _ in range(TRIES * left):
-            begun = _begun(narrow, weights, found, rng)
+            begun = _begun(trial, own, found, rng)
             if begun is None or len(found) >= texts:
                 break
             text = _descended(narrow, *begun)
@@ -149,14 +158,14 @@ def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
 
 
 def _begun(
-    trial: TextTrial, weights: Tensor, known: Sequence[FoundText], rng: torch.Generator
+    trial: TextTrial, pairs: Tensor, known: Sequence[FoundText], rng: torch.Generator
 ) -> tuple[Tensor, int] | None:
-    """A guess and the place of its anchor: a pair that no known text has; None where there is none."""
-    places = trial.pairs.any(1)
+    """A guess out of some pairs, and the place of its anchor, a pair that no known text has; None where there is none."""
+    places = pairs.any(1)
     length = len(places) if bool(places.all()) else int((~places).float().argmax())
     if not length:
         return None
-    likely = torch.where(trial.pairs, weights, 0.0)[:length] + 1e-6 * trial.pairs[:length]
+    likely = (torch.where(pairs, trial.weights, 0.0) + 1e-6 * pairs)[:length]
     open_ = likely.clone()
     for text in known:
         where = trial.words[None, :] == text.tokens[:length, None]
@@ -166,9 +175,17 @@ def _begun(
     anchor = int(torch.multinomial(open_.flatten(), 1, generator=rng))
     place, word = divmod(anchor, open_.shape[1])
     fresh = torch.where((open_ > 0).any(1, keepdim=True), open_, likely)
-    picks = torch.multinomial(fresh, 1, generator=rng)[:, 0]
+    picks = torch.multinomial(fresh * _near(trial, place, word)[:length], 1, generator=rng)[:, 0]
     picks[place] = word
     return trial.words[picks], place
+
+
+def _near(trial: TextTrial, place: int, word: int) -> Tensor:
+    """How far each pair is of one text with an anchor, (places, words); 1 where nothing tells it."""
+    near = torch.ones_like(trial.weights)
+    if trial.kin is not None and bool(trial.likely[place, word]):
+        near[trial.likely] = trial.kin[int(trial.likely.flatten()[: place * near.shape[1] + word].sum())] ** SHARP
+    return near
 
 
 def _descended(trial: TextTrial, text: Tensor, anchor: int) -> FoundText:
