@@ -160,7 +160,7 @@ def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
 def _begun(
     trial: TextTrial, pairs: Tensor, known: Sequence[FoundText], rng: torch.Generator
 ) -> tuple[Tensor, int] | None:
-    """A guess out of some pairs, and the place of its anchor, a pair that no known text has; None where there is none."""
+    """A guess out of some pairs, and the place of its anchor, which no known text has; None where there is none."""
     places = pairs.any(1)
     length = len(places) if bool(places.all()) else int((~places).float().argmax())
     if not length:

@@ -122,12 +122,12 @@ READERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every
 
 
 def checked(view: View) -> None:
-    """That it is of numbers, and of classes that were told apart by their cross-entropy.
+    """That it is of classes that were told apart by their cross-entropy.
 
     Raises:
         ValueError: of another loss, of no classes, or of text.
     """
-    if view.vocabulary is not None:
+    if view.vocabulary:
         raise ValueError("gradient inversion seeks images and rows of a table; --attack inversion-text reads text")
     if view.classes < 2:
         raise ValueError(
