@@ -268,7 +268,7 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20),
+    "text": Allowance(4000, 20, lines_used=1836, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=930, pages_used=4),
     "first hour": Allowance(1500, 20),
     "evidence": Allowance(1500),
@@ -289,7 +289,7 @@ ROWS = (
     Row("import circles, imports for types counted", circles, 1, 0),
     Row("files in import circles", files_in_circles, 2, 0),
     Row("inversion: files", inversion_files, 85, 70),
-    Row("inversion: lines", inversion_lines, 13285, 12000),
+    Row("inversion: lines", inversion_lines, 13287, 12000),
     Row("inversion: files at its top", inversion_top, 7, 7),
     Row("lines of the longest function, docstring left out", longest_function, 108, 70),
     Row("branches of one function", most_branches, 40, 30),
@@ -303,7 +303,7 @@ ROWS = (
     Row("functions of eight parameters or more", long_signatures, 29, 25),
     Row("asserts that pin a sentence", sentence_asserts, 320, 100),
     Row("files of such asserts", sentence_files, 92, 8),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 29.6, 15),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 29.5, 15),
     Row("product: lines", product_lines, 78626 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
     Row("tests: lines", test_lines, 48743, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
