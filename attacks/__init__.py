@@ -19,6 +19,7 @@ from .membership import (
     ShadowMembership,
 )
 from .membership.make import maker
+from .text.attack import make_text_inversion
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ ATTACKS: dict[str, AttackKind] = {
         make_inversions,
         picked_inversion,
         ablation,
+        arises=lambda view: view.vocabulary is None,
+    ),
+    "inversion-text": AttackKind(
+        "words and sentences out of captured gradients, updates or weights of a language model (DAGER)",
+        make_text_inversion,
+        arises=lambda view: view.vocabulary is not None,
     ),
     "linking": AttackKind(
         "messages of anonymous senders linked over rounds, by what they resemble",

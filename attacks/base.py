@@ -16,6 +16,7 @@ from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
     from ..defenses.data.columns import TableColumn
+    from ..defenses.data.vocabulary import Vocabulary
     from .membership.shadows import ShadowFactory
 
 NOISE_KNOWN = "standard deviation of the noise known"  # an assumption of inversion and of linking
@@ -133,7 +134,7 @@ class View:
     `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
     its parameters.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
-    regression). columns: of a table, () for images.
+    regression). columns: of a table, () for images. vocabulary: of text, whose records are (length,) words' numbers.
     records: how many a sender holds, by its address where that is public.
     sums: how the server merged the values of a round, by round, where that is public; why_no_sums: why it is of none.
     anonymous: every party has a fresh address in every round, and senders keep the number of their records to
@@ -148,6 +149,7 @@ class View:
     input_shape: tuple[int, ...]
     classes: int
     columns: tuple[TableColumn, ...] = ()
+    vocabulary: Vocabulary | None = None
     records: Mapping[str, int] = field(default_factory=dict)
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""
@@ -270,7 +272,29 @@ class Links:
         return [(a, b) for a in range(len(of)) for b in range(a + 1, len(of)) if of[a] == of[b]]
 
 
-Evidence = Reconstruction | MembershipScores | Links  # canary scores join them
+@dataclass(frozen=True, eq=False)
+class ReadTexts:
+    """What an attack on text reads of one message.
+
+    attack: the name of the attack in `ATTACKS`. words: (k,) int64, the numbers of words that the batch is said to have,
+    by a test that no absent word passes. texts: (m, length) int64, at most as many as the message is of, padded.
+    certain: (m,) bool, which of them the network itself confirms. assumed, methods: as of `Reconstruction`.
+    """
+
+    attack: str
+    observer: str
+    manner: str
+    round: int
+    sender: str
+    message_ids: tuple[str, ...]
+    words: Tensor
+    texts: Tensor
+    certain: Tensor
+    assumed: tuple[str, ...]
+    methods: tuple[tuple[str, str], ...] = ()
+
+
+Evidence = Reconstruction | MembershipScores | Links | ReadTexts  # canary scores join them
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .hugging_face import PREFIX, classifier
 from .nearest import instead
+from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -183,6 +185,27 @@ def cnn6(shape: Shape, classes: int) -> list[nn.Module]:
     return [*layers, nn.Flatten(), nn.Linear(_flat(layers, shape), max(1, classes))]
 
 
+def transformer(
+    shape: Shape,
+    classes: int,
+    vocabulary: int,
+    *,
+    width: int = 128,
+    layers: int = 2,
+    heads: int = 4,
+    causal: bool = False,
+) -> list[nn.Module]:
+    """A small transformer that tells a text's class from the mean of its last layer.
+
+    Args:
+        shape: (length,) of a text. classes: number of labels. vocabulary: number of words.
+        width, layers, heads, causal: as of `Sizes`.
+    """
+    if not vocabulary:
+        raise ValueError('transformer reads text; take [data] name = "notes" or "text"')
+    return [Transformer(vocabulary, shape[0], max(1, classes), Sizes(width, layers, heads, causal))]
+
+
 LAYERS: dict[str, type[nn.Module]] = {
     layer.__name__: layer
     for layer in (
@@ -240,6 +263,7 @@ _BUILDERS: dict[str, Callable[..., list[nn.Module]]] = {
     "cnn": cnn,
     "cnn6": cnn6,
     "layers": layers,
+    "transformer": transformer,
 }
 
 MODELS: dict[str, str] = {
@@ -251,6 +275,7 @@ MODELS: dict[str, str] = {
     "cnn": "convolutions with max pooling; options channels, kernels, paddings, hidden, pool, activation",
     "cnn6": "six convolutions and a linear layer (THESIS table 4.2)",
     "layers": "a stack of torch.nn's layers; option layers, as a recording writes it",
+    "transformer": "attention over a text's words; options width, layers, heads, causal",
 }
 
 
@@ -290,6 +315,7 @@ def build(
     mean: Sequence[float],
     std: Sequence[float],
     seed: int,
+    vocabulary: int = 0,
     allow: str | None = None,
     batchnorm: BatchNormInstead | None = None,
     trained_elsewhere: bool = False,
@@ -298,7 +324,8 @@ def build(
     """A freshly initialised model; the global random state is left as it was.
 
     Args:
-        name: in `MODELS`, or "package.module:function", which is imported, also from the working folder, and called as
+        name: in `MODELS`, "hf:FOLDER" (`hugging_face.classifier`), or "package.module:function", which is imported,
+            also from the working folder, and called as
             function(input_shape, classes, **options) -> nn.Module only when `allow` repeats it (a network's class may
             take its options alone). The module gets records (n, *input_shape) that are normalised already and returns
             (n, classes), for regression (n, 1).
@@ -306,6 +333,7 @@ def build(
         classes: 0 for regression (one output).
         mean, std: per channel or feature of the inputs.
         seed: of the initial weights.
+        vocabulary: number of words of text, whose records are (length,) whole numbers; 0 for anything else.
         allow: the user's word for a function outside the zoo.
         batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
         trained_elsewhere: nobody trains it here, so it may have a BatchNorm or a Dropout, which did what they did.
@@ -316,31 +344,54 @@ def build(
             records.
     """
     shape = tuple(input_shape)
+    if vocabulary > MOST_TOKENS:
+        raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        if ":" in name:
+        if name.startswith(PREFIX):
+            body = [classifier(name.removeprefix(PREFIX), shape[0], classes, _vocabulary_of(name, vocabulary, options))]
+        elif ":" in name:
             body = [_own(name, allow, shape, classes, options)]
         elif allow is not None:
             raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
         elif name in _BUILDERS:
             builder = _BUILDERS[name]
-            known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes")]
+            known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes", "vocabulary")]
             unknown = sorted(set(options) - set(known))
             if unknown:
                 raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
-            body = builder(shape, classes, **options)
+            given = _given(name, builder, shape, classes, vocabulary)
+            body = builder(*given, **options)
         else:
             raise ValueError(f"unknown model {name!r}{_instead(name)}")
-        module = nn.Sequential(Normalise(mean, std, shape), *body)
+        first = Tokens() if vocabulary else Normalise(mean, std, shape)
+        module = nn.Sequential(first, *body)
         if batchnorm is not None:
             _replace_batchnorm(module, batchnorm)
         if not trained_elsewhere:
             _check(name, module)
-        if ":" in name:
+        if ":" in name and not name.startswith(PREFIX):
             if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
                 module.eval()
             _check_own(name, module, shape, max(1, classes))
     return module
+
+
+def _vocabulary_of(name: str, vocabulary: int, options: Mapping[str, Any]) -> int:
+    """The vocabulary of a model that reads text and takes no options."""
+    if not vocabulary or options:
+        lack = "reads text; take [data] name = 'text'" if not vocabulary else f"has no option {next(iter(options))!r}"
+        raise ValueError(f"{name} {lack}")
+    return vocabulary
+
+
+def _given(name: str, builder: Callable[..., Any], shape: Shape, classes: int, vocabulary: int) -> tuple[Any, ...]:
+    """What a model of the zoo is called with: one of text gets the vocabulary, others refuse text."""
+    if "vocabulary" in inspect.signature(builder).parameters:
+        return shape, classes, vocabulary
+    if vocabulary:
+        raise ValueError(f'{name} reads numbers, and these records are words; take [model] name = "transformer"')
+    return shape, classes
 
 
 def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapping[str, Any]) -> nn.Module:

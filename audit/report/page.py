@@ -31,6 +31,7 @@ from .facts import ReportedSetting, attack_name, controls, epsilon_table, facts,
 from .membership import membership
 from .pictures import Pictures, data_uri, read_pictures
 from .side_by_side import several
+from .texts import text_table
 
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN_PAIRS = 30  # of the strongest attack of each kind; the folder has them all
@@ -148,7 +149,11 @@ def _leak(leak: Leak) -> dict[str, Any]:
         "pair": None,
         "cells": None,
         "roc": None,
+        "text": None,
     }
+    if leak.kind == "texts" and leak.attack is not None:
+        rows = text_table(leak.setting.folder_of(leak.attack), leak.attack)["rows"]
+        shown["text"] = rows[0] if rows and rows[0]["rebuilt"] else None
     if leak.kind == "images" and leak.attack is not None:
         pictures = read_pictures(leak.setting.folder_of(leak.attack), leak.attack)
         shown["cells"] = cell_table(pictures, leak.setting.results.setup)
@@ -247,6 +252,9 @@ def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
 
 
 def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
+    if attack.thing == "text":
+        texts = text_table(setting.folder_of(attack), attack)
+        return {"name": attack_name(attack), "texts": texts, "lack": texts["lack"], "round": attack.round}
     pictures = read_pictures(setting.folder_of(attack), attack)
     shown: list[dict[str, Any]] = []
     if pictures.rebuilt is not None and pictures.originals is not None:
@@ -265,6 +273,7 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
     cells = cell_table(pictures, setting.results.setup)
     return {
         "name": attack_name(attack),
+        "texts": None,
         "shown": shown,
         "total": total,
         "lack": lack,
@@ -309,7 +318,7 @@ def _overview(setting: ReportedSetting) -> dict[str, Any]:
     """One row an attack, strongest first, with the metrics that any of them has."""
     names = [
         name
-        for name in ("reidentified", "psnr_margin", "linked", "auc", "epsilon")
+        for name in ("whole", "words_told", "reidentified", "psnr_margin", "linked", "auc", "epsilon")
         if any(attack.value(name) is not None for attack in setting.by_strength)
     ]
     rows = []

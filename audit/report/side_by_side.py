@@ -144,7 +144,7 @@ def best_of_each_original(setting: ReportedSetting) -> dict[str, tuple[float, np
     """Fingerprint of an original -> (PSNR, original, the closest reconstruction of it)."""
     best: dict[str, tuple[float, np.ndarray, np.ndarray]] = {}
     for attack in setting.by_strength:
-        if attack.kind != "inversion" or not attack.pairs:
+        if attack.kind != "inversion" or attack.thing == "text" or not attack.pairs:
             continue
         pictures = read_pictures(setting.folder_of(attack), attack)
         if pictures.rebuilt is None or pictures.originals is None:

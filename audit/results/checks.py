@@ -118,6 +118,9 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     if "psnr_margin" in attack.p_values and comparable:  # without other images there is no test
         low = attack.low("psnr_margin")  # one image has no interval
         judge("psnr_margin", -inf if low is None else low, 0.0, question=f"{alike} psnr_margin")
+    if "words_told" in attack.p_values and comparable:
+        of_controls = [own.get("words_told") or 0.0 for own in attack.controls.values()]
+        judge("words_told", attack.low("words_told") or 0.0, max(of_controls, default=0.0), against="a control")
     if "linked" in attack.p_values:
         judge("linked", attack.low("linked") or 0.0, attack.value("linked_chance") or 0.0)
     if (low := attack.low("auc")) is not None:
@@ -255,7 +258,7 @@ def severely_rebuilt(own: Sequence[Check]) -> bool:
 
 
 def clearly_rebuilt(attack: AttackResult, own: Sequence[Check]) -> bool:
-    if _low(own, "exact") > 0:
+    if _low(own, "exact") > 0 or _low(own, "words_told") >= 0.5:
         return True
     chance, margin = attack.value(picked(attack).chance), attack.value("psnr_margin")
     return chance is not None and margin is not None and _low_of_line_up(own) > 5 * chance and margin >= 3
@@ -273,5 +276,8 @@ def strength(attack: AttackResult) -> tuple[float, ...]:
     beyond = nothing if share is None else share - (chance or 0.0)
     return (
         beyond,
-        *(nothing if (v := attack.value(name)) is None else v for name in ("psnr_margin", "auc", "epsilon")),
+        *(
+            nothing if (v := attack.value(name)) is None else v
+            for name in ("psnr_margin", "words_told", "auc", "epsilon")
+        ),
     )

@@ -401,7 +401,11 @@ class AttackResult(_Part):
 
     @property
     def thing(self) -> str:
-        """What an inversion rebuilds one of: "image", or "row" of a table, of which cells are counted."""
+        """What an inversion rebuilds one of: "image", "text", of which words are counted, or "row" of a table, of which
+        cells are.
+        """
+        if "words_told" in self.numbers:
+            return "text"
         return "row" if "cells_right" in self.numbers else "image"
 
     @property

@@ -48,7 +48,7 @@ def audited_setup(auditor: Auditor) -> AuditedSetup:
         data={
             "name": manifest.data.name,
             "classes": manifest.data.classes,
-            **manifest.data.description,
+            **{name: value for name, value in manifest.data.description.items() if name != "vocabulary"},
             **(facts_of(auditor.setup.columns) if auditor.setup.columns else {}),
         },
         model=AuditedModel(name=manifest.model.name, parameters=manifest.model.parameters),

@@ -19,7 +19,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ...attacks.base import Evidence, Knowledge, Links, MembershipScores, Reconstruction, Together, View
+from ...attacks.base import Evidence, Knowledge, Links, MembershipScores, ReadTexts, Reconstruction, Together, View
 from ...attacks.cells import Cell, CellEvidence, ChosenAttack
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
@@ -260,7 +260,12 @@ def _network(view: View) -> str:
 
 # --- on disk ---
 
-KINDS: dict[str, Any] = {"reconstruction": Reconstruction, "membership": MembershipScores, "links": Links}
+KINDS: dict[str, Any] = {
+    "reconstruction": Reconstruction,
+    "membership": MembershipScores,
+    "links": Links,
+    "texts": ReadTexts,
+}
 
 
 def _write(path: Path, evidence: Evidence) -> None:

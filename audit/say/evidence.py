@@ -12,6 +12,8 @@ from . import words
 
 def rebuilt(attack: AttackResult, control: float | None, against: str) -> str:
     """control: what the attack's share is judged by, which `against` names."""
+    if attack.thing == "text":
+        return _told(attack)
     share, margin = attack.value(picked(attack).share), attack.value("psnr_margin")
     parts = []
     if share is not None:
@@ -31,6 +33,15 @@ def _reidentified(attack: AttackResult, share: float, control: float | None, aga
     compared = f" ({'; '.join(details)})" if details else ""
     back = f", {words.percent(exact)} came back beyond doubt" if exact else ""
     return f"{words.percent(share)}{of} re-identified{compared}{back}"
+
+
+def _told(attack: AttackResult) -> str:
+    """Of texts: how many came back whole, and how many words, beside the best that needs no message."""
+    best = max((own.get("words_told") or 0.0 for own in attack.controls.values()), default=0.0)
+    return (
+        f"{words.percent(attack.value('whole'))} of {words.times(attack.n or 0, 'text')} came back word for word;"
+        f" {words.percent(attack.value('words_told'))} of their words told (a control {words.percent(best)})"
+    )
 
 
 def linked_line(attack: AttackResult) -> str:

@@ -113,6 +113,8 @@ class _TestedCheck:
             return f"{percent(check.value)} of the {attack.thing}s came back beyond doubt"
         if check.metric == "psnr_margin":
             return f"PSNR of the {attack.thing}s minus that of the best control {number(check.value, 2)} dB"
+        if check.metric == "words_told":
+            return f"{percent(check.value)} of the words of a text told ({beside})"
         if check.metric == "linked":
             return f"{percent(check.value)} of the pairs of messages of one anonymous sender linked ({beside})"
         if check.metric == "auc":
@@ -132,6 +134,12 @@ def _reidentified(attack: AttackResult) -> str:
 
 def _rebuilt(judged: JudgedAttack) -> str:
     attack, seen = judged.attack, f"from what {observer(judged.attack.observer)} sees"
+    if attack.thing == "text":
+        whole, told = attack.value("whole"), attack.value("words_told")
+        return (
+            f"{percent(whole)} of the attacked training texts came back word for word, and {percent(told)} of their"
+            f" words were told, {seen} (texts: {number(attack.n)})."
+        )
     check = next((check for check in judged.checks if check.metric == "reidentified" and check.beats), None)
     if check is None:  # too few images for a line-up to tell
         return (

@@ -60,6 +60,17 @@ METRICS = {
         " deviations (TabLeak, arXiv:2210.01785); a guess by what is frequent has many, so mind the controls",
         True,
     ),
+    "words_told": Metric(
+        "words told", +1, "share of a text's words that were told, wherever they stand; mind the controls", True
+    ),
+    "words_wrong": Metric(
+        "words told that are wrong", 0, "share of the words told that no text of the batch has", True
+    ),
+    "rouge1": Metric("ROUGE-1", +1, "F of the words in common with the text; 1 is all, in any order"),
+    "rouge2": Metric("ROUGE-2", +1, "F of the pairs of neighbouring words in common; 1 is all, in order"),
+    "rougeL": Metric("ROUGE-L", +1, "F of the longest common subsequence of words"),
+    "in_place": Metric("words at their place", +1, "share of a text's words that were told at their place", True),
+    "whole": Metric("texts whole", +1, "share of the texts that came back word for word", True),
     "psnr_margin": Metric(
         "PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"
     ),

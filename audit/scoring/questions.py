@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
-from ...attacks.base import Reconstruction
+from ...attacks.base import ReadTexts, Reconstruction
 from ...defenses.progress import Progress
 from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
@@ -20,7 +20,7 @@ from .answers import Answer, Lots, of_margins, of_pools, of_shares
 from .line_ups import LineUps
 
 
-def rows_of(auditor: Auditor, reconstruction: Reconstruction) -> list[int]:
+def rows_of(auditor: Auditor, reconstruction: Reconstruction | ReadTexts) -> list[int]:
     """Which records of the truth the attacked messages are of."""
     messages = {} if auditor.truth is None else auditor.truth.messages
     uploads = [upload for i in reconstruction.message_ids for upload in auditor.setup.behind(i)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 
-from ...attacks.base import Knowledge, Links, MembershipScores, Reconstruction
+from ...attacks.base import Knowledge, Links, MembershipScores, ReadTexts, Reconstruction
 from ...attacks.cells import CellEvidence
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress, part_of
@@ -32,6 +32,7 @@ from .links import link_entry
 from .membership_entries import Scored, membership_entries
 from .pictured import Pictured
 from .questions import judged_together, rows_of
+from .texts import text_entry
 
 LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
@@ -83,9 +84,12 @@ def score(
     linked = [
         link_entry(auditor, item.cell, item.evidence, seed) for item in collected if isinstance(item.evidence, Links)
     ]
+    read = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, ReadTexts)]
     # A study compares shares: no report has its results side by side, as it has those of whole runs.
-    lots = Lots(2 * len(scored) + len(linked), seed, runs=1 if lpips is LEFT_OUT else RUNS)
-    measures = _Measures(reference, lpips, replace(lots, checks=4 + lots.checks).enough(len(rebuilt)), seed)
+    lots = Lots(2 * (len(scored) + len(read)) + len(linked), seed, runs=1 if lpips is LEFT_OUT else RUNS)
+    relabellings = replace(lots, checks=4 + lots.checks).enough(max(1, len(rebuilt)))
+    told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
+    measures = _Measures(reference, lpips, relabellings, seed)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
         attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
@@ -106,7 +110,7 @@ def score(
         families = tuple(
             ReferenceClassifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members
         )
-    return ScoredAttacks((*attacks, *linked, *entries), families, tuple(warnings))
+    return ScoredAttacks((*attacks, *told, *linked, *entries), families, tuple(warnings))
 
 
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none

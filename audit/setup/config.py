@@ -98,8 +98,8 @@ class DataTable(ConfigTable):
 
 
 class ModelTable(ConfigTable):
-    """name: a model (`audit list models`) or "package.module:function" (imported only with --allow-model). batchnorm:
-    what every BatchNorm of it becomes, as a BatchNorm mixes records.
+    """name: a model (`audit list models`), "hf:FOLDER", or "package.module:function" (imported only with
+    --allow-model). batchnorm: what every BatchNorm of it becomes, as a BatchNorm mixes records.
     """
 
     name: str = "mlp"

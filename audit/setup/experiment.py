@@ -16,6 +16,7 @@ from ...defenses.data import load
 from ...defenses.data.dataset import Dataset
 from ...defenses.data.partition import partition
 from ...defenses.data.stand_in import of_auxiliary
+from ...defenses.data.vocabulary import vocabulary_of
 from ...defenses.federation import Federation, cohort_of, groups_of
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
@@ -229,7 +230,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
         "[model]",
         "options",
         config.model.options,
-        ("name", "input_shape", "classes", "mean", "std", "seed", "allow", "batchnorm"),
+        ("name", "input_shape", "classes", "mean", "std", "seed", "vocabulary", "allow", "batchnorm"),
     ):
         return models.build(
             config.model.name,
@@ -238,6 +239,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
             mean=data.mean,
             std=data.std,
             seed=stream(config.seed, "model"),
+            vocabulary=len(vocabulary_of(data.description) or ()),
             allow=allow_model,
             batchnorm=config.model.batchnorm,
             **config.model.options,

@@ -21,6 +21,7 @@ from ...attacks.base import Knowledge, PublicFacts, RoundFactors, Seen, View
 from ...attacks.inversion.read.local_training import LINEAR, Recipe
 from ...defenses import models
 from ...defenses.data.columns import TableColumn, table_columns
+from ...defenses.data.vocabulary import Vocabulary, vocabulary_of
 from ...defenses.layout import Layout
 from ...defenses.presets import KNOWN, Population
 from ...defenses.schedule import RoundPlan, reads_history
@@ -164,6 +165,7 @@ class Setup:
                 mean=tuple(data.mean),
                 std=tuple(data.std),
                 seed=0,
+                vocabulary=len(self.vocabulary or ()),
                 allow=allow_model,
                 batchnorm=self.config.model.batchnorm,
                 trained_elsewhere=recorded is not None,
@@ -206,17 +208,23 @@ class Setup:
             input_shape=tuple(self.manifest.data.input_shape),
             classes=self.manifest.data.classes,
             columns=self.columns,
+            vocabulary=self.vocabulary,
             records=self._records_by_address,
             sums=sums,
             why_no_sums=why,
             anonymous=self.manifest.recorded is None and self.scheme.topology.anonymous,
         )
 
+    @cached_property
+    def vocabulary(self) -> Vocabulary | None:
+        """Of text, None of anything else."""
+        return vocabulary_of(self.manifest.data.description)
+
     @property
     def columns(self) -> tuple[TableColumn, ...]:
-        """Of a table, () for images."""
+        """Of a table, () for images and text."""
         data = self.manifest.data
-        if len(data.input_shape) != 1:
+        if len(data.input_shape) != 1 or self.vocabulary is not None:
             return ()
         return table_columns(data.description, data.input_shape[0], data.mean, data.std)
 

@@ -249,12 +249,21 @@ def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tens
     """Records of a setup: inputs (n, *shape) and targets (n,) of a file, checked; None where there is none."""
     import torch
 
+    from ...defenses.data.vocabulary import vocabulary_of
+
     if not present(path):
         return None
     shape, classes = tuple(data.input_shape), data.classes
     inputs, targets = read_tensor(folder, path, "inputs", shape), read_tensor(folder, path, "targets", ())
-    if inputs.dtype != torch.float32:
-        raise BadInput(f"{path}: tensor 'inputs' is of {inputs.dtype}; expected torch.float32")
+    words = vocabulary_of(data.description)
+    kind = torch.float32 if words is None else torch.int64
+    if inputs.dtype != kind:
+        raise BadInput(f"{path}: tensor 'inputs' is of {inputs.dtype}; expected {kind}")
+    if words is not None and inputs.numel() and not -1 <= int(inputs.min()) <= int(inputs.max()) < len(words):
+        raise BadInput(
+            f"{path}: the tokens of tensor 'inputs' run from {int(inputs.min())} to {int(inputs.max())}; expected -1"
+            f" for padding, and words from 0 to {len(words) - 1}"
+        )
     if len(shape) == 3 and inputs.numel() and not 0 <= float(inputs.min()) <= float(inputs.max()) <= 1:
         raise BadInput(
             f"{path}: the pixels of tensor 'inputs' run from {float(inputs.min()):g} to {float(inputs.max()):g};"

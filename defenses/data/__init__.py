@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any
 
 from ..nearest import instead
-from . import csv_table, femnist, images, npz, photos, sklearn_sets, tabular, torchvision_sets
+from . import csv_table, femnist, images, notes, npz, photos, sklearn_sets, tabular, text, torchvision_sets
 from .dataset import SOURCES, Dataset, Source, standardised
 
 NAMES: dict[str, str] = {
@@ -23,12 +23,14 @@ NAMES: dict[str, str] = {
     "adult": "census income, 2 classes, from a root folder",
     "lending_club": "interest rates of loans by regression, from a root folder",
     "images": 'your own pictures: root = "folder" with a folder for every class; options = { size = 64 }',
+    "notes": "invented notes of a surgery with names, dates and numbers, 4 classes, bundled",
+    "text": 'your own texts: root = "my.csv" (tsv, jsonl) with the columns text and target, and a tokenizer.json',
     "npz": 'your own arrays: root = "my.npz" with inputs and targets',
     "csv": 'your own table: root = "my.csv", target = "outcome", a column of its header',
 }
 
 
-BUNDLED = ("photos", "digits", "breast_cancer")  # in packages that are installed anyway
+BUNDLED = ("photos", "digits", "breast_cancer", "notes")  # in packages that are installed anyway
 
 
 def load(
@@ -66,7 +68,7 @@ def load(
         raise ValueError(f"unknown data set {name!r}{instead(name, NAMES)}")
     if statistics is not None and statistics not in SOURCES:
         raise ValueError(f"statistics = {statistics!r}: one of {', '.join(SOURCES)}")
-    if target is not None and name != "csv":
+    if target is not None and name not in ("csv", "text"):
         raise ValueError(f"target = {target!r} is a column of a csv table; {name} has its own targets")
     if root is not None and name in BUNDLED:
         raise ValueError(f"root = {root!r}: {name} is bundled and reads no folder; leave the key out")
@@ -87,6 +89,10 @@ def load(
             data = read(sklearn_sets.breast_cancer, seed=seed)
         case "images":
             data = read(images.load, root=root, seed=seed)
+        case "notes":
+            data = read(notes.load, seed=seed)
+        case "text":
+            data = read(text.load, root=root, target=target, seed=seed)
         case "npz":
             data = read(npz.load, root=root, classes=classes, seed=seed, statistics=statistics)
         case "csv":

@@ -69,8 +69,8 @@ def load(
             raise ValueError(f"{root!r} has no column {column!r}{instead(str(column), list(table.columns))}")
     if len(table) < LEAST:
         raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
-    deal = _deal(len(table), seed)
-    targets, names = _targets(root, table[target], np.concatenate([deal.test, deal.auxiliary]), labels, regression)
+    deal = deal_of(len(table), seed)
+    targets, names = targets_of(root, table[target], np.concatenate([deal.test, deal.auxiliary]), labels, regression)
     rows, columns, left_out = _features(root, table.drop(columns=[target, *drop]), deal.fitted(statistics))
     facts: dict[str, Any] = {"target": target, **facts_of(columns)}
     if names:
@@ -89,16 +89,22 @@ def _named_once(path: Path) -> None:
         raise ValueError(f"{str(path)!r} has two columns {twice.iloc[0]!r}; every column needs a name of its own")
 
 
-def _deal(rows: int, seed: int) -> Deal:
+def deal_of(rows: int, seed: int) -> Deal:
+    """A fifth of so many rows for testing, a tenth (at least `ENOUGH`) as auxiliary, the others for training."""
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed)).numpy()
     test, auxiliary = rows // 5, max(ENOUGH, rows // 10)
     return Deal(np.sort(order[test + auxiliary :]), order[:test], order[test : test + auxiliary])
 
 
-def _targets(
+def targets_of(
     root: str, column: pd.Series, held: NDArray[np.int64], labels: Sequence[str | float] | None, regression: bool
 ) -> tuple[NDArray[Any], list[str]]:
-    """Class numbers and the classes' names; or real numbers and no names."""
+    """Class numbers and the classes' names; or real numbers and no names.
+
+    Args:
+        root: the file, for messages. column: the target's words. held: the rows that decide what is learnt.
+        labels, regression: as of `load`.
+    """
     what = f"{root!r}: the target {column.name!r}"
     words = column.str.strip()
     if missing := int(words.isna().sum()):
@@ -177,4 +183,4 @@ def _features(
     return np.stack(features, 1), columns, left_out
 
 
-__all__ = ["load"]
+__all__ = ["deal_of", "load", "targets_of"]

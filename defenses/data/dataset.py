@@ -30,7 +30,7 @@ class Dataset:
     """Examples of one data set. The three splits are disjoint.
 
     inputs (n, *shape) float32: images (c, h, w) in [0, 1], not normalised (the model's first layer does that), or rows
-    of features.
+    of features; of text (n, length) int64 (`vocabulary.PAD`), without mean and std.
     targets (n,): int64 class numbers 0 … classes-1, or float32 for regression (classes = 0).
     test_inputs, test_targets: for measuring accuracy. auxiliary_inputs, auxiliary_targets: for the attacker; data of
       the same kind that nobody trains or tests on; may be empty.
@@ -149,6 +149,8 @@ def standardised(
         ValueError: mean without std or with a source, the wrong number of numbers, or a source that the set does not
             have.
     """
+    if data.inputs.dtype == torch.int64 and not (source is mean is std is None):
+        raise ValueError(f"{data.name} is text, which has no mean and no std; leave out mean, std and statistics")
     if mean is not None or std is not None:
         if mean is None or std is None or source not in (None, "config"):
             raise ValueError("mean and std are given together, and then without statistics")

@@ -18,7 +18,17 @@ import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS, AUTO
-from dpfl_audit.attacks.base import Attack, Evidence, Knowledge, Links, MembershipScores, Reconstruction, Together, View
+from dpfl_audit.attacks.base import (
+    Attack,
+    Evidence,
+    Knowledge,
+    Links,
+    MembershipScores,
+    ReadTexts,
+    Reconstruction,
+    Together,
+    View,
+)
 from dpfl_audit.attacks.inversion.make import SpectrumPrior
 from dpfl_audit.attacks.membership import ShadowFactory
 from dpfl_audit.audit.reproduce.tables import TABLES
@@ -43,9 +53,18 @@ CONFIG: dict[str, Any] = {  # one view that allows every attack: plain SGD, six 
 }
 # And one whose senders are anonymous, for what is about these.
 ANONYMOUS = {**CONFIG, "scheme": {"name": "anonymous-leader", "rounds": 2, "noise_std": 1e-4, "train_share": 1.0}}
+# And one of text.
+TEXT = {
+    **CONFIG,
+    "data": {"name": "notes", "clients": 2, "samples_per_client": 2},
+    "model": {"name": "transformer", "options": {"width": 64, "causal": True}},
+    "scheme": {"name": "fedavg", "rounds": 1, "share": "gradient"},
+    "capture": {"clients": [0, 1], "auxiliary": 60},
+}
+WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT}  # of attacks that another view is for
 OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
-KINDS = {MembershipScores: "membership", Reconstruction: "inversion", Links: "linking"}
+KINDS = {MembershipScores: "membership", Reconstruction: "inversion", ReadTexts: "inversion", Links: "linking"}
 EVERY = pytest.mark.parametrize("name", ATTACKS)
 ROOT = Path(dpfl_audit.__file__).parent
 
@@ -91,36 +110,40 @@ def evidence_of(name: str, world: World, seed: int) -> list[Evidence]:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], Path]:
-    """The setup with or without anonymous senders."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The setup for an attack, by a key of `WORLDS`, "" for the one of all others."""
 
-    def once(anonymous: bool) -> Path:
+    def once(which: str) -> Path:
         home = tmp_path_factory.mktemp("attacks")
-        return train(build(parse_config(ANONYMOUS if anonymous else CONFIG), home), home / "setup")
+        return train(build(parse_config(WORLDS.get(which, CONFIG)), home), home / "setup")
 
     return cache(once)
 
 
 @pytest.fixture(scope="module")
-def seen(trained: Callable[[bool], Path]) -> Callable[[bool], World]:
-    return cache(lambda anonymous: World.of(open_setup(trained(anonymous))))
+def seen(trained: Callable[[str], Path]) -> Callable[[str], World]:
+    return cache(lambda which: World.of(open_setup(trained(which))))
+
+
+def which(name: str | None) -> str:
+    return name if name in WORLDS else ""
 
 
 @pytest.fixture
-def folder(request: pytest.FixtureRequest, trained: Callable[[bool], Path]) -> Path:
+def folder(request: pytest.FixtureRequest, trained: Callable[[str], Path]) -> Path:
     """Of the attack that the test is about."""
-    return trained(request.node.callspec.params.get("name") in OF_ANONYMOUS)
+    return trained(which(request.node.callspec.params.get("name")))
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, seen: Callable[[bool], World]) -> World:
-    return seen(request.node.callspec.params.get("name") in OF_ANONYMOUS)
+def world(request: pytest.FixtureRequest, seen: Callable[[str], World]) -> World:
+    return seen(which(request.node.callspec.params.get("name")))
 
 
 @pytest.fixture(scope="module")
-def evidence(seen: Callable[[bool], World]) -> Callable[[str], list[Evidence]]:
+def evidence(seen: Callable[[str], World]) -> Callable[[str], list[Evidence]]:
     """Every attack's evidence at seed 0."""
-    return cache(lambda name: evidence_of(name, seen(name in OF_ANONYMOUS), 0))
+    return cache(lambda name: evidence_of(name, seen(which(name)), 0))
 
 
 def facts(evidence: Evidence) -> dict[str, Any]:
@@ -210,7 +233,7 @@ def test_a_view_or_knowledge_that_does_not_allow_it_is_refused_in_one_sentence(n
     k = Knowledge({}, *(t[:0] for t in (world.knowledge.auxiliary_inputs, world.knowledge.auxiliary_targets)))
     blind, ignorant = (replace(world.view, messages=()), world.knowledge), (world.view, k)
     for attack in attacks_of(name):
-        for view, knowledge in (blind,) if name in OF_ANONYMOUS else (blind, ignorant):  # linking needs no knowledge
+        for view, knowledge in (blind,) if name in WORLDS else (blind, ignorant):  # these need no knowledge
             with pytest.raises(ValueError) as error:
                 attack.parts(view, knowledge)
             one_sentence(error)
@@ -244,6 +267,10 @@ def test_the_evidence_is_finite_and_shaped_as_documented(name, world, evidence) 
             assert [rounds[i] for i in e.message_ids] == e.rounds.tolist() == sorted(e.rounds.tolist())
             for pairs in (e.links, torch.tensor(e.joined, dtype=torch.int64).view(-1, 2)):
                 assert len(pairs) and (e.rounds[pairs[:, 0]] < e.rounds[pairs[:, 1]]).all()
+        elif isinstance(e, ReadTexts):
+            assert e.texts.shape == (len(e.certain), *world.view.input_shape) and e.texts.dtype == torch.int64
+            assert e.words.dtype == torch.int64 and len(e.words.unique()) == len(e.words) > 0
+            assert -1 <= int(e.texts.min()) <= int(e.texts.max()) < len(world.view.vocabulary)
         else:
             assert torch.equal(e.ids, world.knowledge.candidate_ids)
             assert e.scores.shape == e.ids.shape and e.scores.dtype == torch.float64
@@ -270,7 +297,7 @@ def test_another_seed_changes_the_evidence_where_anything_is_drawn_and_nothing_e
     draws = draws_of(monkeypatch)
     other = evidence_of(name, world, 1)
     for first, second in zip(evidence(name), other, strict=True):
-        drawn = {Reconstruction: "start", MembershipScores: "scores", Links: "links"}[type(first)]
+        drawn = {Reconstruction: "start", MembershipScores: "scores", Links: "links", ReadTexts: "texts"}[type(first)]
         assert torch.equal(getattr(first, drawn), getattr(second, drawn)) == (not draws)
         assert same(first, second) == (not draws)
 

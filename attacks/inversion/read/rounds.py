@@ -125,8 +125,10 @@ def checked(view: View) -> None:
     """That it is of classes that were told apart by their cross-entropy.
 
     Raises:
-        ValueError: of another loss, or of no classes.
+        ValueError: of another loss, of no classes, or of text.
     """
+    if view.vocabulary:
+        raise ValueError("gradient inversion seeks images and rows of a table; --attack inversion-text reads text")
     if view.classes < 2:
         raise ValueError(
             "gradient inversion matches cross-entropy gradients of two classes or more; this network has one output, as"

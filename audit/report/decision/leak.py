@@ -21,12 +21,12 @@ SHOWN = ("inversion", "linking", "membership")  # kinds; of canaries the row of 
 class Leak:
     """The most that any attack got.
 
-    kind: what shows it best: the images, a membership attack's ROC, or a number. level: of the leak by the judgement;
-    "none found": it is only the best of the attempts. value, beside: for a number, it and what it is to be compared
-    with, in words.
+    kind: what shows it best: the images, the texts, a membership attack's ROC, or a number. level: of the leak by the
+    judgement; "none found": it is only the best of the attempts. value, beside: for a number, it and what it is to be
+    compared with, in words.
     """
 
-    kind: Literal["images", "roc", "number"]
+    kind: Literal["images", "texts", "roc", "number"]
     setting: ReportedSetting
     level: Level
     said: str
@@ -58,6 +58,8 @@ def _leaks(setting: ReportedSetting) -> list[Leak]:
 
 def _of_attack(setting: ReportedSetting, judged: JudgedAttack) -> Leak:
     attack, level = judged.attack, judged.level
+    if attack.thing == "text":
+        return Leak("texts", setting, level, say.rebuilt(attack, None, ""), attack)
     if attack.kind == "inversion":
         return Leak("images", setting, level, say.rebuilt(attack, *setting.compared(attack)), attack)
     if attack.kind == "linking":

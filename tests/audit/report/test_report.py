@@ -268,7 +268,15 @@ def test_a_rebuilt_row_is_called_so_only_where_there_is_a_leak(found: bool, tmp_
     (tmp_path / "templates" / "card.j2").write_text(macro[0] + "{{ leak(card) }}<script></script>")
     monkeypatch.setattr(page_module, "TEMPLATES", tmp_path / "templates")
     cells = {"lines": [{"name": "age", "cells": [("40", "41", True)]}]}
-    card = {"found": found, "pair": None, "roc": None, "cells": cells, "seen_by": "the server", "said": "20 %"}
+    card = {
+        "found": found,
+        "pair": None,
+        "roc": None,
+        "cells": cells,
+        "text": None,
+        "seen_by": "the server",
+        "said": "20 %",
+    }
     html = page_module.filled("card.j2", card=card, several=None)
     assert ("rebuild it" in html) is found and ("is right" in html) is not found
 

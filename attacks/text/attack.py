@@ -1,0 +1,206 @@
+"""The attack on text: which words, where, and together, out of captured gradients, updates or weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...defenses.data.vocabulary import Vocabulary, padded
+from ...defenses.nearest import instead
+from ...defenses.progress import Progress
+from ..base import Attack, Knowledge, Part, ReadTexts, View
+from ..cost import forward_operations
+from ..inversion.read.rounds import every_round
+from ..inversion.read.target import Aim, Target
+from ..settings import check_types
+from .bag import Bag, bag_of_rows, bag_of_span
+from .kin import kin_of
+from .layers import Layers
+from .places import shares_of_places
+from .sentences import FoundText, TextTrial, by_places, from_the_left
+from .span import SAME, SpanOfInputs, marks_of_texts
+
+NAME = "inversion-text"
+
+
+@dataclass(frozen=True)
+class TextInversion:
+    """Read the words and sentences of a batch (DAGER, Petrov et al. 2024, arXiv:2405.15586).
+
+    Words are read first, off the embedding's rows, or by the span of the first layer's inputs; then places and
+    sentences, by the spans of layers behind it. A sentence is certain where all that it makes these layers read lies in
+    their spans, which those of no other sentence do. Labels are not looked at.
+
+    sentences: whether sentences are sought, or words alone.
+    """
+
+    sentences: bool = True
+    name: str = field(default=NAME, init=False)
+
+    def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
+        """Every message that the view allows.
+
+        Raises:
+            ValueError: the records are no text, there is no such message, or the network has no embedding.
+        """
+        vocabulary = _vocabulary(view)
+        aims = every_round(view, knowledge)
+        if not aims:
+            raise ValueError(
+                f"the observer {view.observer!r} saw no message to read: an upload of a round whose global model it saw"
+            )
+        Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
+        each = forward_operations(view.module, view.input_shape)
+        return [Part(f"one-round:{aim.key}", (len(vocabulary) + 2000 * aim.count) * each, aim) for aim in aims]
+
+    def run_part(
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
+    ) -> ReadTexts:
+        """What is read of one message.
+
+        Args:
+            part: of `parts`. view: what the observer saw. knowledge: not used. seed: of guesses, from which texts are
+                sought. progress: called at the end.
+        """
+        del knowledge
+        aim: Aim = part.content
+        vocabulary, length = _vocabulary(view), view.input_shape[0]
+        reader = _Reader.of(view, aim.target, len(vocabulary), length)
+        bag, methods = reader.bag()
+        texts: list[FoundText] = []
+        if self.sentences and len(bag.words):
+            texts, how = reader.texts(bag, aim.count, seed)
+            methods = (*methods, *how)
+        texts = [text for text in texts if len(text.tokens)][: aim.count]
+        if progress is not None:
+            progress(1, 1)
+        return ReadTexts(
+            attack=self.name,
+            observer=view.observer,
+            manner=aim.manner,
+            round=aim.messages[0].round,
+            sender=aim.messages[0].sender,
+            message_ids=tuple(m.id for m in aim.messages),
+            words=bag.words,
+            texts=padded([text.tokens.tolist() for text in texts], length),
+            certain=torch.tensor([text.certain for text in texts], dtype=torch.bool),
+            assumed=("how many texts the message is of", "the tokenizer, which is public"),
+            methods=methods,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """One message, tensor by tensor, at the network that it was made at."""
+
+    layers: Layers
+    sent: Mapping[str, Tensor]
+    noise_std: float | None
+    length: int
+    vocabulary: int
+
+    @classmethod
+    def of(cls, view: View, target: Target, vocabulary: int, length: int) -> _Reader:
+        layers = Layers.of(view.module, view.layout, target.weights, vocabulary, length)
+        value, noise = target.gradient, target.noise_std
+        if target.update is not None:  # as it was sent: what an optimiser does not move is 0 there
+            value, noise = target.update, target.noise_moved
+            if target.recipe is not None and target.recipe.linear:
+                noise = target.noise_std * target.recipe.scale
+        known = None if view.facts.noise_std is None else noise
+        return cls(layers, view.layout.split(value), known, length, vocabulary)
+
+    def bag(self) -> tuple[Bag, tuple[tuple[str, str], ...]]:
+        rows = bag_of_rows(self.sent[f"{self.layers.words}.weight"], self.noise_std)
+        if not rows.why_none:
+            return rows, (("words by the embedding's rows", ""),)
+        span = self._span(0)
+        found = bag_of_span(self.layers, span, self.vocabulary, self.length) if not self.noise_std else rows
+        why = rows.why_none
+        return found, (("words by the embedding's rows", why), ("words by the first layer's span", found.why_none))
+
+    def _gradients(self, depth: int) -> list[Tensor]:
+        return [self.sent[f"{path}.weight"] for path in self.layers.groups[depth]]
+
+    def _span(self, depth: int) -> SpanOfInputs:
+        return SpanOfInputs.of(self._gradients(depth))
+
+    def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
+        """Texts, those that are certain first, and by which methods."""
+        first = self._span(0)
+        spans = [None, *(self._span(depth) for depth in range(1, len(self.layers.groups)))]
+        telling = tuple(span if span is not None and span.clear else None for span in spans)
+        pairs = self._pairs(first, bag.words)
+        trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
+        if not trial.telling:
+            why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
+            return [], (("sentences", why),)
+        if self.layers.causal:
+            return sorted(from_the_left(trial), key=lambda text: text.off), (("sentences from the left", ""),)
+        if not first.clear:
+            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
+            return [], (("sentences", why),)
+        marks = self._marks(trial, first, count)
+        why = "" if marks is not None else "the keys' gradient is blind to no text by itself"
+        how = (("sentences by their keys' errors", why), ("sentences place by place", ""))
+        return by_places(replace(trial, kin=self._kin(trial)), marks, (count, seed)), how
+
+    def _kin(self, trial: TextTrial) -> Tensor | None:
+        """By the first two layers that read words, which are queries and keys in every common encoder."""
+        heads = self.layers.heads
+        if len(self.layers.groups[0]) < 3 or not heads or trial.layers.causal:
+            return None
+        place, word = torch.nonzero(trial.likely, as_tuple=True)
+        read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])[word, place]
+        query, key = self.layers.groups[0][:2]
+        errors = torch.linalg.lstsq(read.T, self.sent[f"{query}.weight"].double().T, driver="gelsd").solution
+        return kin_of(errors, self.layers.network.get_submodule(key)(read), heads)
+
+    def _marks(self, trial: TextTrial, first: SpanOfInputs, count: int) -> Tensor | None:
+        read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])
+        return marks_of_texts(self._gradients(0), first, count, read.transpose(0, 1)[trial.pairs])
+
+    def _pairs(self, first: SpanOfInputs, words: Tensor) -> Tensor:
+        """Whether each word can stand at each place, (places, words), up to the last place that the batch has."""
+        places = self._places()
+        if not first.clear:
+            return torch.ones(places, len(words), dtype=torch.bool)
+        return torch.cat([first.outside(read) < SAME for _, read in self.layers.of_words(words, places)]).T
+
+    def _places(self) -> int:
+        rows = self.sent.get(f"{self.layers.positions}.weight")
+        if rows is None or self.noise_std:
+            return self.length
+        moved = torch.nonzero(rows[: self.length].abs().sum(1))
+        return int(moved.max()) + 1 if len(moved) else self.length
+
+    def _weights(self, pairs: Tensor, words: Tensor) -> Tensor:
+        """How likely each word stands at each place, (places, words)."""
+        by_place = self.sent.get(f"{self.layers.positions}.weight")
+        if by_place is None:
+            return pairs.double()
+        rows = self.sent[f"{self.layers.words}.weight"][words]
+        return shares_of_places(rows, by_place[: len(pairs)]).clamp(0.0, 1.0)
+
+
+def _vocabulary(view: View) -> Vocabulary:
+    if view.vocabulary is None:
+        raise ValueError("the setup's records are no text; --attack inversion reads images and rows of a table")
+    return view.vocabulary
+
+
+def make_text_inversion(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
+    """The attack from its config table. Raises ValueError for an unknown key or a value of the wrong type."""
+    del quick, device
+    known = [f.name for f in fields(TextInversion) if f.init]
+    if unknown := sorted(set(settings) - set(known)):
+        raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], known)}")
+    check_types(TextInversion, settings)
+    return [TextInversion(**settings)]
+
+
+__all__ = ["NAME", "TextInversion", "make_text_inversion"]

@@ -1,0 +1,55 @@
+"""Which words a batch has: read off the rows of the embedding, or told by the span of the first layer's inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from scipy.stats import chi2
+from torch import Tensor
+
+from .layers import Layers
+from .span import SAME, SpanOfInputs
+
+CHANCE = 0.05  # that any absent word is taken for one that is there, over the whole vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """The words that are certain to be there. by: how they were told, in words; why_none: why nothing could be told."""
+
+    words: Tensor  # (k,) int64, rising
+    by: str = ""
+    why_none: str = ""
+
+
+def bag_of_rows(rows: Tensor, noise_std: float | None) -> Bag:
+    """From the embedding's rows (words, width) of what was sent: the row of a word that no text has is exactly 0, or
+    noise alone, of which ‖row‖²/σ² is χ² of as many degrees as the width.
+
+    Args:
+        rows: a gradient's or an update's. noise_std: of every component, 0.0 for none, None for an unknown one.
+    """
+    if noise_std is None:
+        return Bag(torch.zeros(0, dtype=torch.int64), why_none="there is noise, of a size that nobody is told")
+    sizes = rows.double().square().sum(1)
+    some = sizes > 0
+    if noise_std > 0:
+        limit = chi2.isf(CHANCE / len(rows), rows.shape[1]) * noise_std**2
+        return Bag(torch.nonzero(sizes > limit).flatten(), "rows of the embedding above their noise (χ² test)")
+    if int(some.sum()) * 2 <= len(rows):
+        return Bag(torch.nonzero(some).flatten(), "rows of the embedding that are not 0")
+    return Bag(
+        torch.zeros(0, dtype=torch.int64),
+        why_none="most rows of the embedding moved, as where it also tells the next word",
+    )
+
+
+def bag_of_span(layers: Layers, span: SpanOfInputs, vocabulary: int, length: int) -> Bag:
+    """By the first group's span: a word is there if what the group reads of it lies in the span, at some place."""
+    if not span.clear:
+        return Bag(torch.zeros(0, dtype=torch.int64), why_none="the first layer's inputs leave no gap in its gradient")
+    found = [
+        part[span.outside(inputs).amin(1) < SAME] for part, inputs in layers.of_words(torch.arange(vocabulary), length)
+    ]
+    return Bag(torch.cat(found), "span of the first layer's inputs")

@@ -1,0 +1,143 @@
+"""Which layers of a network read words, and what they read: found by running it, whatever its class is called."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ...defenses.layout import Layout
+
+DEPTH = (
+    5  # groups of linear layers that are looked at: Q, K and V; what attention mixed; both of the feed-forward; Q, K, V
+)
+CHUNK = 2**24  # numbers of a layer's input that are held at once (128 MB)
+
+
+class _Enough(Exception):
+    """The layers that were asked for have run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A network in float64 with the weights that a message was made at.
+
+    words: path of the embedding of words, positions: of that of places, "" for none. groups: paths of linear layers, by
+    the input that they share, in the order in which they run; the first reads single words, the others whole texts.
+    causal: whether a word's inputs hang on the words before it alone.
+    """
+
+    network: nn.Module
+    words: str
+    positions: str
+    groups: tuple[tuple[str, ...], ...]
+    causal: bool = False
+
+    @classmethod
+    def of(cls, module: nn.Module, layout: Layout, weights: Tensor, vocabulary: int, length: int) -> Layers:
+        """Of a network whose embedding has a row for each word.
+
+        Args:
+            module, layout: the network, whose own weights mean nothing. weights: (d,), those that a message was made
+                at. vocabulary: number of words. length: of a record.
+
+        Raises:
+            ValueError: it has no such embedding, or no linear layers that read words.
+        """
+        network = copy.deepcopy(module).double().eval().requires_grad_(False)
+        named = dict(network.named_parameters())
+        for name, value in layout.split(weights.double()).items():
+            named[name].copy_(value)
+        tables = {path: part for path, part in network.named_modules() if isinstance(part, nn.Embedding)}
+        words = next((path for path, part in tables.items() if part.num_embeddings == vocabulary), "")
+        if not words:
+            raise ValueError(f"the network has no nn.Embedding of {vocabulary} rows, one for each word")
+        positions = next((path for path in tables if "position" in path), "")
+        probe = torch.arange(length)[None].remainder(vocabulary)
+        groups = _grouped(network, probe)
+        if not groups:
+            raise ValueError("the network has no linear layers that read one word at a time")
+        found = cls(network, words, positions, groups)
+        return cls(network, words, positions, groups, found._looks_back(probe, vocabulary))
+
+    @property
+    def heads(self) -> int:
+        """Of attention, as the network names them; 0 where it does not."""
+        names = ("num_attention_heads", "num_heads", "n_heads", "heads")
+        told = [getattr(part, name) for part in self.network.modules() for name in names if hasattr(part, name)]
+        return next((number for number in told if isinstance(number, int)), 0)
+
+    def _looks_back(self, probe: Tensor, vocabulary: int) -> bool:
+        other = probe.clone()
+        other[0, -1] = (other[0, -1] + 1) % vocabulary
+        depth = min(len(self.groups), 3) - 1
+        both = self.inputs(torch.cat([probe, other]), depth)[depth]
+        return probe.shape[1] > 1 and bool(torch.equal(both[0, :-1], both[1, :-1]))
+
+    def inputs(self, tokens: Tensor, depth: int) -> list[Tensor]:
+        """What the groups 0 to `depth` read of texts (n, length) int64: (n, length, width) each."""
+        caught: dict[str, Tensor] = {}
+        paths = [group[0] for group in self.groups[: depth + 1]]
+        with _watched(self.network, paths, caught), torch.no_grad(), suppress(_Enough):
+            self.network(tokens)
+        return [caught[path] for path in paths]
+
+    def of_words(self, words: Tensor, length: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Words (m,) a chunk at a time, each with what the first group reads of them at every place, (k, length,
+        width): no word there hangs on another.
+        """
+        width = self.inputs(words[:1, None], 0)[0].shape[2]
+        for part in words.split(max(1, CHUNK // (length * width))):
+            yield part, self.inputs(part[:, None].expand(-1, length).contiguous(), 0)[0]
+
+
+@contextmanager
+def _watched(network: nn.Module, paths: list[str], caught: dict[str, Tensor]) -> Iterator[None]:
+    """Catches the first input of each layer, and ends the run at the last."""
+
+    def catch(path: str, last: bool):
+        def hook(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            caught.setdefault(path, inputs[0])
+            if last:
+                raise _Enough
+
+        return hook
+
+    layers = dict(network.named_modules())
+    hooks = [layers[path].register_forward_pre_hook(catch(path, path == paths[-1])) for path in paths]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _grouped(network: nn.Module, probe: Tensor) -> tuple[tuple[str, ...], ...]:
+    """The linear layers that read (1, length, width), those of the same input together, the first `DEPTH` inputs."""
+    groups: list[tuple[Tensor, list[str]]] = []
+
+    def note(path: str):
+        def hook(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            x = inputs[0]
+            if x.dim() != 3 or x.shape[1] != probe.shape[1]:
+                return
+            if groups and groups[-1][0] is x:
+                groups[-1][1].append(path)
+            else:
+                groups.append((x, [path]))
+
+        return hook
+
+    linear = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    hooks = [layer.register_forward_pre_hook(note(path)) for path, layer in linear]
+    try:
+        with torch.no_grad():
+            network(probe)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return tuple(tuple(paths) for _, paths in groups[:DEPTH])

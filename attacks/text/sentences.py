@@ -1,0 +1,230 @@
+"""Whole texts from the words of a batch: which words stand where, and together. What a text makes the layers behind the
+first attention read tells whether it was there, so every answer is checked by running it, and never by the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from ...defenses.data.vocabulary import PAD
+from ...defenses.randomness import generator
+from .layers import Layers
+from .span import SAME, SpanOfInputs
+
+NEAR = 0.01  # of a mark's usual length, from which two are taken for one
+FEWEST = 3  # words that are taken for a text by their mark
+UNLIKELY = 0.05  # of a place's row, from which a word is taken to stand there
+CLOSE = 0.2  # mean share outside of a text with few words wrong; one wrong word has 0.05, others 0.3 and more
+SHARP = 3  # the power of kin by which words are guessed
+TRIES = 4  # guesses for each text that is sought, each of which takes seconds
+PREFIXES = 4096  # of texts that are carried on from the left; more mean that nothing is told
+RUNS = 512  # texts that are run at once
+SWEEPS = 6  # over all places of a text that is sought
+
+
+@dataclass(frozen=True, eq=False)
+class FoundText:
+    """A text (length,) int64 without padding. off: the largest share of what it makes layers read that lies outside of
+    what they read; below `SAME` it was there. mean: of all its places.
+    """
+
+    tokens: Tensor
+    off: float
+    mean: float = 0.0
+
+    @property
+    def certain(self) -> bool:
+        return self.off < SAME
+
+
+@dataclass(frozen=True, eq=False)
+class TextTrial:
+    """How texts are tried: layers behind the first attention, with their spans.
+
+    spans: of each group, None where it tells nothing. pairs: (places, words of the bag), whether a word can stand at a
+    place by itself. weights: (places, words), how likely it stands there, by the embeddings. kin: of any two of the
+    `likely` pairs, how far they are of one text; None where nothing tells it (`kin.py`).
+    """
+
+    layers: Layers
+    spans: tuple[SpanOfInputs | None, ...]
+    words: Tensor
+    pairs: Tensor
+    weights: Tensor
+    kin: Tensor | None = None
+
+    @property
+    def likely(self) -> Tensor:
+        """The pairs that are not unlikely, or all where none is likely."""
+        found = self.pairs & (self.weights > UNLIKELY)
+        return found if bool(found.any()) else self.pairs
+
+    @property
+    def telling(self) -> list[int]:
+        return [depth for depth, span in enumerate(self.spans) if depth and span is not None]
+
+    def off(self, texts: Tensor, last: bool = False) -> Tensor:
+        """The shares outside of texts (n, length): (n, length), the largest of all layers; of the last place alone."""
+        made = []
+        depth = max(self.telling)
+        for part in texts.split(RUNS):
+            read = self.layers.inputs(part, depth)
+            shares = [_at(self.spans[d], read[d][:, -1:] if last else read[d]) for d in self.telling]
+            made.append(torch.stack(shares).amax(0))
+        return torch.cat(made)
+
+
+def _at(span: SpanOfInputs | None, inputs: Tensor) -> Tensor:
+    assert span is not None
+    return span.outside(inputs)
+
+
+# --- from the left: each word hangs on those before it alone
+
+
+def from_the_left(trial: TextTrial) -> list[FoundText]:
+    """All texts of which every beginning was there, the longest of each; none where too many beginnings pass."""
+    places = len(trial.pairs)
+    begun, ended = torch.zeros(1, 0, dtype=torch.int64), []
+    for place in range(places + 1):
+        kept = begun[:0]
+        grown = begun[:0]
+        if place < places:
+            words = trial.words[trial.pairs[place]]
+            grown = torch.cat([begun.repeat_interleave(len(words), 0), words.repeat(len(begun))[:, None]], 1)
+            if len(grown):
+                kept = grown[trial.off(grown, last=True)[:, 0] < SAME]
+        carried = {tuple(row) for row in kept[:, :-1].tolist()} if len(kept) else set()
+        ended += [row for row in begun.tolist() if row and tuple(row) not in carried]
+        begun = kept
+        if not len(begun) or len(begun) > PREFIXES:
+            break
+    if len(begun) > PREFIXES:
+        return []
+    return [FoundText(torch.tensor(row), float(trial.off(torch.tensor([row])).max())) for row in ended]
+
+
+# --- place by place, from guesses
+
+
+def by_places(trial: TextTrial, marks: Tensor | None, wanted: tuple[int, int]) -> list[FoundText]:
+    """Up to so many texts that lie nearer and nearer to the layers' spans, a word or an end changed at a time; those
+    that are certain first.
+
+    Args:
+        marks: of each pair of `trial.pairs`, in its order; None for none (`span.marks_of_texts`).
+        wanted: how many texts, and the seed of guesses.
+    """
+    texts, seed = wanted
+    rng = generator(seed, "guesses of texts")
+    found: list[FoundText] = []
+    others: list[FoundText] = []
+    for own in [*_alike(trial.pairs, marks), trial.likely]:
+        narrow, left = replace(trial, pairs=own), texts - len(found)
+        for _ in range(TRIES * left):
+            begun = _begun(trial, own, found, rng)
+            if begun is None or len(found) >= texts:
+                break
+            text = _descended(narrow, *begun)
+            if SAME < text.mean < CLOSE:  # a word or two are not where they seemed likely
+                text = _descended(trial, text.tokens, begun[1])
+            if not any(torch.equal(text.tokens, known.tokens) for known in [*found, *others]):
+                (found if text.certain else others).append(text)
+    others.sort(key=lambda text: text.off)
+    return [*found, *others[: max(0, texts - len(found))]]
+
+
+def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
+    """The pairs of each mark that many have, the most frequent first."""
+    if marks is None:
+        return []
+    near = torch.cdist(marks, marks) < NEAR * marks.norm(dim=1).median()
+    parts: list[Tensor] = []
+    left = torch.ones(len(marks), dtype=torch.bool)
+    while True:
+        counts = (near & left).sum(1) * left
+        if not len(counts) or int(counts.max()) < FEWEST:
+            return parts
+        members = near[counts.argmax()] & left
+        left &= ~members
+        part = torch.zeros_like(pairs)
+        place, word = torch.nonzero(pairs, as_tuple=True)
+        part[place[members], word[members]] = True
+        parts.append(part)
+
+
+def _begun(
+    trial: TextTrial, pairs: Tensor, known: Sequence[FoundText], rng: torch.Generator
+) -> tuple[Tensor, int] | None:
+    """A guess out of some pairs, and the place of its anchor, which no known text has; None where there is none."""
+    places = pairs.any(1)
+    length = len(places) if bool(places.all()) else int((~places).float().argmax())
+    if not length:
+        return None
+    likely = (torch.where(pairs, trial.weights, 0.0) + 1e-6 * pairs)[:length]
+    open_ = likely.clone()
+    for text in known:
+        where = trial.words[None, :] == text.tokens[:length, None]
+        open_[: len(where)][where] = 0
+    if not bool((open_ > 0).any()):
+        return None
+    anchor = int(torch.multinomial(open_.flatten(), 1, generator=rng))
+    place, word = divmod(anchor, open_.shape[1])
+    fresh = torch.where((open_ > 0).any(1, keepdim=True), open_, likely)
+    picks = torch.multinomial(fresh * _near(trial, place, word)[:length], 1, generator=rng)[:, 0]
+    picks[place] = word
+    return trial.words[picks], place
+
+
+def _near(trial: TextTrial, place: int, word: int) -> Tensor:
+    """How far each pair is of one text with an anchor, (places, words); 1 where nothing tells it."""
+    near = torch.ones_like(trial.weights)
+    if trial.kin is not None and bool(trial.likely[place, word]):
+        near[trial.likely] = trial.kin[int(trial.likely.flatten()[: place * near.shape[1] + word].sum())] ** SHARP
+    return near
+
+
+def _descended(trial: TextTrial, text: Tensor, anchor: int) -> FoundText:
+    worth = _worth(trial, text[None])[0]
+    for _ in range(SWEEPS):
+        before = worth
+        for place in range(len(trial.pairs)):
+            if place == anchor or place > len(text):
+                continue
+            changed = _changed(trial, text, place, place > anchor)
+            worths = _worths(trial, changed)
+            best = int(worths.argmin())
+            if worths[best] < worth:
+                text, worth = changed[best][changed[best] != PAD], worths[best]
+        if worth >= before or worth < SAME:
+            break
+    return FoundText(text, float(trial.off(text[None]).max()), float(worth))
+
+
+def _changed(trial: TextTrial, text: Tensor, place: int, end: bool) -> Tensor:
+    """The text with each word that can stand at a place, and where `end` is set, ended before it."""
+    words = trial.words[trial.pairs[place]]
+    rows = torch.full((len(words) + end, max(len(text), place + 1)), PAD)
+    rows[:, : len(text)] = text
+    rows[: len(words), place] = words
+    if end:
+        rows[-1, place:] = PAD
+    return rows
+
+
+def _worths(trial: TextTrial, rows: Tensor) -> Tensor:
+    lengths = (rows != PAD).sum(1)
+    worths = torch.full((len(rows),), 2.0, dtype=torch.float64)
+    for length in lengths.unique().tolist():
+        own = lengths == length
+        worths[own] = _worth(trial, rows[own][:, :length])
+    return worths
+
+
+def _worth(trial: TextTrial, texts: Tensor) -> Tensor:
+    """How far texts of one length are from having been there: the mean share outside."""
+    return trial.off(texts).mean(1)

@@ -1,0 +1,79 @@
+"""What the gradient of linear layers tells of their inputs: it is a sum of error times input, so its rows lie in the
+inputs' span, and an input that was not there does not (DAGER, arXiv:2405.15586, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+CLEAR = 100.0  # the least ratio of neighbouring singular values that counts as a gap; of noise it is below 2
+SAME = 1e-3  # an input's share outside the span from which it was not there: true ones have 1e-14 to 1e-5, others 1e-2
+FLOOR = 1e-15  # of the largest singular value: float64's rounding
+
+
+@dataclass(frozen=True, eq=False)
+class SpanOfInputs:
+    """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
+    rank's end.
+    """
+
+    basis: Tensor
+    gap: float
+
+    @property
+    def rank(self) -> int:
+        return self.basis.shape[1]
+
+    @property
+    def clear(self) -> bool:
+        """Whether inputs that were there are told from others."""
+        return self.gap >= CLEAR and self.rank < len(self.basis)
+
+    @classmethod
+    def of(cls, gradients: Sequence[Tensor]) -> SpanOfInputs:
+        """Of layers (outputs, width) that read the same: stacked, each divided by its norm, as a sentence's errors of
+        keys sum to zero, so that keys alone span differences of inputs alone.
+        """
+        stack = torch.cat(
+            [g.double() / g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
+        )
+        _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
+        if not float(sizes[0]) > 0:
+            return cls(right[:0].T, 0.0)
+        sizes = sizes.clamp_min(FLOOR * float(sizes[0]))
+        ratios = sizes[:-1] / sizes[1:]
+        rank = int(ratios.argmax()) + 1
+        return cls(right[:rank].T, float(ratios[rank - 1]))
+
+    def outside(self, inputs: Tensor) -> Tensor:
+        """The share of each input (..., width) that lies outside, in [0, 1]."""
+        rest = inputs - (inputs @ self.basis) @ self.basis.T
+        return rest.norm(dim=-1) / inputs.norm(dim=-1)
+
+
+def marks_of_texts(gradients: Sequence[Tensor], span: SpanOfInputs, texts: int, inputs: Tensor) -> Tensor | None:
+    """A mark of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
+
+    Attention's weights sum to 1, so the errors of the keys sum to zero over a text. The keys' gradient, a sum of error
+    times input, is therefore blind to a direction y whose product with the inputs is 1 on one text's words and 0 on all
+    others. Each input has its products with all such directions for a mark. Texts with a word at the same place have
+    one mark together.
+
+    Args:
+        gradients: (outputs, width) of layers that read the same, one of which makes keys. span: of their inputs.
+        texts: at most so many marks differ. inputs: (k, width).
+    """
+    blind = None
+    clearest = CLEAR
+    for gradient in gradients:
+        _, sizes, right = torch.linalg.svd(gradient.double() @ span.basis, full_matrices=False)
+        ratios = sizes[:-1] / sizes[1:].clamp_min(FLOOR * float(sizes[0]))
+        least = max(0, len(ratios) - texts)
+        if len(ratios) and float(ratios[least:].max()) > clearest:
+            clearest = float(ratios[least:].max())
+            blind = right[least + int(ratios[least:].argmax()) + 1 :]
+    return None if blind is None else inputs @ span.basis @ blind.T

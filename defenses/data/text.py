@@ -1,0 +1,156 @@
+"""The user's own texts: a table of two columns, `text` and `target`, and a tokenizer that numbers the words."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ..nearest import instead
+from .csv_table import LEAST, deal_of, targets_of
+from .dataset import DEALT_BY_LOT, Dataset, Records, digest
+from .tabular import Deal, read_table
+from .vocabulary import UNKNOWN, WORD, Vocabulary, padded
+
+KNOWN_ENDS = (".csv", ".tsv", ".jsonl")
+TOKENIZER = "tokenizer.json"
+BY_WORDS = "words"  # of the auxiliary texts, in place of a tokenizer's file
+
+
+def load(
+    root: str | None,
+    target: str | None,
+    seed: int,
+    *,
+    tokenizer: str = "",
+    length: int = 32,
+) -> Dataset:
+    """Texts of a csv, tsv or jsonl file with a column `text` and one of classes, dealt by lot as `csv` deals rows.
+
+    Args:
+        root: the file. target: the column of classes, `target` where nobody says. seed: of the lot.
+        tokenizer: the file tokenizer.json of the model, from the file's folder on ("": the one in that folder); or
+            "words": words and marks as the auxiliary texts have them, every other one unknown.
+        length: the most tokens of a record; longer texts are cut, and the description says how many were.
+
+    Raises:
+        ValueError: one sentence: no such file or column, too few rows, no tokenizer.
+    """
+    if root is None:
+        raise ValueError('text needs the file: [data] root = "my.csv", a table with the columns text and target')
+    path, column = Path(root), target or "target"
+    if not path.is_file() or path.suffix not in KNOWN_ENDS:
+        raise ValueError(f"root = {root!r} is no file that ends in {', '.join(KNOWN_ENDS)}")
+    if length < 1:
+        raise ValueError(f"length = {length}: at least 1 token a record")
+    table = _read(path)
+    for name in ("text", column):
+        if name not in table.columns:
+            raise ValueError(f"{root!r} has no column {name!r}{instead(name, list(map(str, table.columns)))}")
+    if len(table) < LEAST:
+        raise ValueError(f"{root!r} has {len(table) or 'no'} rows; at least {LEAST} are needed")
+    if empty := int((table["text"].fillna("").str.strip() == "").sum()):
+        raise ValueError(f"{root!r}: the column 'text' is empty in {empty} rows; leave these rows out of the file")
+    deal = deal_of(len(table), seed)
+    held = np.concatenate([deal.test, deal.auxiliary])
+    targets, labels = targets_of(root, table[column].astype(str), held, None, False)
+    if not labels:
+        raise ValueError(f"{root!r}: the column {column!r} has numbers that are not whole; text is told into classes")
+    texts = [str(text) for text in table["text"]]
+    vocabulary, records, cut = _tokens(path, tokenizer, texts, deal, length)
+    facts = {
+        "source": path.name,
+        "test": DEALT_BY_LOT,
+        "target": column,
+        "labels": labels,
+        "tokenizer": tokenizer or TOKENIZER,
+        "read_as": f"at most {length} tokens; texts that were cut: {cut} of {len(texts)}",
+    }
+    parts = [torch.from_numpy(part.copy()) for part in (deal.train, deal.test, deal.auxiliary)]
+    splits = [(records[part], torch.tensor(targets)[part]) for part in parts]
+    return text_dataset("text", (splits[0], splits[1], splits[2]), len(labels), vocabulary, facts)
+
+
+def text_dataset(
+    name: str,
+    splits: tuple[Records, Records, Records],
+    classes: int,
+    vocabulary: Vocabulary,
+    description: Mapping[str, Any],
+) -> Dataset:
+    """A checked data set of text: inputs (n, length) int64, no mean and no std.
+
+    Args:
+        name: of the set. splits: training, test and auxiliary records. classes: number of labels.
+        vocabulary: of all models that train on it. description: facts about the set.
+
+    Raises:
+        ValueError: a record has no word at all, or a token that the vocabulary lacks.
+    """
+    for records, _ in splits:
+        if len(records) and int(records.max()) >= len(vocabulary):
+            raise ValueError(
+                f"{name} has the token {int(records.max())}, and its vocabulary ends at {len(vocabulary) - 1}"
+            )
+        if bool((records < 0).all(1).any()):
+            raise ValueError(f"a text of {name} has no token at all; leave it out")
+    train, test, auxiliary = ((x.contiguous(), y.long().contiguous()) for x, y in splits)
+    facts = {
+        **description,
+        **vocabulary.as_facts(),
+        "sha256": digest(*train),
+        "test_sha256": digest(*test),
+        "auxiliary_sha256": digest(*auxiliary),
+        "sizes": {"training": len(train[0]), "test": len(test[0]), "auxiliary": len(auxiliary[0])},
+        "statistics_of": "none",
+    }
+    return Dataset(name, *train, *test, *auxiliary, classes, (), (), facts, statistics_of="none")
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if path.suffix == ".jsonl":
+        try:
+            return pd.read_json(path, lines=True, dtype=False).astype({"text": str}, errors="ignore")
+        except ValueError as error:
+            raise ValueError(f"{str(path)!r} is no file of one JSON object a line ({error})") from error
+    separator = "\t" if path.suffix == ".tsv" else ","
+    return read_table(path, dtype=str, sep=separator, encoding="utf-8-sig", keep_default_na=False)
+
+
+def _tokens(
+    path: Path, tokenizer: str, texts: list[str], deal: Deal, length: int
+) -> tuple[Vocabulary, torch.Tensor, int]:
+    """The vocabulary, the records (n, length), and how many texts were cut."""
+    if tokenizer == BY_WORDS:
+        known = sorted({word for row in deal.auxiliary for word in WORD.findall(texts[row])})
+        vocabulary = Vocabulary((UNKNOWN, *known))
+        cut = sum(len(WORD.findall(text)) > length for text in texts)
+        return vocabulary, vocabulary.records(texts, length), cut
+    file = path.parent / (tokenizer or TOKENIZER)
+    if not file.is_file():
+        raise ValueError(
+            f"{str(file)!r} is no file; name the model's tokenizer.json as tokenizer in [data] options, or take"
+            f' tokenizer = "{BY_WORDS}"'
+        )
+    try:
+        tokenizers = importlib.import_module("tokenizers")  # of the extra [text]
+    except ModuleNotFoundError:
+        raise ValueError(f"reading {file.name} needs the extra [text]: pip install 'dpfl-audit[text]'") from None
+    try:
+        reader = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the package raises nothing more exact
+        raise ValueError(f"{str(file)!r} is no tokenizer ({str(error)[:80]})") from error
+    reader.no_padding()
+    reader.no_truncation()
+    rows = [each.ids for each in reader.encode_batch(texts)]
+    words = {number: word for word, number in reader.get_vocab(with_added_tokens=True).items()}
+    named = Vocabulary(tuple(words.get(number, f"[unused{number}]") for number in range(max(words) + 1)))
+    last = [row[-1] for row in rows]
+    ends = bool(rows) and len(set(last)) == 1 and last[0] in named.special  # such as [SEP], which a cut must keep
+    kept = [[*row[: length - 1], row[-1]] if ends and len(row) > length else row for row in rows]
+    return named, padded(kept, length), sum(len(row) > length for row in rows)

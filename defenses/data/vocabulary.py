@@ -1,0 +1,84 @@
+"""A text's words as numbers: which number is which word, and how a text becomes numbers by words alone.
+
+A record of text is (length,) int64: the numbers of its words, and `PAD` behind its end, which is its mask. Whoever uses
+the model must know which number is which word, so the vocabulary is as public as the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PAD = -1  # no word's number, as some models pad with a word that texts have too
+UNKNOWN = "[UNK]"
+SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<|endoftext|>", "<|im_end|>")
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words of a model, by number; a part of a word begins with "##" where WordPiece cut it.
+
+    >>> vocabulary = Vocabulary(("[UNK]", "a", "cat", "##s", "."))
+    >>> vocabulary.text([1, 2, 3, 4, PAD]), vocabulary.records(["a cat.", "a dog"], 4).tolist()
+    ('a cats.', [[1, 2, 4, -1], [1, 0, -1, -1]])
+    """
+
+    words: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """The numbers of what stands for no word of a text."""
+        named = {i for i, word in enumerate(self.words) if word in SPECIAL}
+        return frozenset(named | {i for i, word in enumerate(self.words) if re.fullmatch(r"\[unused\d+\]", word)})
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words)}
+
+    def plain(self, record: Iterable[int]) -> list[int]:
+        """A record's numbers without padding and what is special."""
+        return [number for number in record if number >= 0 and number not in self.special]
+
+    def spoken(self, record: Iterable[int]) -> list[str]:
+        """The words of a record as they are read, special ones left out."""
+        return [self.words[number].replace("Ġ", "").replace("▁", "") for number in self.plain(record)]
+
+    def text(self, record: Iterable[int]) -> str:
+        """A record as a line."""
+        line = " ".join(self.spoken(record)).replace(" ##", "")
+        return re.sub(r" ([.,;:!?])", r"\1", line)
+
+    def records(self, texts: Sequence[str], length: int) -> Tensor:
+        """Texts by their words and marks, (n, length) int64; a word that is not here is `UNKNOWN`, what is too long is
+        cut.
+        """
+        unknown = self._numbers[UNKNOWN]
+        return padded([[self._numbers.get(word, unknown) for word in WORD.findall(text)] for text in texts], length)
+
+    def as_facts(self) -> dict[str, Any]:
+        """What joins a data set's description; `vocabulary_of` reads it."""
+        return {"vocabulary": list(self.words)}
+
+
+def vocabulary_of(facts: Mapping[str, Any]) -> Vocabulary | None:
+    """The vocabulary that a data set's description tells; None of data that is no text."""
+    words = facts.get("vocabulary")
+    return Vocabulary(tuple(map(str, words))) if isinstance(words, list) and words else None
+
+
+def padded(rows: Sequence[Sequence[int]], length: int) -> Tensor:
+    """Rows of numbers as records (n, length) int64."""
+    made = torch.full((len(rows), length), PAD, dtype=torch.int64)
+    for place, row in enumerate(rows):
+        made[place, : min(len(row), length)] = torch.tensor(row[:length], dtype=torch.int64)
+    return made

@@ -1,0 +1,141 @@
+"""Words and texts read out of gradients: exact without noise, nothing certain out of noise, never by the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dpfl_audit.attacks import ATTACKS
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.text.attack import TextInversion
+from dpfl_audit.attacks.text.bag import bag_of_rows
+from dpfl_audit.attacks.text.span import SpanOfInputs, marks_of_texts
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining
+
+NOTHING = Knowledge({}, torch.zeros(0), torch.zeros(0))
+
+
+@pytest.fixture(scope="module")
+def notes():
+    return load("notes", seed=5)
+
+
+def view_of(data, rows, *, causal=False, noise=0.0, share="gradient", told=True, optimiser="sgd", seed=0):
+    """What a server sees of one client with these rows; noise on every component, whose size may not be told."""
+    words = vocabulary_of(data.description)
+    about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1}
+    module = models.build("transformer", vocabulary=len(words), causal=causal, **about)
+    layout = Layout.of(module)
+    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
+    training = LocalTraining(optimiser=optimiser, lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+    batches = torch.tensor([rows])
+    job = LocalJob(module, layout, training, start, data.inputs, data.targets, batches, share, 0.1)
+    value = looped([job])[0].value
+    value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(seed))
+    facts = PublicFacts("fedavg", share, optimiser, 0.1, len(rows), None, 1, noise_std=noise if told else None)
+    messages = (
+        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
+        Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: value, False),
+    )
+    return View("server", messages, module, layout, facts, data.input_shape, 4, vocabulary=words)
+
+
+def read(view, **settings):
+    attack = TextInversion(**settings)
+    return attack.run_part(attack.parts(view, NOTHING)[0], view, NOTHING, 0)
+
+
+def words_of(data, rows):
+    return set(data.inputs[rows].flatten().tolist()) - {PAD}
+
+
+def texts_of(records):
+    return sorted(tuple(n for n in record if n != PAD) for record in records.tolist())
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
+def test_two_notes_come_back_whole_from_a_full_gradient(notes, causal):
+    found = read(view_of(notes, [0, 1], causal=causal))
+    assert set(found.words.tolist()) == words_of(notes, [0, 1])
+    assert texts_of(found.texts) == texts_of(notes.inputs[:2]) and found.certain.all()
+
+
+def test_six_notes_come_back_whole_from_a_causal_model(notes):
+    found = read(view_of(notes, range(6), causal=True))
+    assert texts_of(found.texts) == texts_of(notes.inputs[:6]) and found.certain.all()
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_words_are_read_off_an_update_too(notes, optimiser):
+    found = read(view_of(notes, [3, 4, 5], share="update", optimiser=optimiser), sentences=False)
+    assert set(found.words.tolist()) == words_of(notes, [3, 4, 5]) and not len(found.texts)
+
+
+def test_words_under_weak_noise_of_known_size(notes):
+    """Noise as long as a hundredth of the gradient: every word that is told is there, and most are told."""
+    plain = view_of(notes, [0, 1]).messages[1].load()
+    noise = 0.01 * float(plain.norm()) / len(plain) ** 0.5
+    told = set(read(view_of(notes, [0, 1], noise=noise)).words.tolist())
+    assert told <= words_of(notes, [0, 1]) and len(told) >= 20
+
+
+def test_pure_noise_certifies_a_word_in_at_most_one_run_in_twenty():
+    """The rows of 100 embeddings that are noise alone: 5 % of them tell a word on average, at most 12 with 99.9 %."""
+    rng = torch.Generator().manual_seed(3)
+    told = sum(len(bag_of_rows(0.3 * torch.randn(2000, 32, generator=rng), 0.3).words) > 0 for _ in range(100))
+    assert 0 < told <= 12
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["known", "unknown"])
+def test_nothing_is_read_of_strong_noise(notes, told):
+    found = read(view_of(notes, [0, 1], noise=10.0, told=told, seed=4))
+    assert len(found.words) == 0 and not found.certain.any()
+
+
+def test_a_text_is_certain_only_where_it_was_there(notes):
+    """Another client's gradient confirms none of this one's texts, and the words are its own."""
+    other = read(view_of(notes, [7, 8]))
+    assert not set(texts_of(other.texts)) & set(texts_of(notes.inputs[:2]))
+    assert set(texts_of(other.texts[other.certain])) <= set(texts_of(notes.inputs[7:9]))
+
+
+def test_a_span_of_noise_is_not_clear_and_one_of_few_inputs_is():
+    rng = torch.Generator().manual_seed(0)
+    inputs = torch.randn(5, 32, generator=rng, dtype=torch.float64)
+    gradients = [torch.randn(48, 5, generator=rng, dtype=torch.float64) @ inputs for _ in range(3)]
+    span = SpanOfInputs.of(gradients)
+    assert (span.rank, span.clear) == (5, True)
+    assert float(span.outside(inputs).max()) < 1e-10 < 0.5 < float(span.outside(torch.randn(9, 32).double()).min())
+    assert not SpanOfInputs.of([torch.randn(48, 32, generator=rng) for _ in range(3)]).clear
+    assert not SpanOfInputs.of([torch.zeros(48, 32)]).clear
+
+
+def test_marks_tell_texts_apart_by_errors_that_sum_to_zero():
+    """Two texts of 3 and 4 words, by hand: errors of keys that sum to zero over each, and others that do not."""
+    rng = torch.Generator().manual_seed(0)
+    inputs = torch.randn(7, 32, generator=rng, dtype=torch.float64)
+    keys, values = (torch.randn(7, 32, generator=rng, dtype=torch.float64) for _ in range(2))
+    for text in (slice(0, 3), slice(3, 7)):
+        keys[text] -= keys[text].mean(0)
+    gradients = [values.T @ inputs, keys.T @ inputs]
+    marks = marks_of_texts(gradients, SpanOfInputs.of(gradients), 2, inputs)
+    assert torch.allclose(marks[:3], marks[:1].expand(3, -1), atol=1e-9)
+    assert torch.allclose(marks[3:], marks[3:4].expand(4, -1), atol=1e-9)
+    assert float((marks[0] - marks[3]).norm()) > 0.1
+    assert marks_of_texts(gradients[:1], SpanOfInputs.of(gradients), 2, inputs) is None
+
+
+def test_images_and_text_have_attacks_of_their_own(notes):
+    view = view_of(notes, [0])
+    (images,) = ATTACKS["inversion"].make({"objective": "cosine", "tv": 0.0}, True, "cpu")
+    with pytest.raises(ValueError, match="inversion-text"):
+        images.parts(view, NOTHING)
+    with pytest.raises(ValueError, match="--attack inversion "):
+        TextInversion().parts(replace(view, vocabulary=None), NOTHING)
+    assert ATTACKS["inversion-text"].arises(view) and not ATTACKS["inversion"].arises(view)
