@@ -7,7 +7,7 @@ from math import inf, log
 from typing import Literal
 
 from ..options.study import GoalLimits
-from ..say.words import number, percent
+from ..say.words import at_most, number, percent
 from .outcome import Performance
 
 By = Literal["proof", "attack", "measurement"]
@@ -111,7 +111,7 @@ class Goals(GoalLimits):
         excess = 0.0
         if not kept:
             excess = inf if epsilon == inf else log(epsilon / most)
-        return [Kept(goal, epsilon, number(epsilon), kept, kept, "proof", excess)]
+        return [Kept(goal, epsilon, at_most(epsilon), kept, kept, "proof", excess)]
 
     def order(self, outcome: Performance, epsilon: float | None) -> tuple[float, ...]:
         """The sort key of settings, the best first."""

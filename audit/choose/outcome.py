@@ -15,6 +15,7 @@ from ..judge.judgement import judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
 from ..say.accuracy import useless_said
+from ..say.words import percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
 
@@ -280,7 +281,7 @@ def _point(entry: AttackResult) -> _Point | None:
         return None
     if (strict := strict_point(entry)) is not None:
         return _Point(
-            strict.tpr, max(STRICT_FPR, strict.realised_fpr or 0.0), members, f"{STRICT_FPR:.0%} false alarms"
+            strict.tpr, max(STRICT_FPR, strict.realised_fpr or 0.0), members, f"{percent(STRICT_FPR)} false alarms"
         )
     none = next((p for p in entry.tpr_points if p.fpr == 0), None)
     return None if none is None else _Point(none.tpr, 1 / (outsiders + 1), members, f"none of {outsiders} outsiders")

@@ -191,3 +191,9 @@ def test_with_few_outsiders_what_is_found_at_no_false_alarm_counts() -> None:
     (found,) = outcome_of(several).leaks
     assert found.share == pytest.approx(0.72) and found.n == 60 and found.chance == pytest.approx(1 / 21)
     assert found.attack == "membership-loss" and "of 20" in found.what
+
+
+def test_a_proven_epsilon_is_shown_rounded_up() -> None:
+    """The page's tile had 4.28 where its table and the terminal had 4.27."""
+    (kept,) = Goals(epsilon_at_most=8.0)._epsilon(4.2741)
+    assert float(kept.said) >= 4.2741
