@@ -268,7 +268,7 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=1836, pages_used=4),
+    "text": Allowance(4000, 20, lines_used=1837, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=930, pages_used=4),
     "first hour": Allowance(1500, 20),
     "evidence": Allowance(1500),
@@ -305,7 +305,7 @@ ROWS = (
     Row("files of such asserts", sentence_files, 92, 8),
     Row("ternaries in 1,000 lines of audit/", ternaries, 29.5, 15),
     Row("product: lines", product_lines, 78626 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 48743, 40000),
+    Row("tests: lines", test_lines, 49203, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

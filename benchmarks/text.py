@@ -42,8 +42,15 @@ def main() -> None:
     data = load(str(table), None, 0, tokenizer=str((given.model / "tokenizer.json").resolve()), length=LENGTH)
     words = vocabulary_of(data.description)
     assert words is not None
-    about = {"input_shape": data.input_shape, "classes": 2, "mean": (), "std": (), "seed": 0}
-    module = models.build(f"hf:{given.model}", vocabulary=len(words), **about)
+    module = models.build(
+        f"hf:{given.model}",
+        vocabulary=len(words),
+        input_shape=data.input_shape,
+        classes=2,
+        mean=(),
+        std=(),
+        seed=0,
+    )
     layout = Layout.of(module)
     start = layout.join({name: value.detach() for name, value in module.named_parameters()})
     print("| batch | words told | wrong | ROUGE-1 | ROUGE-2 | ROUGE-L | whole | certain, wrong | others' ROUGE-1 | s |")

@@ -348,6 +348,7 @@ def build(
         raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        body: list[nn.Module]
         if name.startswith(PREFIX):
             body = [classifier(name.removeprefix(PREFIX), shape[0], classes, _vocabulary_of(name, vocabulary, options))]
         elif ":" in name:
