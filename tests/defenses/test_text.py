@@ -113,7 +113,7 @@ def test_a_folder_of_pickles_is_not_opened(tmp_path):
     for name in ("config.json", "pytorch_model.bin", "modeling_own.py"):
         (tmp_path / name).write_text("{}")
     about = {"input_shape": (4,), "classes": 2, "mean": (), "std": (), "seed": 0}
-    with pytest.raises(ValueError, match="no model.safetensors"):
+    with pytest.raises(ValueError, match=r"no model\.safetensors"):
         models.build(f"hf:{tmp_path}", vocabulary=9, **about)
 
 
