@@ -43,7 +43,13 @@ def main() -> None:
     words = vocabulary_of(data.description)
     assert words is not None
     module = models.build(
-        f"hf:{given.model}", vocabulary=len(words), input_shape=data.input_shape, classes=2, mean=(), std=(), seed=0
+        f"hf:{given.model}",
+        vocabulary=len(words),
+        input_shape=data.input_shape,
+        classes=2,
+        mean=(),
+        std=(),
+        seed=0,
     )
     layout = Layout.of(module)
     start = layout.join({name: value.detach() for name, value in module.named_parameters()})

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 PREFIX = "hf:"
 
 
-class Classifier(nn.Module):
+class TextClassifier(nn.Module):
     """Class scores (n, classes) of texts (n, length) int64, padding negative."""
 
     def __init__(self, base: nn.Module, width: int, classes: int) -> None:
@@ -30,7 +30,7 @@ class Classifier(nn.Module):
         return self.head((hidden * shares[..., None]).sum(1))
 
 
-def classifier(folder: str, length: int, classes: int, vocabulary: int) -> Classifier:
+def classifier(folder: str, length: int, classes: int, vocabulary: int) -> TextClassifier:
     """The model in a folder, in float32, without its pooler, which a mean leaves idle, and with every Dropout off,
     whose draws nobody could replay.
 
@@ -70,4 +70,4 @@ def classifier(folder: str, length: int, classes: int, vocabulary: int) -> Class
     for part in base.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
-    return Classifier(base.eval(), config.hidden_size, max(1, classes))
+    return TextClassifier(base.eval(), config.hidden_size, max(1, classes))

@@ -109,6 +109,14 @@ def test_records_without_a_word_or_beyond_the_vocabulary_are_refused():
             text_dataset("t", ((record, targets),) * 3, 2, vocabulary, {})
 
 
+def test_a_folder_of_pickles_is_not_opened(tmp_path):
+    for name in ("config.json", "pytorch_model.bin", "modeling_own.py"):
+        (tmp_path / name).write_text("{}")
+    about = {"input_shape": (4,), "classes": 2, "mean": (), "std": (), "seed": 0}
+    with pytest.raises(ValueError, match=r"no model\.safetensors"):
+        models.build(f"hf:{tmp_path}", vocabulary=9, **about)
+
+
 def test_text_and_images_have_models_of_their_own():
     about = {"input_shape": (4,), "classes": 2, "seed": 0}
     with pytest.raises(ValueError, match="transformer"):
