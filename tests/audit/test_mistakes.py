@@ -15,7 +15,7 @@ SETTINGS = [  # audit train config.toml -o x --set …
     ("data.name=photo", "[data] name = 'photo' is not a data set; did you mean 'photos'?"),
     ("data.name=cifar", "[data] name = 'cifar' is not a data set; did you mean 'cifar10'?"),
     ("data.name=MNIST", "[data] name = 'MNIST' is not a data set; did you mean 'mnist'?"),
-    ("data.name=imagenet", "[data] name = 'imagenet' is not a data set; known are photos, digits,"),
+    ("data.name=imagenet", "[data] name = 'imagenet' is not a data set; did you mean 'images'?"),
     ("data.partition=dirchlet", "[data]: 'dirchlet' is not a partition; did you mean 'dirichlet'?"),
     ("data.clients=0", "config.toml: data.clients = 0: expected at least 1"),
     ("data.samples_per_client=100000", "2 clients of 100000 records ask for 200000, the training split has 1200"),

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dpfl_audit.defenses.data import NAMES, load, photos, tabular, torchvision_sets
+from dpfl_audit.defenses.data import BUNDLED, NAMES, load, photos, tabular, torchvision_sets
 from dpfl_audit.defenses.data.dataset import digest, make, standardised, statistics
 from torchvision.transforms.functional import to_tensor
 
@@ -176,7 +176,7 @@ def test_the_digest_sees_values_shapes_and_types():
         ("photo", {}, "unknown data set 'photo'"),
         ("digits", {"classes": 7}, "has 10 classes"),
         ("digits", {"colour": 1}, "option colour"),
-        *((name, {}, "root") for name in NAMES if name not in ("photos", "digits", "breast_cancer")),
+        *((name, {}, "root") for name in NAMES if name not in BUNDLED),
     ],
 )
 def test_bad_requests_are_refused_in_one_sentence(name, options, words):

@@ -20,7 +20,7 @@ from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
-from dpfl_audit.audit.results.format import AuditedSetup, Epsilon
+from dpfl_audit.audit.results.format import AuditedSetup
 from dpfl_audit.audit.say.accuracy import untrained
 from dpfl_audit.audit.say.advice import calibrate
 from dpfl_audit.audit.say.change import CLAIMED, FIND_FAULT, SECRET_KEY, STRONG, first_steps_note, half_of, more_noise
@@ -40,6 +40,7 @@ from dpfl_audit.audit.say.words import observer
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.presets.base import Population
+from stated import proven_row
 
 Maker = Callable[..., Path]
 STOP = ("no", "leak", UPDATES.stop)
@@ -144,7 +145,7 @@ def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
 def test_the_same_noise_is_the_same_number_everywhere():
     """The change said 1.5 times the noise, and the advice under it 1.42."""
     setup = AuditedSetup(digest="", scheme="ldp", noise_std=0.5)
-    row = Epsilon(observer="server", unit="client", adjacency="zero_out", delta=1e-5, proven=12.0)
+    row = proven_row(proven=12.0)
     assert "1.42" in more_noise(setup, 1.418, "", "", False) and "1.42" in calibrate(row, "ε = 8", 1.418, setup)
 
 

@@ -22,7 +22,8 @@ from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from dpfl_audit.audit.run.choice import Applying, choose
 
-APPLY = [name for name in ATTACKS if name not in ("membership-quantile", "linking")]  # here, where senders have names
+# Here, where senders have names and records are no texts.
+APPLY = [name for name in ATTACKS if name not in ("membership-quantile", "linking", "inversion-text")]
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
 FEW = {"inversion": {"iterations": 9}} | {f"membership-{m}": {"shadows": 4} for m in ("shokri", "lira", "rmia")}
 # 15 auxiliary images are too few to train reference classifiers on, which would take most of the time.
