@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    table = Path("/tmp") / "dpfl-audit-cola.jsonl"
+    table = Path(tempfile.mkdtemp()) / "cola.jsonl"
     rows = [line.split("\t") for line in given.sentences.read_text(encoding="utf-8").splitlines()]
 
     lines = [json.dumps({"text": row[3], "target": row[1]}) for row in rows if len(row) == 4]

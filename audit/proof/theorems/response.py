@@ -34,14 +34,12 @@ def response_epsilon(epsilon: float, count: int, delta: float, fair: bool = Fals
     whole = pure(epsilon, fair) * count
     if delta == 0:
         return whole
-    truth = -log1p(exp(-epsilon))
+    kept, beyond = _likely(count, 1 / (1 + exp(-epsilon)), delta)
     if not fair:
-        k, beyond = _likely(count, exp(truth), delta)
-        return _least(*_losses(epsilon, count, k), whole, delta - beyond)
-    k, beyond = _likely(count, exp(truth), delta)
-    tossed, beyond_tossed = _likely(count, 0.5, delta)
-    there = _least(*_fair_losses(epsilon, count, k)[0], whole, delta - beyond)
-    return max(there, _least(*_fair_losses(epsilon, count, tossed)[1], whole, delta - beyond_tossed))
+        return _least(*_losses(epsilon, count, kept), whole, delta - beyond)
+    there = _least(*_fair_losses(epsilon, count, kept)[0], whole, delta - beyond)
+    kept, beyond = _likely(count, 0.5, delta)
+    return max(there, _least(*_fair_losses(epsilon, count, kept)[1], whole, delta - beyond))
 
 
 def _likely(count: int, probability: float, delta: float) -> tuple[np.ndarray, float]:
@@ -50,6 +48,8 @@ def _likely(count: int, probability: float, delta: float) -> tuple[np.ndarray, f
     numbers. Of 5·10⁷ coins these are some 6·10⁴ numbers.
     """
     beyond = delta * 1e-12
+    if beyond < 1e-300:  # so small a δ that a share of it is no float: all numbers
+        return np.arange(count + 1), 0.0
     reach = sqrt(count / 2 * log(2 / beyond))
     low, high = max(0, floor(count * probability - reach)), min(count, ceil(count * probability + reach))
     return np.arange(low, high + 1), 0.0 if high - low == count else beyond

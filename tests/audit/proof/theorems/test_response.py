@@ -24,3 +24,7 @@ def test_numbers_that_hardly_ever_come_up_change_nothing(fair):
         return max(float(np.sum(np.exp(p) * -np.expm1(np.minimum(target + q - p, 0)))) for p, q in pairs)
 
     assert needed(found) <= delta * (1 + 1e-6) < needed(found * (1 - 1e-6))
+
+
+def test_a_delta_next_to_nothing_costs_nearly_all():
+    assert 4.9 < response_epsilon(1.0, 5, 1e-310) <= 5.0
