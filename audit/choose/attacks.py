@@ -15,7 +15,7 @@ from typing import Any
 from .. import run as runner
 from ..results.format import Results
 from ..run import RunOptions
-from ..run.choice import DEFAULT_MINUTES
+from ..run.choice import DEFAULT_MINUTES, IN_PARTS
 from ..run.job import Job
 from ..setup.config import CANARY
 from .outcome import outcome_of
@@ -113,13 +113,13 @@ def plan_attacks(
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:
-    """The attacks that `audit run` makes of its own accord."""
+    """The attacks that `audit run` makes of its own accord, some of them in part."""
     names, spent = [], 0.0
     for name, cost in sorted(costs.items(), key=lambda one: one[1]):
         if name == CANARY:
             continue
         spent += cost
-        if spent <= DEFAULT_MINUTES:
+        if spent <= DEFAULT_MINUTES or name in IN_PARTS:
             names.append(name)
     return names
 

@@ -13,7 +13,7 @@ from .shared import MODEL_NAME, SEEDS, Device
 
 @dataclass(frozen=True, kw_only=True)
 class AttackOptions:
-    """What to attack with. attacks: () for every one that applies within `minutes`. minutes: None for 60, and then
+    """What to attack with. attacks: () for every one that applies within `minutes`. minutes: None for 10, and then
     without canaries. observers: () for the config's.
     """
 
@@ -30,7 +30,7 @@ class AttackOptions:
         Option(
             "Without --attack: run the attacks that apply, the cheapest first, canaries too, as far as this goes; of an"
             " inversion that is too long as many messages as fit. Counted from shapes, for two cores, and never by a"
-            " clock: the same command runs the same attacks everywhere. Default: 60, without canaries."
+            " clock: the same command runs the same attacks everywhere. Default: 10, without canaries."
         ),
     ] = None
     observers: Annotated[

@@ -22,7 +22,7 @@ from ..worlds.federation.plan import CanarySettings
 from . import evidence
 from .evidence import Plan
 
-DEFAULT_MINUTES = 60.0  # where --minutes does not say; then canaries are not among what is chosen from
+DEFAULT_MINUTES = 10.0  # where --minutes does not say; then canaries are not among what is chosen from
 IN_PARTS = ("inversion", "inversion-text")  # attacks each part of which says something without the others
 NOT_BY_DEFAULT = f"it runs by --attack {CANARY} and may by --minutes"
 
