@@ -28,6 +28,7 @@ from .format import AttackResult, Epsilon, Level, TprPoint
 STRICT_FPR = 0.01
 COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
 SIGNIFICANCE = 0.05  # of all checks of one verdict together
+TYPED = 1.01  # a claim is typed with two or three digits, and a proven number rounded up
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 
 
@@ -201,6 +202,16 @@ def bounded_by(shown: Epsilon, row: Epsilon) -> bool:
     same_row = (shown.unit, shown.adjacency) == (row.unit, row.adjacency)
     implied = (shown.unit, row.unit, row.adjacency) == ("record", "client", "replace_one")
     return same and (same_row or implied)
+
+
+def cannot_hold(row: Epsilon) -> bool:
+    """Whether the noise is too small for the claim, whatever a better proof might show: a curve of Gaussian noise
+    without sampling (Dong, Roth and Su 2019, Corollary 2.13) is exact for the largest update that a client may send.
+    Of a record this says nothing, as it seldom moves an update by all that the clip allows.
+    """
+    exact = row.unit == "client" and row.accountant == "closed form" and row.mu is not None
+    claimed, proven = row.claimed, row.proven
+    return exact and claimed is not None and proven is not None and claimed * TYPED < proven
 
 
 def most_demonstrated(row: Epsilon) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from ..judge.judgement import Judgement
-from ..results.checks import most_demonstrated
+from ..results.checks import cannot_hold, most_demonstrated
 from ..results.format import Epsilon
 from .words import at_most, claim, claimant, could_show, demonstrated, observer, percent_at_least, terms, where
 
@@ -20,7 +20,8 @@ def loss_sentence(judgement: Judgement) -> str:
     test = next((refutation.shown for refutation in judgement.refuted if refutation.row is row), row)
     place = f"ε per {row.unit} towards {observer(row.observer)} ({terms(row)}; smaller protects more)"
     numbers = "; ".join((_claimed(row, judgement), _proven(row, judgement), _demonstrated(test)))
-    return " ".join((f"Privacy loss {place}: {numbers}.", *_about(test, judgement), *_other_units(row, judgement)))
+    sentences = (f"Privacy loss {place}: {numbers}.", _impossible(row), *_about(test, judgement))
+    return " ".join(filter(None, (*sentences, *_other_units(row, judgement))))
 
 
 def three(row: Epsilon, judgement: Judgement) -> str:
@@ -54,6 +55,13 @@ def _proven(row: Epsilon, judgement: Judgement) -> str:
     secret = "" if judgement.secret else " if the noise key, which is published, were secret"
     declared = " if what its owner declares is so" if judgement.declared else ""
     return f"proven at most {at_most(row.proven)}{secret}{declared}"
+
+
+def _impossible(row: Epsilon) -> str:
+    if row.claimed is None or row.proven is None or not cannot_hold(row):
+        return ""
+    said = claim(row.claimed, row.claimed_by)
+    return f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {at_most(row.proven)}."
 
 
 def _demonstrated(test: Epsilon) -> str:

@@ -111,6 +111,9 @@ def settings() -> dict[str, ReportedSetting]:
             [], [row(observer="downlink", demonstrated=6.0), row(claimed=5.0, claimed_by="owner", proven=7.0)]
         ),
         "claim refuted on a condition": setting([], [row(proven=800.0, **gaussian)]),
+        "claim that cannot hold": setting(
+            [QUIET], [row(proven=27.15, mu=4.33, accountant="closed form", claimed=8.0, claimed_by="owner")]
+        ),
         "claim refuted from crafted weights": setting([], [row(proven=800.0, demonstrated=6.2, **claim, **CRAFTED)]),
         "proof contradicted": setting([], [row(proven=0.93, demonstrated=5.4, ceiling=6.8)]),
         "proof contradicted, images re-identified": setting([LEAKING], [row(proven=0.93, demonstrated=5.4)]),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.judge.judgement import AuditEvidence, Judgement, judge
-from dpfl_audit.audit.results.checks import checks
+from dpfl_audit.audit.results.checks import cannot_hold, checks
 from dpfl_audit.audit.results.format import LEVELS, AttackResult, Epsilon, parse
 from dpfl_audit.audit.say.badge import badge
 from dpfl_audit.audit.say.meaning import LARGE
@@ -25,7 +25,7 @@ from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_int
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from entries import IF_GAUSSIAN, QUIET, image, member
 from scipy.stats import binomtest, ttest_1samp
-from stated import marked
+from stated import marked, proven_row
 
 
 def verdict(attacks: list[Any], rows: list[Any], secret: bool = True) -> Judgement:
@@ -580,3 +580,20 @@ def test_an_attack_in_doubt_measures_nothing_by_its_failure():
     seen = verdict([{**failed, **doubt}], [])
     assert not seen.measured and doubt["doubt"] in sentences(seen)[0]
     assert sentences(verdict([{**leaked, **doubt}], [])) == sentences(verdict([leaked], []))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),  # 8 claimed, and the exact curve of the noise has 27.15
+        ({"claimed": 27.0}, False),  # typed with two digits
+        ({"claimed": None}, False),
+        ({"unit": "record"}, False),  # a record moves an update by less than the clip
+        ({"mu": None, "accountant": "PLD"}, False),  # sampled: an upper bound
+        ({"mu": None, "proven": math.inf}, False),
+    ],
+)
+def test_a_claim_below_an_exact_curve_cannot_hold(changes: dict[str, Any], expected: bool) -> None:
+    """μ = 2.5·√3 = 4.33: Φ(μ/2 - ε/μ) - e^ε·Φ(-μ/2 - ε/μ) = 10⁻⁵ at ε = 27.15 (case 18: three rounds of C = 2)."""
+    exact = {"proven": 27.15, "mu": 2.5 * math.sqrt(3), "accountant": "closed form", "claimed": 8.0, "unit": "client"}
+    assert cannot_hold(proven_row(**{**exact, **changes})) is expected
