@@ -1,5 +1,5 @@
-"""The pictures of docs/gallery.md, by the tool itself: `python docs/gallery/make.py` runs the tutorial and the page on
-membership, and draws what they left behind. Plots and pages are pictured by headless Chromium.
+"""The pictures of docs/gallery.md, by the tool itself: `python docs/gallery/make.py` runs the tutorial, the page on
+membership and the demo, and draws what they left behind. Plots and pages are pictured by headless Chromium.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from dpfl_audit import Results
+from dpfl_audit.audit.demo import demo
 from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.report import plots
 from dpfl_audit.audit.report.pictures import read_pictures
@@ -114,7 +115,9 @@ def main() -> None:
             "rebuilt": rebuilt(tutorial),
             "epsilon": drawn(epsilon_curve(), tutorial),
             "roc": drawn(roc(membership), membership),
-            "page": pictured(tutorial / "compare.html", 1200, 1000).resize((900, 750), Image.Resampling.LANCZOS),
+            "page": pictured(demo(Path(temporary, "demo")).page, 1200, 1000).resize(
+                (900, 750), Image.Resampling.LANCZOS
+            ),
         }
     for name, image in made.items():
         image.save(HERE / f"{name}.webp", quality=80, method=6)

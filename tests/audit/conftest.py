@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from dpfl_audit.audit import demo as demonstration
-from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_multiplier
 from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Epsilon
 from dpfl_audit.metrics.intervals import share_p_value
@@ -381,21 +378,3 @@ def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         make_results(folder / str(i), name, quality=quality, noise_std=std, n=6, seed=10 * i)
         for i, (name, quality, std) in enumerate(settings)
     ]
-
-
-@pytest.fixture
-def shorter_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The study at the demo's end, on two settings of two small clients."""
-    config = demonstration.study_config() | {"attack": {"inversion": {"iterations": 6}}, "capture": {}}
-    config["data"] = {"name": "digits", "clients": 2, "samples_per_client": 20}
-    options = replace(
-        demonstration.study_options(),
-        vary=("scheme.noise_multiplier=0.1,1",),
-        goals=Goals(leakage_at_most=0.9),
-        trials=2,
-        seeds=2,
-        minutes=0.01,
-        rows="training",
-    )
-    monkeypatch.setattr(demonstration, "study_config", lambda: config)
-    monkeypatch.setattr(demonstration, "study_options", lambda: options)

@@ -18,7 +18,6 @@ from command import call, called, content
 from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit.commands import init
-from dpfl_audit.audit.demo import ITERATIONS, SETTINGS, configs
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.defenses.presets import PRESETS
@@ -228,15 +227,6 @@ def test_lists_name_everything(what, capsys):
     entries = json.loads(capsys.readouterr().out)
     assert entries and all(e["name"] for e in entries)
     assert call("list", what) == 0 and capsys.readouterr().out.count("\n") >= len(entries)
-
-
-def test_the_demo_plans_the_same_client_without_noise_and_under_three_settings_or_more():
-    planned = configs()
-    assert len(planned) >= 4 and planned[0][1].scheme["name"] == "fedavg"
-    # All else is equal.
-    assert len({json.dumps(c.model_dump(exclude={"name", "scheme"}), sort_keys=True) for _, c in planned}) == 1
-    assert sum(c.scheme.get("sigma", 0) > 0 for _, c in planned) >= 3
-    assert len(SETTINGS) * 2 * ITERATIONS <= 4000  # at 7-30 ms an iteration of 25 images on two cores: within a minute
 
 
 def test_without_arguments_the_help_keeps_its_lines(capsys):

@@ -1,29 +1,40 @@
-"""`audit demo` in a folder that holds another demo."""
+"""`audit demo`: its three trainings, and a folder that holds another demo."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomlkit
 from command import called
+from dpfl_audit import Results
 from dpfl_audit.audit import demo as demonstration
-from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.setup.config import Config, parse_config
+
+WHOLE = demonstration.config
+
+
+def small(setting: demonstration.DemoSetting) -> Config:
+    """Ten clients, two rounds, a few iterations and draws."""
+    raw = WHOLE(replace(setting, captured=tuple(range(10)) if len(setting.captured) > 10 else (0,))).model_dump()
+    raw["data"] |= {"clients": 10}
+    raw["model"] |= {"options": {"widths": [8]}}
+    raw["scheme"] |= {"rounds": 2}
+    raw["capture"] |= {"rounds": 1, "candidates": 40}
+    raw["attack"] = {"inversion": {"iterations": 6, "labels": "inferred"}, "canary": {"draws": 50}}
+    return parse_config(raw, "demo")
 
 
 @pytest.fixture
-def short(shorter_study: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One setting, a few iterations, few draws."""
-    setting, config = demonstration.configs()[0]
-    small = {"name": "mlp", "options": {"widths": [8]}}
-    raw = config.model_dump() | {"attack": {"inversion": {"iterations": 6}}, "model": small}
-    canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
-    monkeypatch.setattr(demonstration, "configs", lambda: [(setting, parse_config(raw, "demo"))])
-    monkeypatch.setattr(demonstration, "canary_config", lambda: canary)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demonstration, "config", small)
 
 
-def results(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.name == "results.json"}
+def digests(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): json.loads(p.read_text())["digest"] for p in folder.rglob("results.json")}
 
 
 def times(folder: Path) -> set[int]:
@@ -35,21 +46,34 @@ def test_a_folder_of_another_demo_is_made_anew_and_its_own_kept(short, tmp_path,
     """There is no --force to ask for: other options and another version make other results."""
     demo = ("demo", "-o", tmp_path / "demo", "--quiet")
     assert called(capsys, *demo, "--quick")[0] == 0
-    first, when = results(tmp_path), times(tmp_path)
+    first, when = digests(tmp_path), times(tmp_path)
     assert called(capsys, *demo, "--quick")[0] == 0 and times(tmp_path) == when
-    assert called(capsys, *demo)[0] == 0 and results(tmp_path) != first
-    manifest = tmp_path / "demo" / "no-noise" / "setup" / "setup.json"
+    assert called(capsys, *demo)[0] == 0 and digests(tmp_path) != first
+    manifest = tmp_path / "demo" / "bare" / "setup" / "setup.json"
     for other in (json.dumps(json.loads(manifest.read_text()) | {"digest": "0" * 64}), "{}", "no JSON"):
         manifest.write_text(other)
         assert called(capsys, *demo, "--quick") == (0, f"{tmp_path.resolve() / 'demo' / 'report.html'}\n", "")
-        assert len(json.loads(manifest.read_text())["digest"]) == 64 and results(tmp_path) == first
+        assert len(json.loads(manifest.read_text())["digest"]) == 64
 
 
-def test_the_demo_answers_which_noise_and_clip(short, tmp_path, capsys) -> None:
-    code, out, _ = called(capsys, "demo", "-o", tmp_path / "demo")
-    answer, study, _, page = out.splitlines()
-    assert code == 0 and page == str(tmp_path.resolve() / "demo" / "report.html")
-    assert answer.startswith("Which noise and clip? Take noise_multiplier ")
-    assert "<h1>Take noise_multiplier" in Path(study).read_text()
-    document = json.loads(called(capsys, "demo", "-o", tmp_path / "demo", "--json")[1])
-    assert document["answer"] in answer and document["study"] == study
+def test_three_answers_and_a_page(short, tmp_path, capsys) -> None:
+    code, out, _ = called(capsys, "demo", "-o", tmp_path / "demo", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["report"] == str(tmp_path.resolve() / "demo" / "report.html")
+    bare, published, recommended = (Results.read(Path(folder)) for folder in told["results"])
+    assert bare.verdict.proof == "none" and published.setup.config["claim"] == "paper"
+    assert [bool(r.setup.secret_key) for r in (bare, published, recommended)] == [True] * 3
+    assert len(told["answers"]) == 3 and Path(told["report"]).stat().st_size > 10_000
+
+
+def test_the_three_differ_in_noise_clip_and_observer_alone_and_eight_is_proven_of_the_last(tmp_path) -> None:
+    """For a client and for a record, removed or replaced, towards whoever sees sums, at δ below 1/n."""
+    first, *others = (WHOLE(setting) for setting in demonstration.SETTINGS)
+    for other in others:
+        assert (other.data, other.model, other.local, other.seed) == (first.data, first.model, first.local, first.seed)
+    records = demonstration.CLIENTS * demonstration.IMAGES
+    assert 1 / records >= demonstration.DELTA
+    path = tmp_path / "recommended.toml"
+    path.write_text(tomlkit.dumps(WHOLE(demonstration.SETTINGS[-1]).model_dump(mode="json", exclude_none=True)))
+    rows = [row for row in table(path).rows if row.observer == "aggregate"]
+    assert len(rows) == 4 and max(row.proven for row in rows) <= 8

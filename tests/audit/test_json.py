@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -93,12 +92,11 @@ def test_weights_and_the_demo(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(weights, "fetch", lambda net, progress=None: tmp_path / f"{net}.pth")
     told, _ = document(capsys, "weights")
     assert told == {"net": "squeeze", "weights": str(tmp_path / "squeeze.pth")}
-    study = SimpleNamespace(folder=tmp_path / "study", sentence="Take this.")
-    made = demonstration.Demo(tmp_path / "d" / "report.html", study)
+    made = demonstration.Demo(tmp_path / "d" / "report.html", ("a", "b", "c"))
     monkeypatch.setattr(demonstration, "_demo", lambda *_: made)
     told, _ = document(capsys, "demo", "-o", tmp_path / "d")
-    assert told["report"] == str((tmp_path / "d" / "report.html").resolve()) and len(told["results"]) == 7
-    assert told["study"] == str((tmp_path / "study" / "study.html").resolve()) and told["answer"] == "Take this."
+    assert told["report"] == str((tmp_path / "d" / "report.html").resolve()) and len(told["results"]) == 3
+    assert told["answers"] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

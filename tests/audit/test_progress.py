@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from configs import small_config
-from dpfl_audit.audit import demo, progress
+from dpfl_audit.audit import progress
 from dpfl_audit.audit.progress import Reporter
 from dpfl_audit.audit.timetable import WHOLE, Timetable, WorkKind
 
@@ -228,33 +228,6 @@ def test_what_an_earlier_run_left_is_no_speed(clock):
     assert table.left == 2.5 * 4 + 200.0
     third.end()
     assert table.left == 0.0
-
-
-def test_the_demo_and_its_study_never_go_back(clock):
-    """Work of a kind runs from nothing to all several times; the whole goes on over it."""
-    heard: list[tuple[int, int]] = []
-
-    def hear(done: int, total: int, words: str = "") -> None:
-        heard.append((done, total))
-
-    table = Timetable(hear, demo.KINDS, lambda: clock[0])
-    for work, told in (
-        ({"training": 1}, ("training rounds",)),
-        ({"attacks": 1, "scoring": 1}, ("attacking", "scoring", "scoring", "pricing rows")),
-        ({"canary": 1}, ("pricing rows", "canary: a", "canary: b")),
-        (
-            {"study": 1},
-            ("settings 1 to 8: training rounds", "settings 1 to 8: attacking", "again, x: scoring", "one step"),
-        ),
-    ):
-        stage = table.plan(work, "x")
-        for words in told:
-            for done in range(5):
-                clock[0] += 1.0
-                stage(done, 4, words)
-        stage.end()
-    done = [d for d, _ in heard]
-    assert done == sorted(done) and {total for _, total in heard} == {WHOLE} and 0 < done[0] < done[-1] == WHOLE - 1
 
 
 @pytest.mark.parametrize("rounds", [3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -93,23 +94,26 @@ def test_what_is_not_the_file_is_one_sentence_and_leaves_nothing(served, tmp_pat
 @pytest.mark.full
 @pytest.mark.parametrize("by_demo", [True, False])
 def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(
-    served, shorter_study, tmp_path, capsys, monkeypatch, by_demo
+    served, tmp_path, capsys, monkeypatch, by_demo
 ):
     """The same folder serves again, whether `demo --weights` fetched them or `weights` did in between."""
-    setting, config = demonstration.configs()[0]
-    small = {"name": "mlp", "options": {"widths": [8]}}
-    fast = parse_config(config.model_dump() | {"attack": {"inversion": {"iterations": 6}}, "model": small}, "demo")
-    canary = demonstration.canary_config().model_copy(update={"attack": {"canary": {"draws": 50}}})
-    monkeypatch.setattr(demonstration, "configs", lambda: [(setting, fast)])
-    monkeypatch.setattr(demonstration, "canary_config", lambda: canary)
+    setting, whole = demonstration.SETTINGS[0], demonstration.config
+    changes = {
+        "attack": {"inversion": {"iterations": 6}},
+        "model": {"name": "mlp", "options": {"widths": [8]}},
+        "data": {"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 4},
+        "capture": {"clients": [0], "rounds": 1},
+    }
+    monkeypatch.setattr(demonstration, "SETTINGS", (replace(setting, attacks=("inversion",)),))
+    monkeypatch.setattr(demonstration, "config", lambda s: parse_config(whole(s).model_dump() | changes, "demo"))
     folder = tmp_path / "demo"
     assert called(capsys, "demo", "-o", folder, "--quick", "--quiet")[0] == 0
     assert not (tmp_path / "home").exists()
-    plain = Results.read(folder / "no-noise" / "results")
+    plain = Results.read(folder / "bare" / "results")
     assert all(a.value("lpips") is None and "audit weights" in a.not_measured["lpips"] for a in plain.attacks)
     assert by_demo or called(capsys, "weights")[0] == 0
     assert called(capsys, "demo", *(["--weights"] * by_demo), "-o", folder, "--quick", "--quiet")[0] == 0
-    seen = Results.read(folder / "no-noise" / "results")
+    seen = Results.read(folder / "bare" / "results")
     assert all(a.value("lpips") is not None for a in seen.attacks) and OTHER_NET in seen.warnings
     assert OTHER_NET not in plain.warnings and seen.digest != plain.digest
 
