@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dpfl_audit.audit.results.format import Epsilon
+from dpfl_audit.audit.results.format import Epsilon, Metrics, TprPoint
 from dpfl_audit.audit.results.seal import seal
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, NoiseFact, Release, _restated, declare
 
@@ -25,6 +25,12 @@ def marked(row: dict[str, Any]) -> dict[str, Any]:
     """A row of ε in JSON with the mark of a proof, whatever it had."""
     row = {"premises": ["nothing_else_published", "secret_key"], "ledger": "0" * 32, **row}
     return {**row, "proof": seal(row)}
+
+
+def bounded_point(rate: float, reached: float, ceiling: float) -> dict[str, Any]:
+    """Metrics in JSON, with their mark, of a membership attack whose true positive rate a proof bounds."""
+    width = {"interval": (reached - 0.1, reached + 0.05), "realised_fpr": rate}
+    return Metrics.of({}, (TprPoint(fpr=rate, tpr=reached, ceiling=ceiling, **width),)).model_dump()
 
 
 def proven_row(**numbers: Any) -> Epsilon:

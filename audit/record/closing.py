@@ -21,7 +21,7 @@ from ..files import write_json, write_tensors
 from ..setup.capture import write_sealed, write_tables
 from ..setup.config import Config
 from ..setup.description import digest_of_parts, versions
-from ..setup.format import DECLARED, FORMAT, Declaration
+from ..setup.format import DECLARED, DRAWN_LABELS, FORMAT, Declaration
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
@@ -148,7 +148,8 @@ def close_recording(folder: Path) -> Path:
     _drop_unnamed_tensors(folder, {row["round"] for row in rows if row["messages"]})
     write_tables(folder, rows, {})
     write_json(folder / DECLARED, [declaration.model_dump() for declaration in found])
-    _write_knowledge(folder, config, given, granted)
+    by_coins = any(one.sampling and one.sampling.unit == "record" for closed in done for one in closed.mechanism)
+    _write_knowledge(folder, config, given, granted, by_coins)
     _write_truth(folder, given, granted, begun.recording.data.by_lot)
     sizes = {"training": 0 if given is None else len(given.inputs), "auxiliary": auxiliary, "test": gallery}
     write_sealed(folder, _manifest(begun, config, done, clients, {"sizes": sizes}, "complete"))
@@ -291,13 +292,19 @@ def _bytes_of(inputs: Tensor, target: Tensor) -> bytes:
     return bytes(inputs.numpy().tobytes() + target.numpy().tobytes())
 
 
-def _write_knowledge(folder: Path, config: Config, given: _Given | None, granted: Granted) -> None:
+def _write_knowledge(
+    folder: Path, config: Config, given: _Given | None, granted: Granted, drawn_by_coins: bool
+) -> None:
+    """drawn_by_coins: ε counts on that nobody knows which records a batch took, so its labels are the auditor's."""
     items, public = [], Public(folder)
     if given is not None and given.targets.dtype == torch.long:
         labels = {i: sorted(given.targets[torch.tensor(rows)].tolist()) for i, rows in given.rows.items()}
-        public.write("labels", labels)
-        words = "the labels of the examples behind each captured upload"
-        items.append({"item": "labels", "file": "labels.json", "words": words})
+        if drawn_by_coins:
+            write_json(folder / DRAWN_LABELS, labels)
+        else:
+            public.write("labels", labels)
+            words = "the labels of the examples behind each captured upload"
+            items.append({"item": "labels", "file": "labels.json", "words": words})
     if granted.auxiliary is not None:
         public.write("auxiliary", _pair(granted.auxiliary))
         words = f"{len(granted.auxiliary[0])} examples of the same kind that nobody trained on"

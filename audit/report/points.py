@@ -147,7 +147,7 @@ def _correctness(card: ClaimCard) -> Iterable[str]:
     results = card.results
     accountants = [row.accountant for row in results.epsilon if row.accountant not in (None, "none")]
     if accountants:
-        yield say.priced_by(list(dict.fromkeys(str(name) for name in accountants)))
+        yield say.priced_by(list(dict.fromkeys(str(name) for name in accountants)), bool(results.setup.recorded))
     tests = [attack for attack in results.attacks if attack.kind == "canary"]
     if tests:
         yield say.tested_by(list(dict.fromkeys(attack.attack.partition("/")[2] or "one" for attack in tests)))
@@ -161,9 +161,13 @@ def _correctness(card: ClaimCard) -> Iterable[str]:
 
 def _side_channels(card: ClaimCard) -> Iterable[str]:
     setup = card.results.setup
-    yield from (say.TIMING, say.FLOATING_POINT, say.RANDOMNESS)
-    if setup.noise_key in say.KEYS:
-        yield say.KEYS[setup.noise_key]
+    yield say.TIMING
+    if setup.recorded or setup.own_code:
+        yield say.NOISE_OF_OTHERS
+    else:
+        yield from (say.FLOATING_POINT, say.RANDOMNESS)
+        if setup.noise_key in say.KEYS:
+            yield say.KEYS[setup.noise_key]
     if said := constants(card):
         yield f"Public constants: {said}"
     yield say.FIGURES

@@ -209,7 +209,8 @@ def cannot_hold(row: Epsilon) -> bool:
     without sampling (Dong, Roth and Su 2019, Corollary 2.13) is exact for the largest update that a client may send.
     Of a record this says nothing, as it seldom moves an update by all that the clip allows.
     """
-    exact = row.unit == "client" and row.accountant == "closed form" and row.mu is not None
+    unsampled = row.proven_without_sampling is None
+    exact = row.unit == "client" and row.accountant == "closed form" and row.mu is not None and unsampled
     claimed, proven = row.claimed, row.proven
     return exact and claimed is not None and proven is not None and claimed * TYPED < proven
 

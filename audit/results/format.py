@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
 
@@ -26,7 +26,7 @@ from ..errors import BadInput
 from ..files import json_text
 from ..setup.format import Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
-from .seal import SEALED, seal
+from .seal import SEALED, mark, seal
 
 if TYPE_CHECKING:
     import pandas
@@ -259,17 +259,35 @@ class TprPoint(_Part):
     ceiling: Share | None = None  # the largest that the proof allows any attack; None where it says nothing
 
 
+def _ceilings(numbers: Mapping[str, float | None], points: Sequence[TprPoint | None]) -> list[tuple[str, float]]:
+    """What the proof allows any attack, by the name of what it bounds."""
+    found = [(f"tpr at {point.fpr!r}", point.ceiling) for point in points if point is not None]
+    found += [(name, value) for name, value in sorted(numbers.items()) if name == "pool_ceiling"]
+    return [(name, float(value)) for name, value in found if value is not None]
+
+
 class Metrics(_Part):
-    """Any number by its name, and the points of a membership ROC. None: not measured."""
+    """Any number by its name, and the points of a membership ROC. None: not measured.
+
+    ceilings_proof: the mark (`results.seal`) of the ceilings among them, of which a proof allows no other.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     __pydantic_extra__: dict[str, Number | None]
     tpr_at_fpr: tuple[TprPoint | None, ...] | None = None
+    ceilings_proof: str = ""
 
     @classmethod
     def of(cls, numbers: Mapping[str, float | None], tpr_at_fpr: tuple[TprPoint | None, ...] | None = None) -> Metrics:
-        return cls.model_validate({**numbers, "tpr_at_fpr": tpr_at_fpr})
+        proof = mark(_ceilings(numbers, tpr_at_fpr or ()))
+        return cls.model_validate({**numbers, "tpr_at_fpr": tpr_at_fpr, "ceilings_proof": proof})
+
+    @model_validator(mode="after")
+    def _unchanged(self) -> Self:
+        if self.ceilings_proof != mark(_ceilings(self.__pydantic_extra__ or {}, self.tpr_at_fpr or ())):
+            raise ValueError("the ceilings that the proof allows, with their mark; they were changed since")
+        return self
 
 
 class Pair(_Part):

@@ -1,4 +1,4 @@
-"""The mark by which a stored proof is known: of all that `prove` said, so that a number changed afterwards is none."""
+"""The mark by which a stored proof is known: of all that was proven, so that a number changed afterwards is none."""
 
 from __future__ import annotations
 
@@ -17,5 +17,11 @@ SEALED = (
 
 def seal(row: Mapping[str, Any]) -> str:
     """SHA-256 of a row's sealed fields, of which those that are missing count as None; 32 hexadecimal digits."""
-    content = json.dumps([plain(row.get(name)) for name in SEALED], allow_nan=False)
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
+    return mark([plain(row.get(name)) for name in SEALED])
+
+
+def mark(content: Any) -> str:
+    """SHA-256 of what JSON has, 32 hexadecimal digits; "" of nothing."""
+    if not content:
+        return ""
+    return hashlib.sha256(json.dumps(content, allow_nan=False).encode()).hexdigest()[:32]

@@ -23,6 +23,9 @@ RANDOMNESS = (
     "Randomness: numbers of 53 bits by AES-256 in counter mode, no Gaussian one beyond 12.2 standard deviations; a"
     " proof holds against whoever cannot tell them from coin flips."
 )
+NOISE_OF_OTHERS = (
+    "Noise: drawn by the owner's code. Its generator, its last bits and who else can draw it again were not checked."
+)
 KEYS = {
     "published": "Key: published, so whoever has the config can draw the noise again and take it off.",
     "secret": "Key: secret, in the setup's auditor/noise-key, which is not to be shared.",
@@ -67,9 +70,9 @@ def share_cut(setup: AuditedSetup) -> str:
     return f"{share} of contributions were clipped (clip norm {norm}): who sends more than that counts for less."
 
 
-def priced_by(accountants: list[str]) -> str:
-    by = listed(accountants)
-    return f"Priced by {by}, from the noise and the bounds that the training itself recorded, release by release."
+def priced_by(accountants: list[str], recorded: bool) -> str:
+    source = "its owner declares" if recorded else "the training itself recorded"
+    return f"Priced by {listed(accountants)}, from the noise and the bounds that {source}, release by release."
 
 
 def tested_by(protocols: list[str]) -> str:

@@ -36,7 +36,8 @@ def load(
         root: the file. target: the column of classes, `target` where nobody says. seed: of the lot.
         tokenizer: the file tokenizer.json of the model, from the file's folder on ("": the one in that folder); or
             "words": words and marks as the auxiliary texts have them, every other one unknown.
-        length: the most tokens of a record; longer texts are cut, and the description says how many were.
+        length: the most tokens of a record; longer texts are cut. The description is public, so it says how many of
+            the auxiliary texts were.
 
     Raises:
         ValueError: one sentence: no such file or column, too few rows, no tokenizer.
@@ -69,7 +70,7 @@ def load(
         "target": column,
         "labels": labels,
         "tokenizer": tokenizer or TOKENIZER,
-        "read_as": f"at most {length} tokens; texts that were cut: {cut} of {len(texts)}",
+        "read_as": f"at most {length} tokens; auxiliary texts that were cut: {cut} of {len(deal.auxiliary)}",
     }
     parts = [torch.from_numpy(part.copy()) for part in (deal.train, deal.test, deal.auxiliary)]
     splits = [(records[part], torch.tensor(targets)[part]) for part in parts]
@@ -125,11 +126,11 @@ def _read(path: Path) -> pd.DataFrame:
 def _tokens(
     path: Path, tokenizer: str, texts: list[str], deal: Deal, length: int
 ) -> tuple[Vocabulary, torch.Tensor, int]:
-    """The vocabulary, the records (n, length), and how many texts were cut."""
+    """The vocabulary, the records (n, length), and how many auxiliary texts were cut."""
     if tokenizer == BY_WORDS:
         known = sorted({word for row in deal.auxiliary for word in WORD.findall(texts[row])})
         vocabulary = Vocabulary((UNKNOWN, *known))
-        cut = sum(len(WORD.findall(text)) > length for text in texts)
+        cut = sum(len(WORD.findall(texts[row])) > length for row in deal.auxiliary)
         return vocabulary, vocabulary.records(texts, length), cut
     file = path.parent / (tokenizer or TOKENIZER)
     if not file.is_file():
@@ -153,4 +154,4 @@ def _tokens(
     last = [row[-1] for row in rows]
     ends = bool(rows) and len(set(last)) == 1 and last[0] in named.special  # such as [SEP], which a cut must keep
     kept = [[*row[: length - 1], row[-1]] if ends and len(row) > length else row for row in rows]
-    return named, padded(kept, length), sum(len(row) > length for row in rows)
+    return named, padded(kept, length), sum(len(rows[row]) > length for row in deal.auxiliary)

@@ -333,7 +333,9 @@ def _is_above_0(std: float | Tensor) -> bool:
     return bool((std > 0).all()) if isinstance(std, Tensor) else std > 0
 
 
-def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsilon: float, context: Context) -> Parcel:
+def respond(
+    parcel: Parcel, centre: Tensor, radius: Tensor, epsilon: float, context: Context, *, about_zero: bool
+) -> Parcel:
     """Every number w of a value in c ± r becomes c + rK or c − rK, K = (e^ε + 1)/(e^ε − 1), so that its mean is w: a
     randomised response (Duchi et al. 2013, arXiv:1302.3203; Sun et al., LDP-FL, arXiv:2007.15789, eq. 2).
 
@@ -344,8 +346,8 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     without noise gives the mean.
 
     Args:
-        parcel: the value, with its bound. centre, radius: c and r ≥ 0, numbers or (d,), public.
-        epsilon: ε > 0 of one number. context: as for `release`.
+        parcel: the value, with its bound. centre, radius: c and r ≥ 0, (d,), public.
+        epsilon: ε > 0 of one number. context: as for `release`. about_zero: c is 0, whatever the values and the model.
     """
     largest = 1 / tanh(epsilon / 2)  # K
     parents = frozenset(r.id for r in parcel.revealed)
@@ -359,7 +361,7 @@ def respond(parcel: Parcel, centre: float | Tensor, radius: float | Tensor, epsi
     drawn = emit(
         opaque_id(context.seed, *name),
         context,
-        ResponseLaw(spread, epsilon, about_zero=not bool(torch.as_tensor(centre).any())),
+        ResponseLaw(spread, epsilon, about_zero=about_zero),
         None if parcel.bound is None else Bound(as_scalar(parcel.bound.norm) * sqrt(context.layout.numbers)),
         parents=parents,
         steps=context.layout.numbers,

@@ -60,4 +60,6 @@ class Respond:
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         centre, radius = self.within.of(context)
-        return respond(parcel, centre, radius, self.epsilon, context)
+        # An adaptive centre is the model's: nothing for any model, though one of zeros happens to have 0.
+        about_zero = not self.within.adaptive and self.within.centre == 0.0
+        return respond(parcel, centre, radius, self.epsilon, context, about_zero=about_zero)

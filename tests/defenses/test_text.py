@@ -8,6 +8,7 @@ import pytest
 import torch
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.csv_table import deal_of
 from dpfl_audit.defenses.data.text import text_dataset
 from dpfl_audit.defenses.data.vocabulary import PAD, UNKNOWN, Vocabulary, vocabulary_of
 from dpfl_audit.defenses.engine import batched, looped
@@ -75,7 +76,19 @@ def test_texts_of_a_file_by_words_of_the_auxiliary_rows(tmp_path):
     assert all(text.split()[:3] == ["the", "cat", "number"] and text.endswith("sat") for text in own)
     assert [len(split) for split in (data.inputs, data.test_inputs, data.auxiliary_inputs)] == [38, 12, 10]
     assert bool((data.inputs[:, 3] == 0).all())  # numbers that no auxiliary text has
-    assert data.description["read_as"].count("60") == 2 and data.classes == 2  # all of them are cut
+    assert data.description["read_as"].endswith("10 of 10") and data.classes == 2  # all of them are cut
+
+
+def test_a_training_text_changes_nothing_that_is_public(tmp_path):
+    """Its words, its length and whether it is cut are its owner's."""
+    first = load("text", root=table(tmp_path, ROWS), seed=3, tokenizer="words", length=20)
+    victim = int(deal_of(len(ROWS), 3).train[0])
+    rows = [("zebra " * 30 if n == victim else row.partition(",")[0]) + f",{'ab'[n % 2]}" for n, row in enumerate(ROWS)]
+    second = load("text", root=table(tmp_path, rows), seed=3, tokenizer="words", length=20)
+    assert not torch.equal(first.inputs, second.inputs)
+    assert {k: v for k, v in first.description.items() if k != "sha256"} == {
+        k: v for k, v in second.description.items() if k != "sha256"
+    }
 
 
 def test_lines_of_json_are_the_same_texts(tmp_path):

@@ -27,6 +27,7 @@ from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.audit.setup.format import Declaration
 from entries import IF_GAUSSIAN, QUIET, image, member
+from stated import bounded_point
 from stated import proven_row as row
 
 SNAPSHOT = Path(__file__).with_name("snapshot.txt")
@@ -85,8 +86,7 @@ def settings() -> dict[str, ReportedSetting]:
     alone = {**image(0.05, chance=0.2, share=1.0), "n": 1, "least_p_values": {"reidentified": 0.34}}
     alone["p_values"] = {"reidentified": 0.34}
     declared = Declaration(what="clip", said="1.0", status="declared", why="nobody saw it")
-    point = {"fpr": 0.01, "tpr": 0.9, "interval": [0.8, 0.95], "realised_fpr": 0.01, "ceiling": 0.02}
-    beyond = {**member(), "metrics": {"auc": 0.9, "tpr_at_fpr": [point]}}
+    beyond = {**member(), "metrics": {"auc": 0.9, **bounded_point(0.01, 0.9, ceiling=0.02)}}
     made = {
         "images re-identified": setting([LEAKING], [proven]),
         "images re-identified, a control above chance": setting(

@@ -87,6 +87,14 @@ def test_another_clients_responses_are_not_against_fair_coins():
     assert prices["zero_out"] == pytest.approx(prices["replace_one"], rel=1e-9)
 
 
+@pytest.mark.parametrize(("ranged", "fair"), [("fixed", True), ("adaptive", False)])
+def test_a_range_of_the_model_is_about_zero_for_no_model(ranged, fair):
+    """A plan's stand-in model is zero everywhere; those that train are not, and then no coin of theirs is fair."""
+    ledger = planned({"name": "ldp-fl", "epsilon": 1.0, "rounds": 2, "range": ranged}, clients=4)
+    laws = [release.law for release in ledger.releases.values() if isinstance(release.law, ResponseLaw)]
+    assert laws and {law.about_zero for law in laws} == {fair}
+
+
 def test_a_population_that_cohorts_are_drawn_from_counts_whole():
     """Of a recording that saw 60 of 1,000 clients all others may collude."""
     lot = Sampling("without_replacement", 1000, 10)

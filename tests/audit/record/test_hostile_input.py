@@ -13,6 +13,7 @@ from dpfl_audit.audit.record.dump import import_dump
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.audit.setup.format import DRAWN_LABELS
 from dpfl_audit.audit.setup.strict import faults
 from dpfl_audit.defenses.releases import Sampling
 
@@ -129,10 +130,13 @@ def test_records_are_as_many_as_the_client_says(length, tmp_path):
 def test_where_records_are_drawn_their_number_may_be_that_of_draws(tmp_path):
     lot = Sampling("poisson", 20, 5, unit="record")
     drawn = Gaussian(clip=1.0, noise_std=0.5, of="record", steps=2, sampling=lot)
-    with Recorder(tmp_path / "s", START, mechanism=drawn) as rec:
+    with Recorder(tmp_path / "s", START, mechanism=drawn, data={"classes": 2}) as rec:
         rec.broadcast(0, START)
-        rec.upload(0, 0, torch.randn(200), 10, records=(np.random.rand(20, 3), np.zeros(20)))
-    assert check_setup(tmp_path / "s")[1].truth is not None
+        rec.upload(0, 0, torch.randn(200), 10, records=(np.random.rand(20, 3), np.zeros(20, dtype=int)))
+    auditor = check_setup(tmp_path / "s")[1]
+    assert auditor.truth is not None
+    # Whose records a coin drew is what ε counts on: no label of them is public.
+    assert not (tmp_path / "s" / "knowledge" / "labels.json").exists() and (tmp_path / "s" / DRAWN_LABELS).exists()
 
 
 def test_who_has_a_candidate_is_a_client(tmp_path):

@@ -40,7 +40,7 @@ from dpfl_audit.audit.say.words import observer
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.presets.base import Population
-from stated import proven_row
+from stated import bounded_point, proven_row
 
 Maker = Callable[..., Path]
 STOP = ("no", "leak", UPDATES.stop)
@@ -471,9 +471,8 @@ def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
 
 def test_a_proof_that_an_attack_contradicts_comes_before_any_noise(decide: Any, row: Any, membership: Any) -> None:
     """Nine of ten members were recognised where the proof allows two in a hundred: "take 2.8 times the noise"."""
-    point = {"fpr": 0.01, "tpr": 0.9, "interval": [0.8, 0.95], "realised_fpr": 0.01, "ceiling": 0.02}
     entry = membership()
-    entry["metrics"] = {**entry["metrics"], "tpr_at_fpr": [point]}
+    entry["metrics"] = {**entry["metrics"], **bounded_point(0.01, 0.9, ceiling=0.02)}
     proven = [row(**CLOSED, proven=3.2)]
     found = decide({"quality": 0.0, "n": 8, "noise_std": 1.0, "epsilon": proven, "extra_attacks": [entry]})
     assert found.worst.judgement.contradicted and found.change.sentence == FIND_FAULT

@@ -590,6 +590,7 @@ def test_an_attack_in_doubt_measures_nothing_by_its_failure():
         ({"claimed": None}, False),
         ({"unit": "record"}, False),  # a record moves an update by less than the clip
         ({"mu": None, "accountant": "PLD"}, False),  # sampled: an upper bound
+        ({"proven_without_sampling": 27.15}, False),  # coins of records: a client's group of them is only bounded
         ({"mu": None, "proven": math.inf}, False),
     ],
 )

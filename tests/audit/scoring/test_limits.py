@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dpfl_audit.audit.proof.theorems.tradeoff import gaussian_ceiling
 from dpfl_audit.audit.results.checks import beyond_proof
-from dpfl_audit.audit.results.format import AttackResult, Metrics
+from dpfl_audit.audit.results.format import AttackResult, Metrics, TprPoint
 from dpfl_audit.audit.scoring.limits import Limits
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
@@ -18,6 +18,7 @@ from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.terms import Observer
+from pydantic import ValidationError
 
 SERVER = Observer("server")
 
@@ -45,6 +46,17 @@ def test_the_limit_is_that_of_the_gaussians_seen_so_far():
 def test_without_a_proof_there_is_no_limit_below_1():
     limits = Limits(planned_ledger(experiment({"name": "fedavg", "rounds": 1})), 1.0)
     assert limits.rebuilt(SERVER, 0, (0.1,)) == 1 == limits.member(SERVER, 0, 99)
+
+
+def test_a_ceiling_that_was_typed_is_refused():
+    """It is what a proof allows, and known by its mark as the proof's own numbers are."""
+    point = TprPoint(fpr=0.01, tpr=0.9, ceiling=0.3)
+    made = Metrics.of({"pool_share": 0.1, "pool_ceiling": 0.148}, (point,))
+    assert Metrics.model_validate(made.model_dump()) == made
+    for typed in ({"pool_ceiling": 0.0101}, {"tpr_at_fpr": ({**point.model_dump(), "ceiling": 0.02},)}):
+        with pytest.raises(ValidationError):
+            Metrics.model_validate({**made.model_dump(), **typed})
+    assert Metrics.of({"pool_share": 0.1}).ceilings_proof == ""
 
 
 def test_luck_once_in_twenty_audits_is_no_contradiction():
