@@ -23,7 +23,6 @@ PAGES = [str(page.relative_to(ROOT)) for page in commands.pages()]
 # What no test types, and why.
 NOT_RUN = {
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
-    ("README.md", "keys of noise are drawn anew, so numbers differ a little"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
     ("README.md", "docs/howto/record.md runs a whole one"),

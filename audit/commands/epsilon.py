@@ -38,6 +38,7 @@ def command(
     \b
     Example:  audit epsilon config.toml --unit client --adjacency zero_out
               audit epsilon --clip 1 --noise-std .5 --rounds 50 --clients 100 --cohort 10 --claimed 10
+              audit epsilon --clip 1 --noise-std 1.1 --records 60000 --batch 256 --rounds 14062
               audit epsilon --clip 1 --rounds 50 --unit client --adjacency zero_out --target-epsilon 8
     """
     progress = shown_progress(printing.quiet)

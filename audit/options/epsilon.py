@@ -27,6 +27,13 @@ class NumberOptions:
     clients: Annotated[int | None, Option("Without SOURCE: how many clients there are. Default: 1.")] = None
     cohort: Annotated[int | None, Option("Without SOURCE: how many are drawn for a round. Default: all.")] = None
     sampling: Annotated[Literal["fixed", "poisson"] | None, Option("How. Default: fixed, exactly so many.")] = None
+    records: Annotated[
+        int | None, Option("Without SOURCE: DP-SGD on so many records; --clip is of a gradient, --rounds are steps.")
+    ] = None
+    batch: Annotated[int | None, Option("Of DP-SGD: the expected number of records in a batch. Default: all.")] = None
+    trainings: Annotated[
+        int | None, Option("Without SOURCE: how many such trainings the same people are in. Default: 1.")
+    ] = None
     claimed: Annotated[float | None, Option("Without SOURCE: an ε that somebody states of these numbers.")] = None
 
     @property

@@ -33,6 +33,9 @@ class Numbers:
     the noise on each "update", or on the round's "sum" of them, which a trusted server adds.
     rounds, clients: at least 1. cohort: how many clients are in a round, None for all; sampling: "fixed", exactly so
     many by lot, or "poisson", a coin for each client.
+    records: of DP-SGD, how many one party trains on; None without. Then clip bounds a record's gradient, the noise is
+    on their sum, a round is a step, and `batch` is the expected number of records in one, None for all.
+    trainings: how many of these the same people are in.
 
     Raises BadInput for a number out of its range.
     """
@@ -44,33 +47,66 @@ class Numbers:
     cohort: int | None = None
     noise_on: Literal["update", "sum"] = "update"
     sampling: Literal["fixed", "poisson"] = "fixed"
+    records: int | None = None
+    batch: int | None = None
+    trainings: int = 1
 
     def __post_init__(self) -> None:
         for option, value in (("--clip", self.clip), ("--noise-std", self.noise_std)):
             if not LEAST_SIZE <= value <= MOST_SIZE:
                 raise BadInput(f"{option} {value:g}: must be above 0, from {LEAST_SIZE:g} to {MOST_SIZE:g}")
-        for option, count in (("--rounds", self.rounds), ("--clients", self.clients), ("--cohort", self.cohort)):
+        counts = {"rounds": self.rounds, "clients": self.clients, "cohort": self.cohort, "trainings": self.trainings}
+        for name, count in (counts | {"records": self.records, "batch": self.batch}).items():
             if count is not None and count < 1:
-                raise BadInput(f"{option} {count}: must be at least 1")
+                raise BadInput(f"--{name} {count}: must be at least 1")
+        self._check_records()
         if self.clients > MOST_CLIENTS:
             raise BadInput(f"--clients {self.clients}: at most {MOST_CLIENTS:,} are priced")
-        if self.rounds > MOST_ROUNDS:
-            raise BadInput(f"--rounds {self.rounds}: at most {MOST_ROUNDS:,} are priced")
+        if self.steps > MOST_ROUNDS:
+            times = "" if self.trainings == 1 else f" times --trainings {self.trainings}"
+            raise BadInput(f"--rounds {self.rounds}{times}: at most {MOST_ROUNDS:,} are priced")
         if self.cohort is not None and self.cohort > self.clients:
             raise BadInput(f"--cohort {self.cohort}: there are only {self.clients} clients (--clients)")
 
+    def _check_records(self) -> None:
+        if self.records is None:
+            if self.batch is not None:
+                raise BadInput(f"--batch {self.batch}: of how many records? add --records")
+            return
+        if self.cohort is not None or self.noise_on == "sum" or self.clients > 1:
+            raise BadInput(
+                "--records is of DP-SGD by one party; --clients, --cohort and --noise-on are of federations: give the"
+                " one or the other"
+            )
+        if self.batch is not None and self.batch > self.records:
+            raise BadInput(f"--batch {self.batch}: there are only {self.records} records (--records)")
+        if self.records > MOST_CLIENTS:
+            raise BadInput(f"--records {self.records}: at most {MOST_CLIENTS:,} are priced")
+
+    @property
+    def steps(self) -> int:
+        """How many releases there are, of all trainings."""
+        return self.rounds * self.trainings
+
     @property
     def rate(self) -> float:
+        if self.records is not None:
+            return 1.0 if self.batch is None else self.batch / self.records
         return 1.0 if self.cohort is None else self.cohort / self.clients
 
     @property
     def sampled(self) -> bool:
-        """Whether the draw of cohorts hides who is in them."""
-        return self.noise_on == "sum" and self.rate < 1
+        """Whether the draw hides who, or what, is in a round."""
+        return (self.noise_on == "sum" or self.records is not None) and self.rate < 1
 
     @property
     def release(self) -> Release:
-        """What somebody who is in every round reveals of itself in each."""
+        """What somebody who is in every round reveals of itself in each, or a record in each step."""
+        if self.records is not None:
+            coins = Sampling("poisson", self.records, self.batch or self.records, unit="record")
+            drawn = coins if self.sampled else None
+            about = {"bound_of": "record", "records": self.records, "sampling": drawn}
+            return declare(f"{0:016x}", 0, GaussianLaw(self.noise_std), self.clip, frozenset({0}), **about)
         kind: Literal["poisson", "without_replacement"] = (
             "poisson" if self.sampling == "poisson" else "without_replacement"
         )
@@ -93,25 +129,27 @@ def number_rows(
     """
     if claimed is not None and not 0 < claimed < inf:
         raise BadInput(f"--claimed {claimed:g}: must be above 0 and finite")
+    if numbers.records is not None and "client" in units:
+        raise BadInput("--unit client: DP-SGD by one party hides its records; ask --unit record")
     table = []
     for unit in units:
         for adjacency in adjacencies:
             observer = Observer("server" if numbers.noise_on == "update" else "downlink")
-            seen = numbers.rate if numbers.noise_on == "update" else 1.0
+            seen = 1.0 if numbers.noise_on == "sum" or numbers.records is not None else numbers.rate
             question = ProofQuestion(observer, unit, adjacency, delta)
-            proof = prove_settings(numbers.release, numbers.rounds, seen, question)
+            proof = prove_settings(numbers.release, numbers.steps, seen, question)
             price = proof.price
             assert price.multiplier is not None
-            whole = gaussian_epsilon(price.multiplier / sqrt(numbers.rounds), delta)  # of somebody in every round
+            whole = gaussian_epsilon(price.multiplier / sqrt(numbers.steps), delta)  # of somebody in every round
             reasons = price.reasons
             if seen < 1:
                 reasons = (
                     reasons[0],
-                    f"Who sees updates sees who is drawn; a client is in {numbers.rate * numbers.rounds:g} of"
-                    f" {numbers.rounds} rounds on average, and in all of them at worst, which would cost"
+                    f"Who sees updates sees who is drawn; a client is in {numbers.rate * numbers.steps:g} of"
+                    f" {numbers.steps} rounds on average, and in all of them at worst, which would cost"
                     f" {at_most(whole)}.",
                 )
-            told = promise(delta, numbers.clients if unit == "client" else 0)
+            told = [*promise(delta, numbers.clients if unit == "client" else 0), *_again(numbers)]
             table.append(
                 row_of(
                     proof,
@@ -122,6 +160,12 @@ def number_rows(
                 )
             )
     return table
+
+
+def _again(numbers: Numbers) -> list[str]:
+    if numbers.trainings == 1:
+        return []
+    return [f"The same people are in {numbers.trainings} trainings, so in {numbers.steps} rounds."]
 
 
 CLOSE = 1e-4  # relative, of the noise that is looked for
@@ -151,7 +195,7 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
         f"--target-epsilon {target:g}: no noise_std from {LEAST_SIZE:g} to {MOST_SIZE:g} proves it at δ = {delta:g}"
         f" behind a clip of {numbers.clip:g}; take another target, or a larger δ"
     )
-    low = high = log(numbers.rounds) / 2
+    low = high = log(numbers.steps) / 2
     step = 1.5
     while beyond(high) > 0:
         if high == log(MOST_SIZE):
@@ -162,7 +206,7 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
         if low < -LEAST_NOISE:
             raise BadInput(
                 f"--target-epsilon {target:g}: a client is drawn with probability"
-                f" {numbers.rate * numbers.rounds:.3g} at most, which is within δ = {delta:g}, so ε is 0 with any noise"
+                f" {numbers.rate * numbers.steps:.3g} at most, which is within δ = {delta:g}, so ε is 0 with any noise"
                 " and says nothing of who is drawn; take a smaller δ"
             )
     root = float(brentq(beyond, low, high, xtol=CLOSE / 4))

@@ -86,6 +86,8 @@ def numbers_table(
     check_delta(delta)
     at = 1e-5 if delta is None else delta
     units, adjacencies = row_places(unit, adjacency)
+    if numbers.records is not None and "record" in units:
+        units = ("record",)
     if target_epsilon is None:
         return EpsilonTable(NUMBERS, at, tuple(number_rows(numbers, claimed, at, units, adjacencies)))
     check_target(target_epsilon)

@@ -18,7 +18,7 @@ from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.defenses.terms import Observer
+from dpfl_audit.defenses.terms import Adjacency, Observer
 from scipy.stats import norm
 
 DELTA = 1e-5
@@ -178,3 +178,54 @@ def test_which_noise_is_answered_without_a_config(capsys):
     code, out, _ = called(capsys, "epsilon", "--clip", 1, "--rounds", 50, "--target-epsilon", 8, *place, "--json")
     told = json.loads(out)
     assert told["targets"][0]["noise_std"] == pytest.approx(4.19, abs=0.3) and told["rows"][0]["proven"] <= 8
+
+
+def record_epsilon(numbers: Numbers, adjacency: Adjacency = "zero_out") -> float:
+    (row,) = number_rows(numbers, None, DELTA, ["record"], [adjacency])
+    assert row.proven is not None
+    return row.proven
+
+
+@pytest.mark.parametrize(("records", "batch", "std"), [(10, 1, 1.0), (1000, 20, 0.7)])
+def test_one_step_of_dp_sgd_against_its_densities(records, batch, std):
+    """A record is in a batch with probability q: N(0, σ²) against (1 − q)·N(0, σ²) + q·N(C, σ²), in both orders."""
+    q, x = batch / records, np.linspace(-15 * std, 15 * std + 1, 400_001)
+    without, both = norm.pdf(x, 0, std), (1 - q) * norm.pdf(x, 0, std) + q * norm.pdf(x, 1, std)
+
+    def excess(at: float) -> float:
+        pairs = ((without, both), (both, without))
+        return max(float(np.trapezoid(np.maximum(a - np.exp(at) * b, 0), x)) for a, b in pairs)
+
+    found = record_epsilon(Numbers(1.0, std, records=records, batch=batch))
+    assert excess(found) <= DELTA * (1 + 1e-6) and excess(found * 0.995) > DELTA
+
+
+def test_dp_sgd_of_the_tensorflow_tutorial():
+    """60,000 records, batches of 256, σ = 1.1, 60 epochs: 3.01 by Rényi divergence, which a tighter way may not exceed
+    (github.com/tensorflow/privacy, tutorials/README). Whole batches are Gaussians of all steps.
+    """
+    assert 2.2 < record_epsilon(Numbers(1.0, 1.1, rounds=14062, records=60_000, batch=256)) < 3.01
+    whole = Numbers(1.0, 4.0, rounds=16, records=50)
+    assert record_epsilon(whole) == pytest.approx(gaussian_epsilon(1.0, DELTA))
+    assert record_epsilon(whole, "replace_one") == pytest.approx(gaussian_epsilon(0.5, DELTA))
+
+
+def test_retraining_adds_rounds():
+    cohorts = {"clients": 100, "cohort": 10, "noise_on": "sum", "sampling": "poisson"}
+    assert epsilon(Numbers(1.0, 1.0, 4, trainings=5, **cohorts)) == epsilon(Numbers(1.0, 1.0, 20, **cohorts))
+
+
+@pytest.mark.parametrize(
+    ("typed", "word"),
+    [
+        (("--batch", 5), "--records"),
+        (("--records", 10, "--batch", 11), "--batch 11"),
+        (("--records", 10, "--clients", 3), "--clients"),
+        (("--records", 10, "--noise-on", "sum"), "--noise-on"),
+        (("--records", 10, "--unit", "client"), "--unit client"),
+        (("--trainings", 0), "--trainings 0"),
+    ],
+)
+def test_numbers_of_two_kinds_of_training_are_one_sentence(typed, word, capsys):
+    code, out, err = called(capsys, "epsilon", "--clip", 1, "--noise-std", 1, *typed)
+    assert (code, out) == (2, "") and len(err.splitlines()) == 1 and word in err
