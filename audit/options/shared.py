@@ -45,7 +45,7 @@ class GateOptions:
         Sequence[str],
         Option(
             "Exit with 1 if this holds for the worst value: 'reidentified > 0.2', 'level >= high',"
-            " 'proof != proven', 'proven[client,server] > 10'.",
+            " 'proof != proven', 'claim != holds', 'proven[client,server] > 10'.",
             flags="--fail-if",
             metavar="'METRIC > NUMBER'",
         ),

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
+from typing import Literal, get_args
 
 from ...defenses.terms import Observer
 from ...metrics.intervals import clopper_pearson_interval
@@ -28,6 +29,8 @@ from .format import AttackResult, Epsilon, Level, TprPoint
 STRICT_FPR = 0.01
 COMPARABLE = "control"  # the key under which an attack says why no control of its images is comparable
 SIGNIFICANCE = 0.05  # of all checks of one verdict together
+ClaimState = Literal["holds", "not proven", "does not hold"]
+CLAIMS: tuple[ClaimState, ...] = get_args(ClaimState)  # from best to worst
 TYPED = 1.01  # a claim is typed with two or three digits, and a proven number rounded up
 USEFUL_EPSILON = 10.0  # a larger proven ε bounds nothing anybody would notice
 
@@ -202,6 +205,15 @@ def bounded_by(shown: Epsilon, row: Epsilon) -> bool:
     same_row = (shown.unit, shown.adjacency) == (row.unit, row.adjacency)
     implied = (shown.unit, row.unit, row.adjacency) == ("record", "client", "replace_one")
     return same and (same_row or implied)
+
+
+def claim_of(row: Epsilon, refuted: bool) -> ClaimState | None:
+    """What becomes of a row's claim, by its proof and by what refutes it; None where nothing is claimed."""
+    if row.claimed is None:
+        return None
+    if refuted or cannot_hold(row):
+        return "does not hold"
+    return "holds" if row.proven is not None and row.proven <= row.claimed * TYPED else "not proven"
 
 
 def cannot_hold(row: Epsilon) -> bool:

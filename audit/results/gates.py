@@ -1,8 +1,9 @@
-"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`, or
-`'proof != proven'`.
+"""Gates for CI: `--fail-if 'reidentified > 0.2'`, `'proven[client,server] > 10'`, `'level >= high'`,
+`'proof != proven'` or `'claim != holds'`.
 
 `level` is the leak found and `proof` what is proven, in the words of the verdict, which stand in order from best to
-worst: 'proof >= none' fails where nothing is proven and where nothing was priced.
+worst: 'proof >= none' fails where nothing is proven and where nothing was priced. So does `claim`, the worst of all
+claimed ε.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from ..judge.judgement import judgement_of
 from ..say import gate as say
 from ..say.metrics import METRICS
 from ..say.words import chosen_briefly
+from .checks import CLAIMS, claim_of
 from .format import LEVELS, PROOFS, AttackResult, Epsilon, Results
 
-LEVEL, PROOF = "level", "proof"
-ORDERS: dict[str, tuple[str, ...]] = {LEVEL: LEVELS, PROOF: PROOFS}  # gated by a word
+LEVEL, PROOF, CLAIM = "level", "proof", "claim"
+ORDERS: dict[str, tuple[str, ...]] = {LEVEL: LEVELS, PROOF: PROOFS, CLAIM: CLAIMS}  # gated by a word
 EPSILONS = {  # of the rows of the ε table; the third holds without any condition
     "claimed": "ε claimed",
     "proven": "ε proven",
@@ -34,6 +36,7 @@ GATED = {  # beside the metrics
     **EPSILONS,
     LEVEL: f"the leak found: {', '.join(LEVELS)}",
     PROOF: f"what is proven: {', '.join(PROOFS)}",
+    CLAIM: f"the claimed ε: {', '.join(CLAIMS)}",
 }
 EQUAL = {"==": operator.eq, "!=": operator.ne}  # of words alone
 SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, **EQUAL}
@@ -205,6 +208,8 @@ def _blind(gate: Gate, results: Results) -> str:
 
 
 def _nothing(gate: Gate, results: Results) -> str:
+    if gate.metric == CLAIM:
+        return say.NOT_CLAIMED
     if gate.metric not in EPSILONS:
         return say.metric_not_measured(gate.metric)
     if not results.epsilon:
@@ -223,6 +228,13 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
     elif gate.metric == PROOF:
         judgement = judgement_of(results)
         yield PROOFS.index(judgement.proof), "" if judgement.secret else say.PUBLISHED
+    elif gate.metric == CLAIM:
+        judgement = judgement_of(results)
+        refuted = [refutation.row for refutation in judgement.refuting("claimed", on_condition=False)]
+        for row in judgement.epsilon:
+            if (state := claim_of(row, row in refuted)) is not None:
+                holds = state == "holds" and not judgement.secret
+                yield CLAIMS.index("not proven" if holds else state), say.claim_place(row, judgement.secret)
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from ..results.format import Epsilon
+from .words import at_most, number
 
 PUBLISHED = "the noise key is published"
+NOT_CLAIMED = "no ε is claimed"
 NOT_PRICED = "no ε was priced in this run"
 
 
 def row_place(epsilon: Epsilon) -> str:
     return f"{epsilon.unit}, {epsilon.observer}, {epsilon.adjacency}, δ = {epsilon.delta:g}"
+
+
+def claim_place(epsilon: Epsilon, secret: bool) -> str:
+    """Where a claim was judged, and by what."""
+    proven = "nothing" if epsilon.proven is None or epsilon.proven == inf else f"ε ≤ {at_most(epsilon.proven)}"
+    known = "" if secret else f"; {PUBLISHED}"
+    return f"{row_place(epsilon)}; {number(epsilon.claimed)} claimed, {proven} proven{known}"
 
 
 def gate_sentence(gate: str, failed: bool, value: str, where: str) -> str:

@@ -20,7 +20,7 @@ def loss_sentence(judgement: Judgement) -> str:
     test = next((refutation.shown for refutation in judgement.refuted if refutation.row is row), row)
     place = f"ε per {row.unit} towards {observer(row.observer)} ({terms(row)}; smaller protects more)"
     numbers = "; ".join((_claimed(row, judgement), _proven(row, judgement), _demonstrated(test)))
-    sentences = (f"Privacy loss {place}: {numbers}.", _impossible(row), *_about(test, judgement))
+    sentences = (f"Privacy loss {place}: {numbers}.", impossible(row), *_about(test, judgement))
     return " ".join(filter(None, (*sentences, *_other_units(row, judgement))))
 
 
@@ -57,7 +57,8 @@ def _proven(row: Epsilon, judgement: Judgement) -> str:
     return f"proven at most {at_most(row.proven)}{secret}{declared}"
 
 
-def _impossible(row: Epsilon) -> str:
+def impossible(row: Epsilon) -> str:
+    """That a claim is below the exact curve of the noise; "" where it is not, or no curve is exact."""
     if row.claimed is None or row.proven is None or not cannot_hold(row):
         return ""
     said = claim(row.claimed, row.claimed_by)

@@ -10,6 +10,7 @@ from ...judge.question import RowQuestion
 from ...results.format import Epsilon
 from ...say import words
 from ...say.leak import refuted
+from ...say.loss import impossible
 from ..facts import ReportedSetting
 
 
@@ -91,7 +92,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         confidence=shown.confidence if tested else None,
         on_condition=words.on_condition(conditional) or "",
         chosen=words.chosen_briefly(shown) or words.chosen_briefly(conditional),
-        refuted=tuple(sentence for setting in settings if (sentence := _refuted(setting))),
+        refuted=tuple(filter(None, (_refuted(setting) or _below_curve(setting) for setting in settings))),
         secret=all(setting.judgement.secret for setting in settings),
         elsewhere=_claimed_elsewhere(worst, question),
         declared=any(setting.judgement.declared for setting in settings),
@@ -129,6 +130,11 @@ def _claimed_elsewhere(setting: ReportedSetting, question: RowQuestion) -> str:
     if row.proven is not None and row.proven < inf and setting.judgement.secret:
         proven = f"{words.at_most(row.proven)} is proven there"
     return f"{words.claim_said(row)} {words.where(row)}; {proven}."
+
+
+def _below_curve(setting: ReportedSetting) -> str:
+    """That the noise is too small for the setting's claim, where a curve is exact."""
+    return next(filter(None, map(impossible, setting.judgement.epsilon)), "")
 
 
 def _refuted(setting: ReportedSetting) -> str:

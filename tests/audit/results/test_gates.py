@@ -113,9 +113,33 @@ def test_a_proof_is_gated_by_its_word(results):
         outcome(parse_gate("proof == none"), unpriced)
 
 
+def test_a_claim_is_gated_by_what_becomes_of_it(results):
+    """Proven; above a loose proof; below an exact curve; refuted by a test; with noise that anybody draws."""
+    exact = {"mu": 1.0, "accountant": "closed form", "proven": 4.38}
+    loose = {"mu": None, "accountant": "PLD", "proven": 4.38}
+    asked = results.epsilon[1].having(demonstrated=None, demonstrated_on_condition=None)
+    for claimed, numbers, shown, fails in (
+        (5.0, exact, None, (0, 0)),
+        (3.0, loose, None, (1, 0)),
+        (3.0, exact, None, (1, 1)),
+        (3.0, loose, 3.5, (1, 1)),
+    ):
+        row = proven_otherwise(asked.having(claimed=claimed, demonstrated=shown), unit="client", **numbers)
+        judged = with_rows(results, row)
+        gates = ("claim != holds", "claim == does-not-hold")
+        assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
+    public = results.having(setup=results.setup.having(noise_key="published"))
+    row = proven_otherwise(asked.having(claimed=5.0), unit="client", **exact)
+    assert outcome(parse_gate("claim != holds"), with_rows(public, row)).failed
+    with pytest.raises(BadInput, match="no ε is claimed"):
+        outcome(parse_gate("claim != holds"), with_rows(results, row.having(claimed=None)))
+
+
 def test_numbers_are_not_compared_for_being_equal():
     """An attack's number differs in its last digit from machine to machine."""
-    with pytest.raises(BadInput, match="== compares words, of level and proof; a number takes >, <, >= or <="):
+    with pytest.raises(
+        BadInput, match="== compares words, of level and proof and claim; a number takes >, <, >= or <="
+    ):
         parse_gate("psnr == 20")
     with pytest.raises(BadInput, match="'safe' is not a proof"):
         parse_gate("proof == safe")
