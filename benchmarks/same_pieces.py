@@ -287,7 +287,7 @@ def priced(name: str) -> Piece:
     return piece
 
 
-# --- choose and demo
+# --- choose
 
 STUDY = """
 data = { name = "digits", clients = 4, samples_per_client = 30 }
@@ -306,20 +306,11 @@ def study(book: Book) -> None:
     book.audit("study", "choose", "study.toml", "-o", "study", *KEY, *words.split(), *limits.split())
 
 
-def demo(book: Book) -> None:
-    book.audit("demo", "demo", "-o", "demo", *(["--quick"] if book.quick else []))
-    for folder in sorted((book.folder / "demo").glob("*/results")):
-        book.files(folder.parent.name, str(folder.relative_to(book.folder)))
-        book.audit(f"{folder.parent.name}/report", "report", str(folder), "--format", "json")
-    book.audit("diff", "diff", "demo/no-noise/results", "demo/noise-1/results")
-
-
 def pieces(tree: Path, quick: bool) -> dict[str, Piece]:
-    """Every piece by its name, the longest first; quick: without the demo, and of examples' attacks one each."""
+    """Every piece by its name, the longest first; quick: of examples' attacks one each."""
     examples = sorted(path.stem for path in (tree / "examples").glob("*.toml"))
     few = ("analytic", "adam", "table") if quick else INVERSIONS
     return {
-        **({} if quick else {"demo": demo}),
         **{f"default/{kind}": default_run(kind) for kind in KINDS},
         "study": study,
         "tutorial": tutorial,

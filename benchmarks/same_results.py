@@ -1,4 +1,4 @@
-"""Does a change keep the evidence and the ε? The demo, the tutorial, every kind of data, every example: their numbers
+"""Does a change keep the evidence and the ε? The tutorial, every kind of data, every example: their numbers
 under two versions of the code, compared one by one.
 
     git worktree add ../before REVISION
