@@ -30,13 +30,23 @@ from .printing import json_document
     type=click.Path(path_type=Path),
     help="Write the claim card of one setup instead: card.md by NIST SP 800-226, card.yaml for OpenDP's registry.",
 )
-@click.option("--card-from", type=click.Path(path_type=Path), help="TOML of what only the owner can state on the card.")
+@click.option(
+    "--statement",
+    type=click.Path(path_type=Path),
+    help="Write two pages for a board instead, of one setup: statement.md or statement.html.",
+)
+@click.option(
+    "--card-from",
+    type=click.Path(path_type=Path),
+    help="TOML of what only the owner can state on the card or the statement.",
+)
 @common
 def command(
     results: tuple[Path, ...],
     output: Path | None,
     form: str | None,
     card: Path | None,
+    statement: Path | None,
     card_from: Path | None,
     as_json: bool,
     quiet: bool,
@@ -47,11 +57,14 @@ def command(
     \b
     Example:  audit report results-a results-b -o page.html
               audit report results --card card.md
+              audit report results --statement statement.html
     """
-    if card is not None:
-        if output is not None or form is not None:
-            raise click.UsageError("--card writes a claim card in the page's place; leave -o and --format out")
-        _write_card(results, card, card_from, as_json, quiet)
+    if card is not None or statement is not None:
+        if output is not None or form is not None or None not in (card, statement):
+            raise click.UsageError(
+                "--card and --statement write in the page's place; give one of them, leave -o and --format out"
+            )
+        _write_instead(results, card, statement, card_from, as_json, quiet)
         return
     if card_from is not None:
         raise click.UsageError("--card-from says what stands on a claim card; name its file with --card card.md")
@@ -71,13 +84,21 @@ def command(
         click.echo(str(made))
 
 
-def _write_card(results: tuple[Path, ...], card: Path, card_from: Path | None, as_json: bool, quiet: bool) -> None:
+def _write_instead(
+    results: tuple[Path, ...], card: Path | None, statement: Path | None, owner: Path | None, as_json: bool, quiet: bool
+) -> None:
+    """The claim card or the statement."""
     from ..errors import bad_input
+    from ..report.board import write_statement
     from ..report.card import write_card
 
     with bad_input(""):
-        written = write_card(results, card, card_from)
+        if card is not None:
+            kind, written = "card", write_card(results, card, owner)
+        else:
+            assert statement is not None
+            kind, written = "statement", write_statement(results, statement, owner)
     if as_json:
-        click.echo(json_document({"card": str(written)}))
+        click.echo(json_document({kind: str(written)}))
     elif not quiet:
         click.echo(str(written))

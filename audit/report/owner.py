@@ -49,7 +49,8 @@ class Owner(BaseModel):
     """Free text by the names of the card's points; what is left out is "not stated".
 
     From `name` on: what OpenDP's registry of deployments asks of every one (its tier 1). tuning: how settings were
-    chosen, and at which privacy cost. justification: why so.
+    chosen, and at which privacy cost. justification: why so. people, harm, review: of the statement for a board: how
+    many people are in the training, what happens to one who is recognised, who looks at it again and when.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -65,6 +66,9 @@ class Owner(BaseModel):
     query_model: Text | None = None
     trust_model: Text | None = None
     data_collection: Text | None = None
+    people: Annotated[int, Field(gt=0)] | None = None
+    harm: Text | None = None
+    review: Text | None = None
     tuning: Text | None = None
     justification: Text | None = None
     name: Text | None = None

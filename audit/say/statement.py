@@ -24,6 +24,10 @@ NOT_PRICED = "No ε was priced, so nothing is guaranteed."
 NOTHING = "Whoever looks may learn everything."
 NO_DRAW = "No secret draw is counted on."
 NUMBER_IS_KNOWN = "How many take part is no secret in either world."
+HOLDS_IF = (
+    "This holds if all parties do what the scheme says, the noise's key is secret, and nothing else that was computed"
+    " from the data gets out: no losses, no other training, no setting that was chosen by trying."
+)
 _COVERED = {
     "client": "A client's ε covers all its records together, but not those that a person has with other clients.",
     "record": "A record's ε covers that record alone: a person with several is protected less.",
@@ -58,8 +62,7 @@ def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
         f" promises nothing.{counts}",
         *(_place(own) for own in places.values()),
         " ".join(_COVERED[unit] for unit in units),
-        "This holds if all parties do what the scheme says, the noise's key is secret, and nothing else that was"
-        " computed from the data gets out: no losses, no other training, no setting that was chosen by trying.",
+        HOLDS_IF,
         *([] if secret else [f"{NO_SECRET} Against them nothing of this holds."]),
     ]
 

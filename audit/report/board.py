@@ -1,0 +1,125 @@
+"""`audit report --statement`: two pages for a board, as Markdown or HTML; every line once, the record's ε first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import inf
+from pathlib import Path
+
+from ..errors import BadInput
+from ..files import write_named
+from ..results.format import Epsilon
+from ..say import board as say
+from ..say.accuracy import accuracy_said, without_noise
+from ..say.card import NOT_STATED
+from ..say.statement import HOLDS_IF
+from .decision import decision_on
+from .facts import ReportedSetting, notices, read_settings
+from .markdown import escaped, markdown_table
+from .owner import Owner, read_owner
+
+Section = tuple[str, list[str]]  # a title and its paragraphs
+STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}h2{margin-bottom:0}"
+    "td{padding:.3rem .6rem .3rem 0;border-bottom:1px solid #ccc;vertical-align:top}"
+)
+
+
+def write_statement(folders: Sequence[Path], output: Path, owner: Path | None = None) -> Path:
+    """Write the statement to `output`, .md or .html, and return that. owner: the TOML file of what only they know.
+
+    Raises BadInput, with nothing written: another ending, results of several setups, or a file that cannot be written.
+    """
+    if output.suffix not in (".md", ".html") or output.is_dir():
+        raise BadInput(f"--statement {str(output)!r}: a statement is written to a file that ends in .md or .html")
+    settings = read_settings(folders)
+    if len(settings) != 1:
+        raise BadInput(f"--statement is about one setup, and these are results of {len(settings)}; give one of them")
+    known = Owner() if owner is None else read_owner(owner)
+    title = f"Privacy statement: {known.name or settings[0].results.setup.title}"
+    sections = _sections(settings[0], known)
+    text = (_markdown if output.suffix == ".md" else _html)(title, _once(sections))
+    try:
+        write_named(output, text.encode())
+    except OSError as error:
+        raise BadInput(f"the statement cannot be written to {output}: {error.strerror}") from None
+    return output
+
+
+def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
+    results, judgement = setting.results, setting.judgement
+    decision = decision_on([setting])
+    units = dict.fromkeys(row.unit for row in results.epsilon)
+    rows = _asked_rows(setting)
+    proven = [say.proof_line(row) for row in rows]
+    if owner.people and rows:
+        proven.append(say.people_line(rows[0], owner.people))
+    return [
+        (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
+        ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
+        ("What an attacker got", [setting.sentences[0]]),
+        ("What any attack can do", proven or ["No ε was priced, so nothing is promised."]),
+        ("Who is covered", [f"{unit.capitalize()}: {say.PEOPLE[unit]}." for unit in units] + [setting.sentences[2]]),
+        ("What has to hold", [HOLDS_IF, *([say.declared(judgement.premises)] if judgement.declared else [])]),
+        (
+            "What was not looked at",
+            [text for text in notices(results) if text.startswith(("Not tried", "Not finished"))],
+        ),
+        (
+            "Purpose, owner, review",
+            [
+                f"Purpose: {owner.intended_use or NOT_STATED}",
+                f"Owner: {', '.join(owner.data_curators or []) or NOT_STATED}",
+                f"Date: {owner.publication_date or NOT_STATED}",
+                f"Harm if a person is recognised: {owner.harm or NOT_STATED}",
+                f"Review: {owner.review or NOT_STATED}",
+                f"Setup: {results.setup.digest}" + ("" if judgement.secret else "; its noise key is published"),
+            ],
+        ),
+    ]
+
+
+def _once(sections: Sequence[Section]) -> list[Section]:
+    """Without what an earlier section has, and without sections that have nothing left."""
+    found: set[str] = set()
+    kept = []
+    for heading, paragraphs in sections:
+        fresh = [text for text in paragraphs if text not in found]
+        found.update(fresh)
+        kept += [(heading, fresh)] if fresh else []
+    return kept
+
+
+def _asked_rows(setting: ReportedSetting) -> list[Epsilon]:
+    """The largest proven ε of each unit, of the observers whom the run is about; records first."""
+    counted = [row for row in setting.results.epsilon if not row.aside and setting.judgement.secret]
+    asked = {row.observer for row in counted if row.asked} or {row.observer for row in counted}
+    kept = [row for row in counted if row.observer in asked]
+    units = sorted(dict.fromkeys(row.unit for row in kept), reverse=True)
+    return [
+        max((r for r in kept if r.unit == unit), key=lambda r: inf if r.proven is None else r.proven) for unit in units
+    ]
+
+
+def _table() -> list[list[str]]:
+    return [[line, nist or say.NOT_COVERED, edpb or say.NOT_COVERED] for line, nist, edpb in say.ASKED]
+
+
+def _markdown(title: str, sections: Sequence[Section]) -> str:
+    lines = [f"# {escaped(title)}", ""]
+    for heading, paragraphs in sections:
+        lines += [f"## {escaped(heading)}", ""]
+        for text in paragraphs:
+            lines += [escaped(text), ""]
+    return "\n".join([*lines, "## What asks for these lines", "", *markdown_table(list(say.SOURCES), _table())])
+
+
+def _html(title: str, sections: Sequence[Section]) -> str:
+    parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"]
+    parts.append(f"<h1>{escape(title)}</h1>")
+    for heading, paragraphs in sections:
+        parts.append(f"<h2>{escape(heading)}</h2>" + "".join(f"<p>{escape(text)}</p>" for text in paragraphs))
+    rows = [list(say.SOURCES), *_table()]
+    cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return "\n".join([*parts, f"<h2>What asks for these lines</h2><table>{cells}</table>", ""])

@@ -1,0 +1,65 @@
+"""The lines of a statement for a board: what was asked, what holds, who is covered, and what nobody looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, inf
+
+from scipy.special import ndtr, ndtri
+
+from ..results.format import Epsilon
+from .words import at_most, listed, observer, percent_at_most, terms
+
+FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
+NOT_COVERED = "not covered"
+PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
+# A line of the statement beside what asks for it; "" where the document, as far as it was read, does not.
+ASKED = (
+    ("Answer", "privacy loss ε, and what undermines it", "likelihood of extracting training data"),
+    ("Accuracy", "utility", ""),
+    ("What an attacker got", "correctness: tests", "tests against membership inference, inversion and reconstruction"),
+    ("What any attack can do", "privacy loss ε", "all means reasonably likely to be used"),
+    ("Who is covered", "unit of privacy", ""),
+    ("What has to hold", "trust model, side channels, query model", "context of the release and who has access"),
+    ("Purpose, owner, review", "security, access control, data collection: not covered", "documentation"),
+)
+SOURCES = ("line", "NIST SP 800-226 (2025)", "EDPB Opinion 28/2024")
+
+
+def most_recognised(row: Epsilon) -> float:
+    """The largest true positive rate that the row's proof allows at `FALSE_ALARMS`: on the curve of its Gaussian (Dong,
+    Roth and Su 2019, Definition 2.6), else by (ε, δ) (Wasserman and Zhou 2010).
+
+    >>> round(most_recognised(Epsilon(observer="server", unit="record", adjacency="zero_out", delta=0, proven=0)), 4)
+    0.01
+    """
+    if row.mu is not None:
+        return float(ndtr(row.mu + ndtri(FALSE_ALARMS)))
+    if row.proven is None or row.proven == inf:
+        return 1.0
+    delta, factor = row.delta or 0.0, exp(min(row.proven, 700.0))
+    return min(1.0, factor * FALSE_ALARMS + delta, 1 - (1 - FALSE_ALARMS - delta) / factor)
+
+
+def declared(premises: Sequence[str]) -> str:
+    return f"Its owner declares, and nobody checked: {listed(list(premises))}."
+
+
+def proof_line(row: Epsilon) -> str:
+    """A proven ε, and what it means for one attacker."""
+    if row.proven is None or row.proven == inf:
+        return f"Nothing is proven per {row.unit} towards {observer(row.observer)} ({terms(row)})."
+    reached = percent_at_most(most_recognised(row))
+    return (
+        f"Per {row.unit}, towards {observer(row.observer)} ({terms(row)}): ε is at most {at_most(row.proven)}. Whoever"
+        f" wrongly accuses 1 in 100 recognises at most {reached} of those who took part; a guess recognises 1 %."
+    )
+
+
+def people_line(row: Epsilon, people: int) -> str:
+    """How many people that is, of so many in the training."""
+    count = most_recognised(row) * people
+    return (
+        f"Of {people:,} people in the training, that is at most {at_most(count)} on average; a guess recognises"
+        f" {at_most(FALSE_ALARMS * people)}. It holds if each person is one {row.unit}."
+    )

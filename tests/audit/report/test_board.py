@@ -1,0 +1,59 @@
+"""The statement for a board: what it counts, and what it refuses."""
+
+from __future__ import annotations
+
+from math import exp
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import called
+from dpfl_audit.audit.say.board import FALSE_ALARMS, most_recognised
+from scipy.stats import norm
+from stated import proven_row
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
+def test_nobody_recognises_more_than_the_line_says(mu: float) -> None:
+    """The likelihood ratio of N(0, 1) against N(μ, 1) at 1 % false alarms is the best test there is."""
+    rng = np.random.default_rng(0)
+    worlds = rng.normal(0, 1, 400_000), rng.normal(mu, 1, 400_000)
+    threshold = np.quantile(worlds[0], 1 - FALSE_ALARMS)
+    reached = float((worlds[1] > threshold).mean())
+    assert most_recognised(proven_row(proven=3.0, mu=mu)) == pytest.approx(reached, abs=0.004)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (2.0, 1e-3), (5.0, 1e-5)])
+def test_without_a_curve_it_is_randomised_response_at_most(epsilon: float, delta: float) -> None:
+    """Of any (ε, δ): TPR ≤ e^ε·FPR + δ and 1 − FPR ≤ e^ε·(1 − TPR) + δ, of which the smaller binds."""
+    bound = most_recognised(proven_row(proven=epsilon, mu=None, delta=delta))
+    binding = min(exp(epsilon) * FALSE_ALARMS + delta, 1 - exp(-epsilon) * (1 - FALSE_ALARMS - delta))
+    assert bound == pytest.approx(min(1.0, binding)) and norm.ppf(bound) > norm.ppf(FALSE_ALARMS)
+    assert most_recognised(proven_row(proven="inf")) == 1.0
+
+
+def test_a_statement_of_both_kinds_says_each_line_once(everything: Path, tmp_path: Path, capsys) -> None:
+    owner = tmp_path / "owner.toml"
+    owner.write_text('name = "Ward <4>"\npeople = 2400\nharm = "a diagnosis is known"\nreview = "yearly"\n')
+    for name in ("s.md", "s.html"):
+        code, out, _ = called(capsys, "report", everything, "--statement", tmp_path / name, "--card-from", owner)
+        assert (code, out.strip()) == (0, str(tmp_path / name))
+    text = (tmp_path / "s.md").read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith(("#", "|"))]
+    assert len(lines) == len(set(lines)) and "a diagnosis is known" in text and "yearly" in text
+    page = (tmp_path / "s.html").read_text()
+    assert "Ward &lt;4&gt;" in page and "<script" not in page and page.count("<h1>") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--statement", "s.pdf"),
+        ("--statement", "s.md", "--card", "c.md"),
+        ("--statement", "s.md", "-o", "p.html"),
+    ],
+)
+def test_what_cannot_be_written_is_one_sentence(words, everything: Path, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = called(capsys, "report", everything, *words)
+    assert (code, out) == (2, "") and len(err.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
