@@ -1,15 +1,18 @@
 """A second way to the same number, slow and short: explicit worlds below, Rényi divergences above.
 
-It reads the facts that a proof is of and shares no code, and no cache, with what priced them. Below, each draw becomes
-a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are rounded down, tails dropped,
-and draws that it has no pair for count as nothing: a smaller ε is false.
+It shares with what priced them which releases an observer has something of (`Views`, `Exposure`), the facts of a
+release with its ratio (`Counted`), and the closed form of a Gaussian. How far a subject moves a release, what a draw
+hides, which releases are of one draw, and how all of them compose, it works out by code and caches of its own.
+
+Below, each draw becomes a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are
+rounded down, tails dropped, and draws that it has no pair for count as nothing: a smaller ε is false.
 Above stand Rényi divergences without any sampling but coins for the unit itself: a larger ε is needlessly so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, log, sqrt
 
 import numpy as np
@@ -120,16 +123,45 @@ def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> l
         return None
     chains: dict[str, list[Counted]] = {}
     slots: dict[str, list[Counted]] = {}
-    draws = []
+    lots: dict[tuple[int, int], list[Counted]] = {}
     for r in about:
         if isinstance(r.law, CorrelatedLaw):
             chains.setdefault(r.law.chain, []).append(r)
         elif unit == "record" and r.slot:
             slots.setdefault(r.slot, []).append(r)
         else:
-            draws.append(_draw(r, unit, adjacency))
-    draws += [_draw(max(alike, key=lambda r: r.ratio), unit, adjacency) for alike in slots.values()]
+            lots.setdefault((r.training, r.round), []).append(r)
+    draws = [draw for lot in lots.values() for draw in _of_lot(lot, unit, adjacency)]
+    draws += [_of_slot([_draw(r, unit, adjacency) for r in alike]) for alike in slots.values()]
     return draws + [_of_chain(chain, unit, adjacency) for chain in chains.values()]
+
+
+def _of_lot(lot: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> list[_Draw]:
+    """What is released of a subject in one round. Gaussians of one named draw are one, as long a vector as all of them
+    (the subject moves each by its bound). Anything else may tell who was drawn: nothing is amplified.
+    """
+    if len(lot) == 1 or not any(map(_is_hidden, lot)):
+        return [_draw(r, unit, adjacency) for r in lot]
+    first = replace(lot[0], anywhere=all(r.anywhere for r in lot))
+    if first.lot and all(map(_is_gaussian, lot)) and len({(r.lot, r.sampling, r.steps, r.secret) for r in lot}) == 1:
+        size = sqrt(sum((_moved(r, unit, adjacency) * r.ratio) ** 2 for r in lot)) / _moved(first, unit, adjacency)
+        return [_draw(replace(first, law=GaussianLaw(1.0), bound_norm=size), unit, adjacency)]
+    return [_draw(replace(r, secret=False), unit, adjacency) for r in lot]
+
+
+def _is_gaussian(r: Counted) -> bool:
+    """Whether all its noise is its own."""
+    return isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
+
+
+def _of_slot(alike: Sequence[_Draw]) -> _Draw:
+    """A record is in one of them, nobody says which: below counts the one that moves furthest, above the largest of all
+    divergences.
+    """
+    most = max(alike, key=lambda draw: (draw.shift, draw.pure if draw.pure < inf else 0.0))
+    known = [draw.times * draw.renyi for draw in alike if draw.renyi is not None]
+    renyi = None if len(known) < len(alike) else np.maximum.reduce(known) / most.times
+    return replace(most, renyi=renyi, pure=max(draw.times * draw.pure for draw in alike) / most.times)
 
 
 def _moved(r: Counted, unit: Unit, adjacency: Adjacency) -> float:
@@ -162,17 +194,15 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
     if isinstance(r.law, DiscreteLaw):
         alone = size * sqrt(sum(n for _, n in r.law.terms) or 1)  # behind one sender's noise
         return _Draw(times, 0.0, _discrete(r, moved), ORDERS * alone**2 / 2)
-    hidden = _is_hidden(r)
-    own = isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
-    if lot is None or not hidden or not own or (unit == "client" and lot.unit == "record"):
+    if lot is None or not _is_hidden(r) or not _is_gaussian(r) or (unit == "client" and lot.unit == "record"):
         return plain
     if lot.unit == "client":  # one cohort for all steps
         size, times = size * sqrt(times), 1
     if lot.kind == "without_replacement":
         return _Draw(times, 0.0, _of_fixed(r, unit, adjacency, size), plain.renyi)
     rate, whole = lot.cohort / lot.population, unit == lot.unit and adjacency == "zero_out"
-    here: Mixture = ((1 - rate, 0.0), (rate, size if whole else size / 2))
-    there: Mixture = ((1.0, 0.0),) if whole else ((1 - rate, 0.0), (rate, -size / 2))
+    here: Mixture = ((1 - rate, 0.0), (rate, size if whole or r.anywhere else size / 2))
+    there: Mixture = ((1.0, 0.0),) if whole or r.anywhere else ((1 - rate, 0.0), (rate, -size / 2))
     pair = _binned(here, there)
     return _Draw(times, 0.0, pair, _divergence(*pair) if whole else plain.renyi)
 
