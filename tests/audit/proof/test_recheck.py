@@ -37,11 +37,14 @@ def many(law: Callable[[int], NoiseFact], count: int, bound: float = 1.0, **fact
 
 
 COIN, HALF = Sampling("poisson", 20, 2), Sampling("without_replacement", 10, 3)
+TWO_OF_A_LOT = [stated(GaussianLaw(2.0 + i), round=t, sampling=COIN, lot="all") for t in range(4) for i in range(2)]
 KINDS: dict[str, tuple[list[Release], Adjacency]] = {
     "gaussian": (many(lambda i: GaussianLaw(2.0 + i), 3), "zero_out"),
     "coins": (many(lambda i: GaussianLaw(1.5), 8, sampling=COIN), "zero_out"),
     "coins of either": (many(lambda i: GaussianLaw(2.0), 5, sampling=COIN), "replace_one"),
     "a cohort": (many(lambda i: GaussianLaw(3.0), 6, sampling=HALF), "replace_one"),
+    "two of a lot": (TWO_OF_A_LOT, "zero_out"),
+    "two of a lot of either": (TWO_OF_A_LOT, "replace_one"),
     "laplace": (many(lambda i: LaplaceLaw(3.0), 4), "zero_out"),
     "a sum of laplace": (many(lambda i: LaplaceLaw(0.0, ((3.0, 1), (4.0, 5))), 4), "zero_out"),
     "laplace, coins": (many(lambda i: LaplaceLaw(3.0), 6, sampling=COIN), "zero_out"),
@@ -75,7 +78,7 @@ def test_what_is_priced_lies_between(kind: str) -> None:
 def _smaller(r: Release) -> Release:
     if isinstance(r.law, ResponseLaw):
         return stated(replace(r.law, epsilon=0.9 * r.law.epsilon), round=r.round, steps=r.steps)
-    return stated(r.law, 0.9 * (r.bound_norm or 0.0), round=r.round, sampling=r.sampling)
+    return stated(r.law, 0.9 * (r.bound_norm or 0.0), round=r.round, sampling=r.sampling, lot=r.lot)
 
 
 @pytest.mark.parametrize("kind", KINDS)
