@@ -288,7 +288,7 @@ class LedgerWriter:
             known = frozenset(values)
             everybody = any(one.sampling for one in by_server)
             about = frozenset(range(len(self.clients)) if everybody else own)
-            problem = UNEQUAL if everybody and self._weights_tell() else ""
+            problem = UNEQUAL if everybody and self._weights_tell(by_server) else ""
             if closed.lost:
                 problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
             if self.recording.average == "unknown":
@@ -322,12 +322,13 @@ class LedgerWriter:
         ids = sorted(r.id for r in summed) if summed else values
         return _Merged(summed, {"releases": values, "parents": parents, "summed": ids, "merged": ids})
 
-    def _weights_tell(self) -> bool:
+    def _weights_tell(self, by_server: Sequence[Declared]) -> bool:
         """Whether a client's weight hangs on who is drawn beside it: two numbers of records differ, of any two clients
-        in any two rounds.
+        in any two rounds, or somebody who may be drawn never said one.
         """
         told = {count for of_client in self.counts.values() for count in of_client}
-        return self.recording.average == "records" and len(told.union(self.clients)) > 1
+        everybody = max((one.sampling.population for one in by_server if one.sampling), default=0)
+        return self.recording.average == "records" and (len(told) > 1 or len(self.counts) < everybody)
 
     def _summed(self, closed: ClosedRound, counts: Mapping[int, int], *more: object) -> list[Release]:
         """One client's part of the mean behind the noises of all, where each adds the same declared noise."""

@@ -16,6 +16,7 @@ from dpfl_audit.audit.choose.price import composed_epsilon
 from dpfl_audit.audit.proof.recheck import bracket
 from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.proven.table import ledger_of, table
+from dpfl_audit.audit.proven.together import together
 from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.record.mechanism import Declared, Gaussian, Laplace
 from dpfl_audit.audit.record.recorder import Recorder
@@ -174,6 +175,17 @@ def test_clients_are_alike_only_if_their_lots_are(order):
     assert exposed.worst(**asked).epsilon == pytest.approx(drawn(sqrt(2)), rel=2e-3)
 
 
+def test_two_recordings_may_be_of_one_draw(tmp_path):
+    """Two servers, or two trainings, whose generators have one seed draw the same clients."""
+    noise = Gaussian(1.0, 1.0, by="server", on="sum", sampling=COINS)
+    folders = [
+        recorded(tmp_path / name, noise, clients=100, uploads=[range(10)], average="expected") for name in ("a", "b")
+    ]
+    assert [of(folder, "downlink") for folder in folders] == [pytest.approx(drawn(1.0), rel=2e-3)] * 2
+    (row,) = together(folders, observers=["downlink"], unit="client", adjacency="zero_out").rows
+    assert drawn(sqrt(2)) <= (row.proven or 0.0) <= get_epsilon_gaussian(1 / sqrt(2), DELTA) * (1 + 1e-9)
+
+
 # --- siblings
 
 
@@ -205,6 +217,9 @@ def test_weights_that_change_by_round_hide_nobody_behind_a_secret_draw(tmp_path)
     changing = recorded(tmp_path / "s", noise, counts=lambda t, c: COUNTS[min(t, 2)][c], **known)
     assert of(changing, "downlink", adjacency="replace_one") == inf
     assert of(recorded(tmp_path / "alike", noise, **known), "downlink", adjacency="replace_one") < inf
+    known["uploads"] = [(0, 1)]  # nobody knows what the two others would weigh
+    once = recorded(tmp_path / "once", noise, counts=lambda t, c: 1, **known)
+    assert of(once, "downlink", adjacency="replace_one") == inf
 
 
 @pytest.mark.parametrize(
