@@ -234,7 +234,7 @@ def _worst_of(
         return [r.turned(1.0 if r.anywhere else turn) for r in counted]
 
     choices: list[list[Counted]] = []
-    for messages in uploads.values():
+    for messages in filter(None, uploads.values()):
         alike: dict[object, list[tuple[float, list[Counted]]]] = defaultdict(list)
         for own in map(of, messages):
             sort, size = sort_and_size(own)

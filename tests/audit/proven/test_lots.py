@@ -241,6 +241,12 @@ def test_the_worst_upload_is_the_one_that_tells_most(tmp_path, first, second, wo
     assert of(tmp_path / "s", "uplink(1)") < of(tmp_path / "s", "uplink(2)") <= of(tmp_path / "s", "uplink")
 
 
+def test_who_uploads_once_has_no_later_upload(tmp_path):
+    """Two caught uploads of client 0 cost √2/2, its own or those before the last round."""
+    folder = recorded(tmp_path / "s", Gaussian(1.0, 2.0), clients=2, uploads=[(0, 1), (0,), (0,)])
+    assert of(folder, "uplink(2)") == pytest.approx(get_epsilon_gaussian(sqrt(2), DELTA), rel=1e-6)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_study_counts_what_colluders_hand_on(count):
     """Everybody else colludes with the peer, whoever it is, so that each gossip of the subject's reaches it."""
