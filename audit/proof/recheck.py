@@ -121,32 +121,34 @@ def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> l
     """None where something is seen that nothing hides."""
     if any(r.problem or not r.ratio < inf for r in about):
         return None
+    rounds: dict[tuple[int, int], list[Counted]] = {}
+    for r in about:
+        rounds.setdefault((r.training, r.round), []).append(r)
     chains: dict[str, list[Counted]] = {}
     slots: dict[str, list[Counted]] = {}
-    lots: dict[tuple[int, int], list[Counted]] = {}
-    for r in about:
+    draws = []
+    for r in (r for seen in rounds.values() for r in _of_round(seen, unit, adjacency)):
         if isinstance(r.law, CorrelatedLaw):
             chains.setdefault(r.law.chain, []).append(r)
         elif unit == "record" and r.slot:
             slots.setdefault(r.slot, []).append(r)
         else:
-            lots.setdefault((r.training, r.round), []).append(r)
-    draws = [draw for lot in lots.values() for draw in _of_lot(lot, unit, adjacency)]
+            draws.append(_draw(r, unit, adjacency))
     draws += [_of_slot([_draw(r, unit, adjacency) for r in alike]) for alike in slots.values()]
     return draws + [_of_chain(chain, unit, adjacency) for chain in chains.values()]
 
 
-def _of_lot(lot: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> list[_Draw]:
+def _of_round(seen: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Sequence[Counted]:
     """What is released of a subject in one round. Gaussians of one named draw are one, as long a vector as all of them
     (the subject moves each by its bound). Anything else may tell who was drawn: nothing is amplified.
     """
-    if len(lot) == 1 or not any(map(_is_hidden, lot)):
-        return [_draw(r, unit, adjacency) for r in lot]
-    first = replace(lot[0], anywhere=all(r.anywhere for r in lot))
-    if first.lot and all(map(_is_gaussian, lot)) and len({(r.lot, r.sampling, r.steps, r.secret) for r in lot}) == 1:
-        size = sqrt(sum((_moved(r, unit, adjacency) * r.ratio) ** 2 for r in lot)) / _moved(first, unit, adjacency)
-        return [_draw(replace(first, law=GaussianLaw(1.0), bound_norm=size), unit, adjacency)]
-    return [_draw(replace(r, secret=False), unit, adjacency) for r in lot]
+    if len(seen) == 1 or not any(map(_is_hidden, seen)):
+        return seen
+    first = replace(seen[0], anywhere=all(r.anywhere for r in seen), slot="")
+    if first.lot and all(map(_is_gaussian, seen)) and len({(r.lot, r.sampling, r.steps, r.secret) for r in seen}) == 1:
+        size = sqrt(sum((_moved(r, unit, adjacency) * r.ratio) ** 2 for r in seen)) / _moved(first, unit, adjacency)
+        return [replace(first, law=GaussianLaw(1.0), bound_norm=size)]
+    return [replace(r, secret=False) for r in seen]
 
 
 def _is_gaussian(r: Counted) -> bool:
@@ -278,7 +280,7 @@ def _binned(here: Mixture, there: Mixture) -> _Pair:
         for weight, mean in mixture:
             low, high = edges[:-1] - mean, edges[1:] - mean
             found += weight * np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-        return found
+        return np.maximum(found, TINY)  # in the other world: the loss is rounded down
 
     return masses(here), masses(there)
 
@@ -294,11 +296,11 @@ def _laplace(size: float, scales: _Array) -> _Pair | None:
         return _laplace_sum(size, scales) if size > LEAST else None
     edges = np.linspace(-40, size + 40, 2 * CELLS)
 
-    def upto(x: _Array) -> _Array:
-        return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
+    def masses(x: _Array) -> _Array:
+        beyond = -np.diff(np.exp(-np.maximum(x, 0))) / 2  # on either side of 0, where differences from 1 are none
+        return np.maximum(beyond + np.diff(np.exp(np.minimum(x, 0))) / 2, TINY)
 
-    here, there = np.diff(upto(edges - size)), np.diff(upto(edges))
-    return np.maximum(here, TINY), np.maximum(there, TINY)  # more mass in the other world: the loss is rounded down
+    return masses(edges - size), masses(edges)
 
 
 def _laplace_sum(size: float, scales: _Array) -> _Pair | None:
@@ -366,6 +368,9 @@ def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # 
         there, here = (here, there) if turn else (there, here)
         inside = (here > 1e-18) & (there > 1e-300)
         lost = float(here[(here > 1e-12) & (there == 0)].sum())
+        if not inside.any():  # so far apart that no bin holds both
+            masses, sure = np.zeros(1), 1 - (1 - sure) * (1 - lost) ** min(times, left)
+            continue
         losses = np.floor((np.log(here[inside]) - np.log(there[inside])) / grid).astype(np.int64)
         losses = np.maximum(losses, -(10**6))
         first = int(losses.min())

@@ -121,6 +121,22 @@ def test_laplace_noise_that_hides_nothing_has_a_bound_too(law: LaplaceLaw) -> No
     assert 0 <= low <= price(releases, "zero_out") <= high * 1.01 < inf
 
 
+@pytest.mark.parametrize("far", [LaplaceLaw(sqrt(2) / 28), GaussianLaw(1 / 50)])
+def test_what_a_double_does_not_hold_is_no_attack(far: LaplaceLaw | GaussianLaw) -> None:
+    """Masses of e⁻³⁸ and less of the other world were differences of 1 and 1, or none: ε above 650 of 28.7."""
+    releases = [stated(far), stated(LaplaceLaw(2 * sqrt(2)), round=1)]
+    low, high = ends(releases, "zero_out")
+    assert 0.3 * high < low <= price(releases, "zero_out") <= high * 1.01
+
+
+def test_nothing_of_a_round_with_a_batch_of_an_epoch_is_amplified_above() -> None:
+    """One draw may be behind both, named or not: 15.7 was called enough of 18.2."""
+    releases = [stated(LaplaceLaw(1.0), sampling=COIN), stated(GaussianLaw(0.7), sampling=COIN, slot="epoch 0")]
+    low, high = _ends(Exposure.of(releases, [0]), "record", "zero_out", DELTA)
+    found = proven(releases, subject=0, unit="record", adjacency="zero_out", delta=DELTA).epsilon
+    assert low <= found <= high * 1.01
+
+
 def test_a_coalition_that_is_left_out_is_refused() -> None:
     releases = many(lambda i: GaussianLaw(1.0), 5, sampling=Sampling("without_replacement", 10, 1))
     assert price(releases, "replace_one") < ends(releases, "replace_one", coalition=9)[0]
