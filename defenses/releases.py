@@ -164,6 +164,8 @@ class Facts:
       data.
     centred: the value carries the party's earlier ones: the bound is on the distance from the model the round began
       with (`wire.Bound`), or the party sends a running mean. anywhere: as of `wire.Bound`.
+    lot: the draw that made the sample, by name, "" where nobody names it: releases of a round that name the same one
+      are about the same members; of all others nobody knows.
     slot: releases of one slot are about disjoint records of a subject, "" for none: the batches of one epoch.
     rounding: how much of `bound_norm` the rounding to the grid added, which grows with the noise (`grid`).
     """
@@ -184,6 +186,7 @@ class Facts:
     anywhere: bool = False
     slot: str = ""
     rounding: float = 0.0
+    lot: str = ""
 
     @property
     def mechanism(self) -> LawName:
@@ -244,6 +247,11 @@ def carrying(release: Release) -> Release:
 def in_slot(release: Release, slot: str) -> Release:
     """The same, named as one of a slot: the batches of an epoch, of which a record is in one."""
     return _restated(release, slot=slot)
+
+
+def of_lot(release: Release, lot: str) -> Release:
+    """The same, of a sample that this draw made."""
+    return _restated(release, lot=lot)
 
 
 def of_another(release: Release, id: str, subjects: frozenset[int], parents: frozenset[str] = frozenset()) -> Release:

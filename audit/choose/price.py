@@ -15,15 +15,13 @@ import numpy as np
 from ..errors import BadInput
 from ..proof.theorems.accountants import ORDERS
 from ..proof.theorems.selection import selection_epsilon
-from ..proven.accounting import Exposure
-from ..proven.views import Views
+from ..proven.views import Views, joint_price
 from ..say import study as say
 from ..say.words import number
 from ..setup.config import AuditTable
 from ..setup.description import with_key
 from ..setup.experiment import Experiment
 from ..setup.key import PUBLISHED
-from ..setup.ledger import Ledger
 from ..setup.planned import planned_ledger
 from .again import Again
 from .case import StudyCase
@@ -120,28 +118,11 @@ def _worst_curve(case: StudyCase) -> np.ndarray:
 
 
 def composed_epsilon(experiments: Sequence[Experiment]) -> float:
-    """The ε of all of them together, for the first one's [audit].
-
-    They are composed as one ledger's releases are, where it does not matter who is whose: for clients, by their
-    numbers, and for records where all clients are alike, as every seed deals the records anew. Elsewhere, and where an
-    observer's sight is no plain list of releases, the ε of each at an equal share of δ are added.
+    """The ε of all of them together, for the first one's [audit]: clients have the same numbers in all of them, records
+    do not, as every seed deals them anew (`views.joint_price`).
     """
     asked = experiments[0].config.audit
-    unit, adjacency, delta = asked.unit, asked.adjacency, asked.delta
-    ledgers = [planned_ledger(experiment) for experiment in experiments]
-    if asked.observer.catches is None and all(type(ledger) is Ledger for ledger in ledgers):
-        seen = [
-            [r.of_training(i) for r in ledger.count(ledger.seen_by(asked.observer))] for i, ledger in enumerate(ledgers)
-        ]
-        subjects = sorted({s for ledger in ledgers for s in ledger.subjects(asked.observer)})
-        coalition = Views(ledgers[0], asked.honest).coalition(asked.observer)
-        alone = [Exposure.of(releases, subjects, coalition) for releases in seen]
-        if unit == "client" or all(len(exposure.histories) == 1 for exposure in alone):
-            together = Exposure.of([r for releases in seen for r in releases], subjects, coalition)
-            return together.worst(unit=unit, adjacency=adjacency, delta=delta).epsilon
-    total = 0.0
-    for ledger in ledgers:
-        sights = Views(ledger, asked.honest).of(asked.observer, unit, adjacency)
-        prices = (s.price(unit=unit, adjacency=adjacency, delta=delta / len(ledgers)).epsilon for s in sights)
-        total += max(prices, default=inf)
-    return total
+    unit, adjacency = asked.unit, asked.adjacency
+    views = [Views(planned_ledger(experiment), asked.honest) for experiment in experiments]
+    sights = [one.of(asked.observer, unit, adjacency) for one in views]
+    return joint_price(sights, unit, adjacency, asked.delta, numbered=unit == "client").epsilon

@@ -86,6 +86,8 @@ def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | 
     """The same of several trainings of the same people."""
     sights = _sights(views, question)
     price = joint_price(sights, question.unit, question.adjacency, question.delta)
+    if _may_share_draws(views, question):
+        price = replace(price, reasons=(SHARED, *price.reasons))
     premises = frozenset().union(*(_premises(one, sight) for one, sight in zip(views, sights)))
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
@@ -121,8 +123,26 @@ def together_without_secret_draws(views: Sequence[Views], question: ProofQuestio
     return joint_price(openly, question.unit, question.adjacency, question.delta).epsilon
 
 
+SHARED = (
+    "No draw of these recordings amplifies: nobody says that those of one are not those of another, as of generators"
+    " with the same seed."
+)
+
+
+def _may_share_draws(views: Sequence[Views], question: ProofQuestion) -> bool:
+    """Whether several recordings have secret draws: keys tell those of trainings apart, and nothing those of others."""
+    asked = question.observer, question.unit, question.adjacency
+    return sum(one.ledger.declared and any(s.drawn_in_secret for s in one.of(*asked)) for one in views) > 1
+
+
 def _sights(views: Sequence[Views], question: ProofQuestion) -> list[Sequence[Sight]]:
-    return [one.of(question.observer, question.unit, question.adjacency) for one in views]
+    sights = [one.of(question.observer, question.unit, question.adjacency) for one in views]
+    if not _may_share_draws(views, question):
+        return list(sights)
+    return [
+        [sight.drawn_openly for sight in several] if one.ledger.declared else several
+        for one, several in zip(views, sights)
+    ]
 
 
 def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:

@@ -1,15 +1,18 @@
 """A second way to the same number, slow and short: explicit worlds below, Rényi divergences above.
 
-It reads the facts that a proof is of and shares no code, and no cache, with what priced them. Below, each draw becomes
-a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are rounded down, tails dropped,
-and draws that it has no pair for count as nothing: a smaller ε is false.
+It shares with what priced them which releases an observer has something of (`Views`, `Exposure`), the facts of a
+release with its ratio (`Counted`), and the closed form of a Gaussian. How far a subject moves a release, what a draw
+hides, which releases are of one draw, and how all of them compose, it works out by code and caches of its own.
+
+Below, each draw becomes a pair of explicit outputs of two neighbours, binned, which is post-processing; losses are
+rounded down, tails dropped, and draws that it has no pair for count as nothing: a smaller ε is false.
 Above stand Rényi divergences without any sampling but coins for the unit itself: a larger ε is needlessly so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, inf, log, sqrt
 
 import numpy as np
@@ -118,18 +121,49 @@ def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> l
     """None where something is seen that nothing hides."""
     if any(r.problem or not r.ratio < inf for r in about):
         return None
+    rounds: dict[tuple[int, int], list[Counted]] = {}
+    for r in about:
+        rounds.setdefault((r.training, r.round), []).append(r)
     chains: dict[str, list[Counted]] = {}
     slots: dict[str, list[Counted]] = {}
     draws = []
-    for r in about:
+    for r in (r for seen in rounds.values() for r in _of_round(seen, unit, adjacency)):
         if isinstance(r.law, CorrelatedLaw):
             chains.setdefault(r.law.chain, []).append(r)
         elif unit == "record" and r.slot:
             slots.setdefault(r.slot, []).append(r)
         else:
             draws.append(_draw(r, unit, adjacency))
-    draws += [_draw(max(alike, key=lambda r: r.ratio), unit, adjacency) for alike in slots.values()]
+    draws += [_of_slot([_draw(r, unit, adjacency) for r in alike]) for alike in slots.values()]
     return draws + [_of_chain(chain, unit, adjacency) for chain in chains.values()]
+
+
+def _of_round(seen: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Sequence[Counted]:
+    """What is released of a subject in one round. Gaussians of one named draw are one, as long a vector as all of them
+    (the subject moves each by its bound). Anything else may tell who was drawn: nothing is amplified.
+    """
+    if len(seen) == 1 or not any(map(_is_hidden, seen)):
+        return seen
+    first = replace(seen[0], anywhere=all(r.anywhere for r in seen), slot="")
+    if first.lot and all(map(_is_gaussian, seen)) and len({(r.lot, r.sampling, r.steps, r.secret) for r in seen}) == 1:
+        size = sqrt(sum((_moved(r, unit, adjacency) * r.ratio) ** 2 for r in seen)) / _moved(first, unit, adjacency)
+        return [replace(first, law=GaussianLaw(1.0), bound_norm=size)]
+    return [replace(r, secret=False) for r in seen]
+
+
+def _is_gaussian(r: Counted) -> bool:
+    """Whether all its noise is its own."""
+    return isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
+
+
+def _of_slot(alike: Sequence[_Draw]) -> _Draw:
+    """A record is in one of them, nobody says which: below counts the one that moves furthest, above the largest of all
+    divergences.
+    """
+    most = max(alike, key=lambda draw: (draw.shift, draw.pure if draw.pure < inf else 0.0))
+    known = [draw.times * draw.renyi for draw in alike if draw.renyi is not None]
+    renyi = None if len(known) < len(alike) else np.maximum.reduce(known) / most.times
+    return replace(most, renyi=renyi, pure=max(draw.times * draw.pure for draw in alike) / most.times)
 
 
 def _moved(r: Counted, unit: Unit, adjacency: Adjacency) -> float:
@@ -162,17 +196,15 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
     if isinstance(r.law, DiscreteLaw):
         alone = size * sqrt(sum(n for _, n in r.law.terms) or 1)  # behind one sender's noise
         return _Draw(times, 0.0, _discrete(r, moved), ORDERS * alone**2 / 2)
-    hidden = _is_hidden(r)
-    own = isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
-    if lot is None or not hidden or not own or (unit == "client" and lot.unit == "record"):
+    if lot is None or not _is_hidden(r) or not _is_gaussian(r) or (unit == "client" and lot.unit == "record"):
         return plain
     if lot.unit == "client":  # one cohort for all steps
         size, times = size * sqrt(times), 1
     if lot.kind == "without_replacement":
         return _Draw(times, 0.0, _of_fixed(r, unit, adjacency, size), plain.renyi)
     rate, whole = lot.cohort / lot.population, unit == lot.unit and adjacency == "zero_out"
-    here: Mixture = ((1 - rate, 0.0), (rate, size if whole else size / 2))
-    there: Mixture = ((1.0, 0.0),) if whole else ((1 - rate, 0.0), (rate, -size / 2))
+    here: Mixture = ((1 - rate, 0.0), (rate, size if whole or r.anywhere else size / 2))
+    there: Mixture = ((1.0, 0.0),) if whole or r.anywhere else ((1 - rate, 0.0), (rate, -size / 2))
     pair = _binned(here, there)
     return _Draw(times, 0.0, pair, _divergence(*pair) if whole else plain.renyi)
 
@@ -248,7 +280,7 @@ def _binned(here: Mixture, there: Mixture) -> _Pair:
         for weight, mean in mixture:
             low, high = edges[:-1] - mean, edges[1:] - mean
             found += weight * np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
-        return found
+        return np.maximum(found, TINY)  # in the other world: the loss is rounded down
 
     return masses(here), masses(there)
 
@@ -264,11 +296,11 @@ def _laplace(size: float, scales: _Array) -> _Pair | None:
         return _laplace_sum(size, scales) if size > LEAST else None
     edges = np.linspace(-40, size + 40, 2 * CELLS)
 
-    def upto(x: _Array) -> _Array:
-        return np.where(x < 0, np.exp(np.minimum(x, 0)) / 2, 1 - np.exp(-np.maximum(x, 0)) / 2)
+    def masses(x: _Array) -> _Array:
+        beyond = -np.diff(np.exp(-np.maximum(x, 0))) / 2  # on either side of 0, where differences from 1 are none
+        return np.maximum(beyond + np.diff(np.exp(np.minimum(x, 0))) / 2, TINY)
 
-    here, there = np.diff(upto(edges - size)), np.diff(upto(edges))
-    return np.maximum(here, TINY), np.maximum(there, TINY)  # more mass in the other world: the loss is rounded down
+    return masses(edges - size), masses(edges)
 
 
 def _laplace_sum(size: float, scales: _Array) -> _Pair | None:
@@ -336,6 +368,9 @@ def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # 
         there, here = (here, there) if turn else (there, here)
         inside = (here > 1e-18) & (there > 1e-300)
         lost = float(here[(here > 1e-12) & (there == 0)].sum())
+        if not inside.any():  # so far apart that no bin holds both
+            masses, sure = np.zeros(1), 1 - (1 - sure) * (1 - lost) ** min(times, left)
+            continue
         losses = np.floor((np.log(here[inside]) - np.log(there[inside])) / grid).astype(np.int64)
         losses = np.maximum(losses, -(10**6))
         first = int(losses.min())

@@ -17,22 +17,23 @@ is correlated are no events of their own: together they are one (`correlated`).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, exp, inf, isfinite, isnan, log, sqrt
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, exp, hypot, inf, isfinite, isnan, log, sqrt
 
 import numpy as np
 from scipy.optimize import brentq
 
-from ...defenses.releases import CorrelatedLaw, DiscreteLaw, Facts, GaussianLaw, ResponseLaw, Sampling
+from ...defenses.releases import CorrelatedLaw, DiscreteLaw, Facts, GaussianLaw, LaplaceLaw, ResponseLaw, Sampling
 from ...defenses.terms import Adjacency, Unit
 from ..proof.theorems.composition import epsilon, gaussian_mu, is_exact
 from ..proof.theorems.correlated import chain_ratio
-from ..proof.theorems.draw import Amplification, Draw, Draws, joint_ratio
+from ..proof.theorems.draw import Draw, Draws, joint_ratio
 from ..proof.theorems.gaussian import gaussian_multiplier
 from ..proof.theorems.tradeoff import gaussian_ceiling, success_ceiling
 from ..setup.counted import Counted, Counting
+from .lots import amplified, factor, goes_to_zero, group_size
 
 MOST_SHUFFLED = 50.0  # ε of an answer, beyond which no others' hide it
 MOST_TERMS = 200  # Laplace noises of a sum that are counted; leaving some out is post-processing of the rest
@@ -100,36 +101,79 @@ class Exposure:
         histories: the first subject of each history, and what was seen of it, in the order of the subjects.
         subjects: how many there are.
         free: how many releases were computed from others that are seen too.
+        place: the number of each subject's history; of nobody where a history is one of several choices.
     """
 
     histories: tuple[tuple[int, Sequence[Counted]], ...]
     subjects: int
     free: int
+    place: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, releases: Iterable[Facts], subjects: Iterable[int], coalition: int = 0) -> Exposure:
         """What `releases` say of each subject. coalition: how many other clients tell the observer all they know."""
         kept, free = _seen(releases)
         kept = [r.told_by(coalition) for r in kept]
+        drawn = {(r.training, r.round) for r in kept if _is_secret(r.sampling)}
         about: dict[int, list[Counted]] = {subject: [] for subject in subjects}
         kinds: dict[tuple[object, ...], int] = {}  # facts, by order of appearance
-        of_subject: dict[int, list[int]] = {subject: [] for subject in about}
+        alone: dict[int, list[int]] = defaultdict(list)
+        lots: dict[int, dict[tuple[int, int], list[tuple[int, str]]]] = defaultdict(lambda: defaultdict(list))
         for seen in kept:
-            kind = kinds.setdefault(_kind(seen), len(kinds))
+            kind, at = kinds.setdefault(_kind(seen), len(kinds)), (seen.training, seen.round)
             for subject in about.keys() & seen.subjects:
                 about[subject].append(seen)
-                of_subject[subject].append(kind)
-        first: dict[tuple[int, ...], int] = {}
-        for subject, history in of_subject.items():
-            first.setdefault(tuple(sorted(history)), subject)
-        return cls(tuple((subject, about[subject]) for subject in first.values()), len(about), free)
+                if at in drawn:
+                    lots[subject][at].append((kind, seen.lot))
+                else:
+                    alone[subject].append(kind)
+        numbers: dict[tuple[object, ...], int] = {}
+        first: dict[int, int] = {}
+        place: dict[int, int] = {}
+        for subject in about:
+            together = sorted(_as_numbers(lot) for lot in lots[subject].values())
+            shape = tuple(sorted(alone[subject])), tuple(together)
+            place[subject] = numbers.setdefault(shape, len(numbers))
+            first.setdefault(place[subject], subject)
+        return cls(tuple((subject, about[subject]) for subject in first.values()), len(about), free, place)
 
     @classmethod
-    def joined(cls, exposures: Sequence[Exposure]) -> Exposure:
-        """What is seen of the same subject in several trainings, of each of which there is one history."""
-        all_of = [r.of_training(i) for i, one in enumerate(exposures) for _, about in one.histories for r in about]
-        first = exposures[0]
-        return cls(((first.histories[0][0], all_of),), first.subjects, sum(one.free for one in exposures))
+    def of_choices(cls, choices: Iterable[Sequence[Counted]], subjects: int) -> Exposure:
+        """Of subjects of whom one of several lists is seen, nobody says which: each list is a history of whom it is
+        about.
+        """
+        first: dict[object, tuple[int, Sequence[Counted]]] = {}
+        for kept, _ in map(_seen, choices):
+            for subject in sorted(frozenset().union(*(r.subjects for r in kept))):
+                about = [r for r in kept if subject in r.subjects]
+                first.setdefault(frozenset(Counter(map(_kind, about)).items()), (subject, about))
+        return cls(tuple(first.values()), subjects, 0)
+
+    @classmethod
+    def joined(cls, trainings: Sequence[Sequence[Exposure]]) -> Exposure | None:
+        """What is seen of each subject in several trainings, which go by the same numbers in all of them; None where a
+        training does not say what is seen of whom.
+
+        trainings: of each, what is seen of some of the subjects, of nobody twice.
+        """
+        seen: dict[int, dict[int, tuple[int, int]]] = defaultdict(dict)  # by subject and training
+        for i, several in enumerate(trainings):
+            for j, one in enumerate(several):
+                for subject, at in one.place.items():
+                    if i in seen[subject]:
+                        return None
+                    seen[subject][i] = j, at
+                if one.histories and not one.place:
+                    return None
+        first: dict[tuple[tuple[int, tuple[int, int]], ...], int] = {}
+        for subject in sorted(seen):
+            first.setdefault(tuple(seen[subject].items()), subject)
+        histories = [
+            (subject, [r.of_training(i) for i, (j, at) in places for r in trainings[i][j].histories[at][1]])
+            for places, subject in first.items()
+        ]
+        place = {subject: list(first).index(tuple(places.items())) for subject, places in seen.items()}
+        return cls(tuple(histories), len(seen), sum(one.free for several in trainings for one in several), place)
 
     @property
     def drawn_in_secret(self) -> bool:
@@ -154,7 +198,7 @@ class Exposure:
         subject, about = self.histories[costs.index(max(costs))]
         price = _price(about, self.free, subject, unit, adjacency, delta)
         price = replace(price, mu=worst_mu(mu for _, mu in curves))
-        if len(set(costs)) == 1:
+        if len(set(costs)) == 1 or not self.place:
             return price
         return replace(price, reasons=(f"Client {subject} is the worst off of {self.subjects}.", *price.reasons))
 
@@ -210,6 +254,34 @@ def _kind(r: Counted) -> tuple[object, ...]:
     """All of a release that its price depends on: everything but its name, its round and whom it is about."""
     bound = (r.bound_norm, r.bound_order, r.bound_of, r.records, r.anywhere, r.rounding)
     return (r.law, *bound, r.sampling, r.steps, r.problem, r.slot, r.secret, r.coalition)
+
+
+def sort_and_size(seen: Sequence[Counted]) -> tuple[object, float]:
+    """Of what is seen together: among all of one sort, whatever has the larger size tells no less, beside anything
+    else. Several Gaussians have a joint size; of one law and otherwise alike, the larger bound over noise tells more.
+    """
+    sorts: set[tuple[object, ...]] = set()
+    size = 0.0
+    for r in seen:
+        law, times, facts = r.law, r.steps, (r.problem, r.bound_order, r.bound_of, r.records, r.anywhere, r.sampling)
+        if isinstance(law, ResponseLaw):
+            law = replace(law, std=0.0, epsilon=1.0)
+        elif isinstance(law, GaussianLaw) and r.sampling is None:
+            law, times, size = GaussianLaw(1.0), 1, hypot(size, sqrt(r.steps) * r.ratio)
+        elif isinstance(law, LaplaceLaw) and not law.terms:
+            law = LaplaceLaw(1.0)
+        sorts.add((law, times, *facts))
+    if len(seen) == 1:
+        return sorts.pop(), size or seen[0].ratio
+    if len(sorts) == 1 and all(isinstance(r.law, GaussianLaw) and r.sampling is None for r in seen):
+        return sorts.pop(), size
+    return frozenset(Counter(map(_kind, seen)).items()), 0.0
+
+
+def _as_numbers(lot: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
+    """The releases of a round by their kinds, and which of them name the same lot; -1 where nobody names it."""
+    names = {"": -1}
+    return tuple((kind, names.setdefault(name, len(names))) for kind, name in sorted(lot))
 
 
 def worst(
@@ -281,7 +353,7 @@ def _price(
     draws = tuple((draw, times * number) for draw, number in _draws(about, unit, adjacency))
     value, accountant = epsilon(draws, delta)
     words = dict.fromkeys(_sensitivity_words(about, unit, adjacency))
-    words |= dict.fromkeys(_amplified(seen, unit, adjacency).words for seen in about)
+    words |= dict.fromkeys(how.words for how in amplified(about, unit, adjacency))
     words |= dict.fromkeys((_sum_words(about), apart))
     words[_chain_words(about)] = None
     words[_discrete_words(draws)] = None
@@ -347,43 +419,54 @@ def _problem(release: Counted) -> str:
 
 def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
     counts: Counter[Draw] = Counter()
-    chains: dict[str, list[Counted]] = {}
-    for seen in about:
-        release, sampling, law, times = seen, seen.sampling, seen.law, _times(seen, unit)
-        if isinstance(law, CorrelatedLaw):
-            chains.setdefault(law.chain, []).append(release)
+    chains: dict[str, list[Counted]] = defaultdict(list)
+    lots: dict[tuple[int, int], list[tuple[Draw, int]]] = defaultdict(list)
+    for seen, hidden in zip(about, amplified(about, unit, adjacency)):
+        sampling, times = seen.sampling, _times(seen, unit)
+        if isinstance(seen.law, CorrelatedLaw):
+            chains[seen.law.chain].append(seen)
             continue
-        mechanism = release.mechanism
-        assert mechanism != "none" and mechanism != "correlated"
-        draw = Draw(mechanism, release.ratio * _factor(release, unit, adjacency))
-        if release.mechanism == "laplace" and release.terms and release.bound_norm:
-            draw = _laplace_sum(release, _factor(release, unit, adjacency))
-        if isinstance(law, ResponseLaw):
-            senders = sum(count for _, count in law.terms) or 1
-            fair = law.about_zero and senders == 1 and _goes_to_zero(release, unit, adjacency)
-            draw = replace(draw, senders=senders if release.ratio <= MOST_SHUFFLED else 1, fair=fair)
-        if isinstance(law, DiscreteLaw):
-            ((std, senders),) = law.terms or ((law.std, 1),)
-            draw = replace(draw, steps=std / law.step, senders=senders, numbers=law.numbers)
-        amplified = _amplified(seen, unit, adjacency)
-        if sampling is not None and amplified.kind:
-            draw = replace(
-                draw,
-                amplification=amplified.kind,
-                cohort=sampling.cohort,
-                population=sampling.population,
-                inner=amplified.inner,
-                known=amplified.known,
-            )
-            if sampling.unit == "client":  # one cohort for all steps: they are one Gaussian, sampled once
-                draw, times = draw.with_noise_times(1 / sqrt(times)), 1
+        draw = _draw(seen, unit, adjacency)
+        if sampling is None or not hidden.kind:
+            if draw.ratio > 0:
+                counts[draw] += times
+            continue
+        draw = replace(
+            draw,
+            amplification=hidden.kind,
+            cohort=sampling.cohort,
+            population=sampling.population,
+            inner=hidden.inner,
+            known=hidden.known,
+        )
+        if sampling.unit == "client":  # one cohort for all steps: they are one Gaussian, sampled once
+            draw, times = draw.with_noise_times(1 / sqrt(times)), 1
         if draw.ratio > 0:
-            counts[draw] += times
+            lots[seen.training, seen.round].append((draw, times))
+    for lot in lots.values():
+        counts[Draw.of_one_lot([draw for draw, _ in lot])] += lot[0][1]
     for chain in chains.values():
-        ratio = chain_ratio(chain, [(r.bound_norm or 0.0) * _factor(r, unit, adjacency) for r in chain])
+        ratio = chain_ratio(chain, [(r.bound_norm or 0.0) * factor(r, unit, adjacency) for r in chain])
         if ratio > 0:
             counts[Draw("gaussian", ratio)] += 1
     return tuple(sorted(counts.items()))
+
+
+def _draw(seen: Counted, unit: Unit, adjacency: Adjacency) -> Draw:
+    """One draw of its noise, without amplification."""
+    law, mechanism = seen.law, seen.mechanism
+    assert mechanism != "none" and mechanism != "correlated"
+    draw = Draw(mechanism, seen.ratio * factor(seen, unit, adjacency))
+    if mechanism == "laplace" and seen.terms and seen.bound_norm:
+        draw = _laplace_sum(seen, factor(seen, unit, adjacency))
+    if isinstance(law, ResponseLaw):
+        senders = sum(count for _, count in law.terms) or 1
+        fair = law.about_zero and senders == 1 and goes_to_zero(seen, unit, adjacency)
+        draw = replace(draw, senders=senders if seen.ratio <= MOST_SHUFFLED else 1, fair=fair)
+    if isinstance(law, DiscreteLaw):
+        ((std, senders),) = law.terms or ((law.std, 1),)
+        draw = replace(draw, steps=std / law.step, senders=senders, numbers=law.numbers)
+    return draw
 
 
 def _times(release: Counted, unit: Unit) -> int:
@@ -397,11 +480,11 @@ def _times(release: Counted, unit: Unit) -> int:
     return min(release.steps, ceil(release.steps / batches) + (release.steps % batches > 0))
 
 
-def _laplace_sum(release: Counted, factor: int) -> Draw:
+def _laplace_sum(release: Counted, moved: int) -> Draw:
     """The draw of a sum of Laplace noises; beyond the first ones, the largest, more of them change next to nothing."""
     stds = [std for std, count in reversed(release.terms) for _ in range(min(count, MOST_TERMS))][:MOST_TERMS]
     assert release.bound_norm is not None
-    return Draw.laplace_sum(std / sqrt(2) / (factor * release.bound_norm) for std in stds)
+    return Draw.laplace_sum(std / sqrt(2) / (moved * release.bound_norm) for std in stds)
 
 
 def _one_of_each_slot(about: Sequence[Counted], unit: Unit) -> tuple[list[Counted], str]:
@@ -417,12 +500,11 @@ def _one_of_each_slot(about: Sequence[Counted], unit: Unit) -> tuple[list[Counte
     kept = slots.pop("", [])
     apart = 0
     for alike in slots.values():
-        # `ratio` orders Gaussians; of a sum of Laplace noises it only knows the largest.
-        comparable = len({(r.mechanism, r.terms if r.mechanism == "laplace" else ()) for r in alike}) == 1
-        if not comparable or any(seen.sampling or seen.steps > 1 for seen in alike):
+        ranked = [sort_and_size([seen]) for seen in alike]
+        if len({sort for sort, _ in ranked}) > 1 or any(seen.sampling or seen.steps > 1 for seen in alike):
             kept += alike
             continue
-        kept.append(max(alike, key=lambda seen: inf if seen.problem else seen.ratio))
+        kept.append(max(zip(ranked, alike), key=lambda one: one[0][1])[1])
         apart += len(alike) - 1
     if not apart:
         return kept, ""
@@ -430,88 +512,6 @@ def _one_of_each_slot(about: Sequence[Counted], unit: Unit) -> tuple[list[Counte
         f"The batches of an epoch have no record in common: of each epoch's releases one counts, {len(kept)} in all."
     )
     return sorted(kept, key=lambda seen: (seen.round, seen.id)), words
-
-
-def _factor(release: Counted, unit: Unit, adjacency: Adjacency) -> int:
-    """Sensitivity over the bound: the table above; the ε of a response is for any two values."""
-    if release.mechanism == "response":
-        return 1
-    if release.bound_of == "client":
-        return 1 if _goes_to_zero(release, unit, adjacency) else 2
-    return (_group(release) if unit == "client" else 1) * (1 if adjacency == "zero_out" else 2)
-
-
-def _goes_to_zero(release: Counted, unit: Unit, adjacency: Adjacency) -> bool:
-    """Whether without the subject the whole vector is 0."""
-    return unit == "client" and adjacency == "zero_out" and not release.anywhere
-
-
-def _group(release: Counted) -> int:
-    """How many records a client can have in the vector: with sampled records, as many as a batch can hold."""
-    sampling = release.sampling
-    if sampling is None or sampling.unit != "record":
-        return release.records
-    return max(release.records, sampling.population if sampling.kind == "poisson" else ceil(sampling.cohort))
-
-
-@dataclass(frozen=True)
-class _Amplified:
-    """How sampling amplifies a release, what over noise its event wants (`Draw.inner`), of how many it is known whether
-    they were drawn, and that in words.
-    """
-
-    words: str = ""
-    kind: Amplification = ""
-    inner: float = 0.0
-    known: int = 0
-
-
-def _amplified(seen: Counted, unit: Unit, adjacency: Adjacency) -> _Amplified:
-    release, sampling = seen, seen.sampling
-    if sampling is None or sampling.cohort == sampling.population:
-        return _Amplified()
-    if sampling.kind == "partition":
-        words = f"every {sampling.unit} is in one batch of an epoch" if unit == sampling.unit else "batches are public"
-        return _Amplified(f"Nothing is sampled: {words}.")
-    fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
-    if isinstance(release.law, CorrelatedLaw):
-        return _Amplified("Sampling amplifies nothing here: a round's noise is in other rounds too.")
-    if not seen.secret:
-        return _Amplified("Sampling amplifies nothing here: the observer saw some of the sample's members.")
-    if _counts_own_noise(release):
-        return _Amplified("Sampling amplifies nothing here: part of the noise comes and goes with the members.")
-    if unit == "client" and not by_client:
-        return _Amplified("Sampling records hides a record, not a client: no amplification.")
-    hidden_whole = unit == sampling.unit and adjacency == "zero_out"  # the unit's contribution is there or not
-    if release.mechanism == "laplace" and (fixed or not hidden_whole or (by_client and release.steps > 1)):
-        return _Amplified("No accountant amplifies Laplace noise under this sampling and adjacency.")
-    one = release.ratio * (_group(release) if by_client and release.bound_of == "record" else 1)
-    drawn = f"{sampling.cohort:g} of {sampling.population} {sampling.unit}s"
-    if fixed:
-        also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
-        words = f"Exactly {drawn} are drawn: not Poisson, but without replacement, for replace_one{also}."
-        known = min(seen.coalition, sampling.population - 1) if by_client else 0
-        if by_client:
-            words += f" This observer knows of {known or 'none'} of them whether they were drawn (--colluding)."
-        return _Amplified(words, "fixed", 2 * one, known)
-    words = (
-        f"Poisson sampling of {drawn} on average amplifies, if this observer knows neither who is drawn nor how many."
-    )
-    if hidden_whole:
-        return _Amplified(words, "poisson", release.ratio * _factor(release, unit, adjacency))
-    if not by_client and release.bound_of == "client":
-        return _Amplified("No amplification is proven under replace_one where only the sum of a batch is clipped.")
-    return _Amplified(words, "poisson_pair", one)
-
-
-def _counts_own_noise(release: Counted) -> bool:
-    """Whether `ratio` counts more noise than this release drew itself: noise the members' values already had."""
-    law = release.law
-    return (
-        bool(law.terms)
-        or isinstance(law, ResponseLaw)
-        or (isinstance(law, GaussianLaw) and law.earlier > 1e-5 * law.std)
-    )
 
 
 # --- words
@@ -533,8 +533,8 @@ def _sensitivity_words(releases: Sequence[Counted], unit: Unit, adjacency: Adjac
 
 
 def _sensitivity_reason(release: Counted, unit: Unit, adjacency: Adjacency) -> tuple[str, str]:
-    factor = _factor(release, unit, adjacency)
-    size = "the bound" if factor == 1 else f"{factor} times the bound"
+    times = factor(release, unit, adjacency)
+    size = "the bound" if times == 1 else f"{times} times the bound"
     if release.bound_of == "client":
         if unit == "record":
             why = "one record can turn a whole clipped vector around, so it is never the bound over the record count"
@@ -545,7 +545,7 @@ def _sensitivity_reason(release: Counted, unit: Unit, adjacency: Adjacency) -> t
         else:
             why = "another client's clipped vector can point the opposite way"
     elif unit == "client":
-        why = f"a client is a group of {_group(release)} records, each bounded by itself"
+        why = f"a client is a group of {group_size(release)} records, each bounded by itself"
     else:
         why = "each record's contribution is bounded by itself"
     return size, why

@@ -16,9 +16,11 @@ uplink(L), any L of one client's uploads, needs care: the models between the upl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor, inf
+from itertools import combinations_with_replacement
+from math import comb, floor, inf
 from typing import Any
 
 import numpy as np
@@ -26,8 +28,9 @@ import numpy as np
 from ...defenses.terms import KINDS, Adjacency, Observer, Unit
 from ..setup.counted import Counted
 from ..setup.ledger import Ledger, LedgerMessage
-from .accounting import Exposure, Price, worst_mu
+from .accounting import Exposure, Price, sort_and_size, worst_mu
 
+MOST_CHOICES = 500  # of uploads of one client that are priced: beyond it all of them are, in some seconds
 APART = "ε of each at an equal share of δ added"
 
 
@@ -190,8 +193,9 @@ def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
     clients = sorted(uploads)
     history = _history(ledger, uploads.values())
     own = [(Exposure.of(history, clients), "")]
-    if all(_stands_alone(r) for r in history):
-        own.insert(0, (Exposure.of(_least_noise(ledger, uploads.values(), limit), clients), ""))
+    alone = all(_stands_alone(r) for r in history)
+    if alone and (worst := _worst_of(ledger, uploads, limit)) is not None:
+        own.insert(0, (worst, ""))
     yield Sight(tuple(own))
     last = max(m.round for messages in uploads.values() for m in messages)
     first = min(m.round for messages in uploads.values() for m in messages)
@@ -200,10 +204,9 @@ def _caught(ledger: Ledger, limit: int, turn: float) -> Iterator[Sight]:
     before = _history(ledger, ([m for m in messages if m.round < last] for messages in uploads.values()))
     words = "Another client's caught upload tells of the subject too, through the model it was trained from"
     others = [(Exposure.of(before, clients), f"{words}: priced as all of the subject's uploads before the last round.")]
-    if all(_stands_alone(r) for r in history):
-        later = ([m for m in messages if m.round > first] for messages in uploads.values())
-        turned = [r.turned(1.0 if r.anywhere else turn) for r in _least_noise(ledger, later, limit)]
-        others.insert(0, (Exposure.of(turned, clients), f"{words}: it can turn around, at twice its bound."))
+    later = {client: [m for m in messages if m.round > first] for client, messages in uploads.items()}
+    if alone and (worst := _worst_of(ledger, later, limit, turn)) is not None:
+        others.insert(0, (worst, f"{words}: it can turn around, at twice its bound."))
     yield Sight(tuple(others))
 
 
@@ -216,35 +219,58 @@ def _stands_alone(release: Counted) -> bool:
     return release.bound_of == "client" and not release.centred and release.sampling is None
 
 
-def _least_noise(ledger: Ledger, uploads: Iterable[Sequence[LedgerMessage]], limit: int) -> list[Counted]:
-    """The releases of the `limit` uploads of each client with the most bound over noise, each counted by itself: the
-    other batches of an epoch began from models that the subject's batch changed.
+def _worst_of(
+    ledger: Ledger, uploads: Mapping[int, Sequence[LedgerMessage]], limit: int, turn: float = 1.0
+) -> Exposure | None:
+    """Any `limit` uploads of each client: every choice that may be the worst is a history of its own. None where these
+    are too many.
+
+    Each upload is counted by itself: the other batches of an epoch began from models that the subject's batch changed.
+    turn: by how many times their bound they can turn around.
     """
 
     def of(message: LedgerMessage) -> list[Counted]:
-        return ledger.count((ledger.releases[i] for i in message.releases), alone=True)
+        counted = ledger.count((ledger.releases[i] for i in message.releases), alone=True)
+        return [r.turned(1.0 if r.anywhere else turn) for r in counted]
 
-    def ratio(own: Sequence[Counted]) -> float:
-        return max((inf if r.problem else r.ratio for r in own), default=0.0)
+    choices: list[list[Counted]] = []
+    for messages in filter(None, uploads.values()):
+        alike: dict[object, list[tuple[float, list[Counted]]]] = defaultdict(list)
+        for own in map(of, messages):
+            sort, size = sort_and_size(own)
+            alike[sort].append((size, own))
+        ranked = [
+            [own for _, own in sorted(some, key=lambda one: one[0], reverse=True)[:limit]] for some in alike.values()
+        ]
+        taken = min(limit, len(messages))
+        if comb(taken + len(ranked) - 1, taken) > MOST_CHOICES:
+            return None
+        for choice in combinations_with_replacement(range(len(ranked)), taken):
+            counts = [choice.count(i) for i in range(len(ranked))]
+            if all(count <= len(some) for count, some in zip(counts, ranked)):
+                choices.append([r for count, some in zip(counts, ranked) for own in some[:count] for r in own])
+    return Exposure.of_choices(choices, len(uploads))
 
-    return [
-        r for messages in uploads for own in sorted(map(of, messages), key=ratio, reverse=True)[:limit] for r in own
-    ]
 
-
-def joint_price(sights: Sequence[Sequence[Sight]], unit: Unit, adjacency: Adjacency, delta: float) -> Price:
+def joint_price(
+    sights: Sequence[Sequence[Sight]], unit: Unit, adjacency: Adjacency, delta: float, *, numbered: bool = False
+) -> Price:
     """The price of what an observer sees of all trainings, whoever in one is whoever in another.
 
-    Where in each training everybody is as well off, they are composed as one's releases are. Elsewhere, nobody says who
-    is who, so the ε of each at an equal share of δ are added.
+    Where in each training everybody is as well off, or clients have the same numbers in all of them, they are composed
+    as one's releases are. Elsewhere, nobody says who is who, so the ε of each at an equal share of δ are added.
 
     Args:
         sights: of each training. unit, adjacency, delta: of the ε.
+        numbered: a client has the same number in all trainings.
     """
     asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
-    exposures = [sight[0].least(**asked, delta=delta) for sight in sights if len(sight) == 1]
-    if len(exposures) == len(sights) and all(len(one.histories) == 1 for one in exposures):
-        return Exposure.joined(exposures).worst(**asked, delta=delta)
+    seen = [[sight.least(**asked, delta=delta) for sight in several] for several in sights]
+    alike = all(len(several) == 1 and len(several[0].histories) == 1 for several in seen)
+    if alike:
+        seen = [[replace(one, place={0: 0}) for one in several] for several in seen]  # anybody
+    if (numbered or alike) and (together := Exposure.joined(seen)) is not None:
+        return together.worst(**asked, delta=delta)
     share = delta / len(sights)
     prices = [[s.price(**asked, delta=share) for s in sight] for sight in sights]
     worst = [max(several, key=lambda p: p.epsilon) for several in prices]

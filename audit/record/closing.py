@@ -183,9 +183,9 @@ def _sizes(
         most[int(granted.owners.max())] = 1  # who has a candidate is a client
     for client, counts in _told(rounds, beside).items():
         most[client] = max(counts)
-    for closed in rounds:
-        for client, _ in closed.lost:
-            most.setdefault(client, 1)
+    lost = [client for closed in rounds for client, _ in closed.lost]
+    for client in [*lost, *(m.client for attempt in beside for m in attempt.sent)]:
+        most.setdefault(client, 1)
     return tuple(most.get(c, 1) for c in range(max(recording.clients or 0, max(most) + 1)))
 
 
@@ -194,7 +194,8 @@ def _told(rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> dict[int,
     counts: dict[int, list[int]] = defaultdict(list)
     for attempt in beside:
         for m in attempt.sent:
-            counts[m.client].append(m.num_examples)
+            if not m.why:
+                counts[m.client].append(m.num_examples)
     for closed in rounds:
         for upload in closed.uploads:
             counts[upload["client"]].append(upload["num_examples"])

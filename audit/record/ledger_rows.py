@@ -8,7 +8,7 @@ from typing import Any
 
 from ...defenses.federation import UNEQUAL
 from ...defenses.randomness import secret_seed
-from ...defenses.releases import GaussianLaw, LaplaceLaw, Release, Sampling, Silent, declare
+from ...defenses.releases import GaussianLaw, LaplaceLaw, Release, Sampling, Silent, declare, of_lot
 from ...defenses.wire import SERVER, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
@@ -101,7 +101,7 @@ class LedgerWriter:
         releases = [r for of_client in own.values() for r in of_client]
         models: list[dict[str, Any]] = []
         if own:  # the server may have had their sum before the kill
-            merged = self._merged(attempt.as_round(), own, self.version, *again)
+            merged = self._merged(attempt.as_round(), own, self.version, *again, lot="")
             releases += [r for r in merged.own if r.id not in {known.id for known in releases}]
             models = [{"id": opaque_id(self.secret, "sum", number, *again), **merged.row}]
             ledger.append(
@@ -130,7 +130,7 @@ class LedgerWriter:
         if not drawn_again or self.before is None:
             return LedgerRows([], [row], [], [])
         closed, own, parent = self.before
-        merged = self._merged(closed, own, parent, "attempt", self.times)
+        merged = self._merged(closed, own, parent, "attempt", self.times, lot=_lot_of(closed))
         fresh = [r for r in merged.own if r.parents]  # a server's draws; sums of clients' noises are the same again
         if not fresh:
             return LedgerRows([], [row], [], [])
@@ -164,7 +164,7 @@ class LedgerWriter:
             ledger.append(self._upload(name, number, client, False, [gone]))
         for of_client in own.values():
             releases += of_client
-        merged = self._merged(closed, own, self.version)
+        merged = self._merged(closed, own, self.version, lot=_lot_of(closed))
         self.before = (closed, own, self.version)
         releases += [r for r in merged.own if r.id not in {known.id for known in releases}]
         self.version = opaque_id(self.secret, "model", number, SERVER)
@@ -225,15 +225,19 @@ class LedgerWriter:
         if not by_clients:
             why = BEFORE_SERVER if mechanism else UNDECLARED
             return [self._raw(opaque_id(self.secret, "raw", number, client, *more), number, client, why)]
+        batches = opaque_id(self.secret, "lot", number, client, *more)
         return [
-            self._release(
-                opaque_id(self.secret, "release", number, client, *more, i),
-                number,
-                one,
-                frozenset({client}),
-                one.clip,
-                records=records if one.of == "record" else 1,
-                lot=_lot_told(one, records, self.counts.get(client, (records,))),
+            of_lot(
+                self._release(
+                    opaque_id(self.secret, "release", number, client, *more, i),
+                    number,
+                    one,
+                    frozenset({client}),
+                    one.clip,
+                    records=records if one.of == "record" else 1,
+                    lot=_lot_told(one, records, self.counts.get(client, (records,))),
+                ),
+                batches,
             )
             for i, one in enumerate(by_clients)
         ]
@@ -271,10 +275,10 @@ class LedgerWriter:
         )
 
     def _merged(
-        self, closed: ClosedRound, own: Mapping[int, Sequence[Release]], parent: str | None, *more: object
+        self, closed: ClosedRound, own: Mapping[int, Sequence[Release]], parent: str | None, *more: object, lot: str
     ) -> _Merged:
         """What the next model reveals: to whoever sees single uploads, sums, or models alone. more: tells it apart from
-        another of the same round.
+        another of the same round. lot: the draw of the clients, "" where it may be that of another attempt or not.
         """
         parents = [] if parent is None else [parent]
         values = sorted(r.id for of_client in own.values() for r in of_client)
@@ -284,27 +288,30 @@ class LedgerWriter:
             known = frozenset(values)
             everybody = any(one.sampling for one in by_server)
             about = frozenset(range(len(self.clients)) if everybody else own)
-            problem = UNEQUAL if everybody and self._weights_tell() else ""
+            problem = UNEQUAL if everybody and self._weights_tell(by_server) else ""
             if closed.lost:
                 problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
             if self.recording.average == "unknown":
                 problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
-            lot = by_server[0].sampling
-            nobody = 1.0 if lot is None else 1 / lot.cohort  # a round for which nobody was drawn tells nothing
+            first = by_server[0].sampling
+            nobody = 1.0 if first is None else 1 / first.cohort  # a round for which nobody was drawn tells nothing
             most = max(weights_of(self.recording.average, counts, closed.mechanism).values(), default=nobody)
             # A sum is as many means; of one that is weighed by records somebody has more than a share of 1.
             in_sum = max(1.0, most * len(counts)) if self.recording.average == "records" else 1.0
             if about:
                 drawn = [
-                    self._release(
-                        opaque_id(self.secret, "server", closed.number, *more, i),
-                        closed.number,
-                        one,
-                        about,
-                        one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
-                        parents=known,
-                        problem=problem,
-                        lot=_lot_behind(one.sampling, None if self.recording.average == "expected" else len(own)),
+                    of_lot(
+                        self._release(
+                            opaque_id(self.secret, "server", closed.number, *more, i),
+                            closed.number,
+                            one,
+                            about,
+                            one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
+                            parents=known,
+                            problem=problem,
+                            lot=_lot_behind(one.sampling, None if self.recording.average == "expected" else len(own)),
+                        ),
+                        lot,
                     )
                     for i, one in enumerate(by_server)
                 ]
@@ -315,8 +322,13 @@ class LedgerWriter:
         ids = sorted(r.id for r in summed) if summed else values
         return _Merged(summed, {"releases": values, "parents": parents, "summed": ids, "merged": ids})
 
-    def _weights_tell(self) -> bool:
-        return self.recording.average == "records" and len(set(self.clients)) > 1
+    def _weights_tell(self, by_server: Sequence[Declared]) -> bool:
+        """Whether a client's weight hangs on who is drawn beside it: two numbers of records differ, of any two clients
+        in any two rounds, or somebody who may be drawn never said one.
+        """
+        told = {count for of_client in self.counts.values() for count in of_client}
+        everybody = max((one.sampling.population for one in by_server if one.sampling), default=0)
+        return self.recording.average == "records" and (len(told) > 1 or len(self.counts) < everybody)
 
     def _summed(self, closed: ClosedRound, counts: Mapping[int, int], *more: object) -> list[Release]:
         """One client's part of the mean behind the noises of all, where each adds the same declared noise."""
@@ -369,6 +381,11 @@ def _lot_behind(lot: Sampling | None, took_part: int | None) -> Sampling | None:
     if lot is None or lot.kind != "poisson" or lot.unit != "client" or took_part is None:
         return lot
     return replace(lot, kind="without_replacement", cohort=float(min(max(took_part, 1), lot.population)))
+
+
+def _lot_of(closed: ClosedRound) -> str:
+    """The draw of a round's clients, by name: whoever adds noise to their values once more draws nobody anew."""
+    return f"round {closed.number}"
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ class Counted(Facts):
     """A release as it counts for one observer.
 
     secret: the observer saw nothing of who was in its sample. coalition: how many clients tell it all they know.
+    training: which of several trainings it is of.
     """
 
     secret: bool = True
     coalition: int = 0
+    training: int = 0
 
     def turned(self, factor: float) -> Counted:
         """Its bound may be so many times as large; the ε of a response is for any two values, and none of them is 0
@@ -48,7 +50,7 @@ class Counted(Facts):
         parents = frozenset(f"{number} {parent}" for parent in self.parents)
         slot = f"{number} {self.slot}" if self.slot else ""
         law = replace(self.law, chain=f"{number} {self.law.chain}") if isinstance(self.law, CorrelatedLaw) else self.law
-        return replace(self, id=f"{number} {self.id}", parents=parents, slot=slot, law=law)
+        return replace(self, id=f"{number} {self.id}", parents=parents, slot=slot, law=law, training=number)
 
     def told_by(self, coalition: int) -> Counted:
         """To whom so many clients tell all they know: of a sum the noise is left that the others add, and the subject;

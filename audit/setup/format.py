@@ -224,6 +224,7 @@ class ReleaseRow(_Part):
     slot: str
     terms: list[TermPart]
     rounding: NotNegative
+    lot: str = ""
     correlation: CorrelationPart | None = None
     lattice: LatticePart | None = None
     epsilon: Annotated[float, Field(gt=0, le=1e100)] | None = None

@@ -252,6 +252,8 @@ def release_row(release: Release) -> dict[str, Any]:
     row["parents"] = sorted(release.parents)
     row["terms"] = [{"noise_std": std, "count": count} for std, count in release.terms]
     row["sampling"] = None if release.sampling is None else asdict(release.sampling)
+    if not release.lot:
+        del row["lot"]
     if isinstance(release.law, CorrelatedLaw):
         column = [{"row": i, "value": value} for i, value in release.law.column]
         row["correlation"] = {**{k: law[k] for k in ("chain", "separation", "most")}, "column": column}

@@ -4,7 +4,7 @@ amplified by sampling.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, sqrt
 from typing import Literal
@@ -53,6 +53,19 @@ class Draw:
         """
         ordered = tuple(sorted(scales, reverse=True))
         return cls("laplace", 1 / ordered[0], scales=ordered if len(ordered) > 1 else ())
+
+    @classmethod
+    def of_one_lot(cls, draws: Sequence[Draw]) -> Draw:
+        """Gaussian releases about the same sample: one Gaussian of all their numbers, sampled once, also where one of
+        them follows what another one showed.
+
+        Given who else is drawn, each world is a mixture of Gaussians whose means may follow what was seen, none further
+        apart than the root of the sum of squares. Where one of two contributions is there (poisson_pair), the δ of the
+        mixture is a convex function of the two likelihood ratios with a mixed derivative below 0, so that opposite
+        moves of full length are the worst, at every moment (dynamic programming).
+        """
+        ratio, inner = (hypot(*sorted(getattr(draw, name) for draw in draws)) for name in ("ratio", "inner"))
+        return replace(draws[0], ratio=ratio, inner=inner)
 
     @property
     def rate(self) -> float:

@@ -37,11 +37,14 @@ def many(law: Callable[[int], NoiseFact], count: int, bound: float = 1.0, **fact
 
 
 COIN, HALF = Sampling("poisson", 20, 2), Sampling("without_replacement", 10, 3)
+TWO_OF_A_LOT = [stated(GaussianLaw(2.0 + i), round=t, sampling=COIN, lot="all") for t in range(4) for i in range(2)]
 KINDS: dict[str, tuple[list[Release], Adjacency]] = {
     "gaussian": (many(lambda i: GaussianLaw(2.0 + i), 3), "zero_out"),
     "coins": (many(lambda i: GaussianLaw(1.5), 8, sampling=COIN), "zero_out"),
     "coins of either": (many(lambda i: GaussianLaw(2.0), 5, sampling=COIN), "replace_one"),
     "a cohort": (many(lambda i: GaussianLaw(3.0), 6, sampling=HALF), "replace_one"),
+    "two of a lot": (TWO_OF_A_LOT, "zero_out"),
+    "two of a lot of either": (TWO_OF_A_LOT, "replace_one"),
     "laplace": (many(lambda i: LaplaceLaw(3.0), 4), "zero_out"),
     "a sum of laplace": (many(lambda i: LaplaceLaw(0.0, ((3.0, 1), (4.0, 5))), 4), "zero_out"),
     "laplace, coins": (many(lambda i: LaplaceLaw(3.0), 6, sampling=COIN), "zero_out"),
@@ -75,7 +78,7 @@ def test_what_is_priced_lies_between(kind: str) -> None:
 def _smaller(r: Release) -> Release:
     if isinstance(r.law, ResponseLaw):
         return stated(replace(r.law, epsilon=0.9 * r.law.epsilon), round=r.round, steps=r.steps)
-    return stated(r.law, 0.9 * (r.bound_norm or 0.0), round=r.round, sampling=r.sampling)
+    return stated(r.law, 0.9 * (r.bound_norm or 0.0), round=r.round, sampling=r.sampling, lot=r.lot)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,6 +119,22 @@ def test_laplace_noise_that_hides_nothing_has_a_bound_too(law: LaplaceLaw) -> No
     releases = many(lambda i: law, 2)
     low, high = ends(releases, "zero_out")
     assert 0 <= low <= price(releases, "zero_out") <= high * 1.01 < inf
+
+
+@pytest.mark.parametrize("far", [LaplaceLaw(sqrt(2) / 28), GaussianLaw(1 / 50)])
+def test_what_a_double_does_not_hold_is_no_attack(far: LaplaceLaw | GaussianLaw) -> None:
+    """Masses of e⁻³⁸ and less of the other world were differences of 1 and 1, or none: ε above 650 of 28.7."""
+    releases = [stated(far), stated(LaplaceLaw(2 * sqrt(2)), round=1)]
+    low, high = ends(releases, "zero_out")
+    assert 0.3 * high < low <= price(releases, "zero_out") <= high * 1.01
+
+
+def test_nothing_of_a_round_with_a_batch_of_an_epoch_is_amplified_above() -> None:
+    """One draw may be behind both, named or not: 15.7 was called enough of 18.2."""
+    releases = [stated(LaplaceLaw(1.0), sampling=COIN), stated(GaussianLaw(0.7), sampling=COIN, slot="epoch 0")]
+    low, high = _ends(Exposure.of(releases, [0]), "record", "zero_out", DELTA)
+    found = proven(releases, subject=0, unit="record", adjacency="zero_out", delta=DELTA).epsilon
+    assert low <= found <= high * 1.01
 
 
 def test_a_coalition_that_is_left_out_is_refused() -> None:

@@ -51,16 +51,19 @@ DELTA = 1e-5
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
 HALF_OF_SIX = Sampling("without_replacement", 6, 3)
 TENTH = Sampling("poisson", 10, 1.0)
+ROUNDS = itertools.count()
 
 
 def release(noise=2.0, *, bound=1.0, mechanism="gaussian", subjects=(0,), **facts) -> Release:
-    """A release whose noise multiplier over the bound is `noise` (Laplace: scale over L1 bound)."""
+    """A release whose noise multiplier over the bound is `noise` (Laplace: scale over L1 bound), of a round of its
+    own.
+    """
     laws = {
         "gaussian": GaussianLaw(noise * bound),
         "laplace": LaplaceLaw(noise * bound * math.sqrt(2)),
         "none": Silent(),
     }
-    return stated(laws[mechanism], bound, subjects=frozenset(subjects), **facts)
+    return stated(laws[mechanism], bound, subjects=frozenset(subjects), **{"round": next(ROUNDS), **facts})
 
 
 def price(releases, *, subject=0, unit="client", adjacency="zero_out", delta=DELTA):
