@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import click
 
-from .options import OneOf, common
+from ..options.shared import PrintOptions
+from .options import OneOf, printing
 from .printing import json_document
 
 
@@ -40,7 +41,7 @@ from .printing import json_document
     type=click.Path(path_type=Path),
     help="TOML of what only the owner can state on the card or the statement.",
 )
-@common
+@printing
 def command(
     results: tuple[Path, ...],
     output: Path | None,
@@ -48,8 +49,7 @@ def command(
     card: Path | None,
     statement: Path | None,
     card_from: Path | None,
-    as_json: bool,
-    quiet: bool,
+    printing: PrintOptions,
 ) -> None:
     """Write the leakage report of one results folder, or of several side by side. With --json and without -o the
     report itself is JSON; with -o or --card, what was written is told in JSON.
@@ -64,28 +64,28 @@ def command(
             raise click.UsageError(
                 "--card and --statement write in the page's place; give one of them, leave -o and --format out"
             )
-        _write_instead(results, card, statement, card_from, as_json, quiet)
+        _write_instead(results, card, statement, card_from, printing)
         return
     if card_from is not None:
         raise click.UsageError("--card-from says what stands on a claim card; name its file with --card card.md")
     from ..errors import bad_input
     from ..report.render import render
 
-    if as_json and output is None and form not in (None, "json"):
+    if printing.as_json and output is None and form not in (None, "json"):
         raise click.UsageError(f"--format {form} prints no JSON; give -o FILE, or leave --format out")
-    form = form or ("json" if as_json and output is None else "html")
+    form = form or ("json" if printing.as_json and output is None else "html")
     if form == "html" and output is None:
         output = results[0] / "report.html"
     with bad_input(""):
         made = render(list(results), output, cast(Any, form))
-    if output is not None and as_json:
+    if output is not None and printing.as_json:
         click.echo(json_document({"report": str(made), "format": form}))
-    elif not quiet or output is None:
+    elif not printing.quiet or output is None:
         click.echo(str(made))
 
 
 def _write_instead(
-    results: tuple[Path, ...], card: Path | None, statement: Path | None, owner: Path | None, as_json: bool, quiet: bool
+    results: tuple[Path, ...], card: Path | None, statement: Path | None, owner: Path | None, printing: PrintOptions
 ) -> None:
     """The claim card or the statement."""
     from ..errors import bad_input
@@ -98,7 +98,7 @@ def _write_instead(
         else:
             assert statement is not None
             kind, written = "statement", write_statement(results, statement, owner)
-    if as_json:
+    if printing.as_json:
         click.echo(json_document({kind: str(written)}))
-    elif not quiet:
+    elif not printing.quiet:
         click.echo(str(written))

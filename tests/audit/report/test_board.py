@@ -34,13 +34,13 @@ def test_without_a_curve_it_is_randomised_response_at_most(epsilon: float, delta
 
 def test_a_statement_of_both_kinds_says_each_line_once(everything: Path, tmp_path: Path, capsys) -> None:
     owner = tmp_path / "owner.toml"
-    owner.write_text('name = "Ward <4>"\npeople = 2400\nharm = "a diagnosis is known"\nreview = "yearly"\n')
+    owner.write_text('name = "Ward <4>"\npeople = 2400\nharm = "stigma"\nreview = "yearly"\n')
     for name in ("s.md", "s.html"):
         code, out, _ = called(capsys, "report", everything, "--statement", tmp_path / name, "--card-from", owner)
         assert (code, out.strip()) == (0, str(tmp_path / name))
     text = (tmp_path / "s.md").read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith(("#", "|"))]
-    assert len(lines) == len(set(lines)) and "a diagnosis is known" in text and "yearly" in text
+    assert len(lines) == len(set(lines)) and "stigma" in text and "yearly" in text
     page = (tmp_path / "s.html").read_text()
     assert "Ward &lt;4&gt;" in page and "<script" not in page and page.count("<h1>") == 1
 
