@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,10 @@ def test_thesis_epsilon_table(tmp_path, capsys):
     assert median["proven"] == "inf" and any("median" in n for n in median["notes"])
 
 
-@pytest.mark.parametrize("scheme", PRESETS)
+@pytest.mark.parametrize(
+    "scheme",
+    [pytest.param(name, marks=[pytest.mark.full] if name == "adap-dpfl" else []) for name in PRESETS],  # 95 noises
+)
 def test_every_scheme_has_a_template_that_reads_back_and_is_priced(scheme, tmp_path, capsys):
     assert call("init", scheme) == 0
     config = tmp_path / "c.toml"
@@ -325,6 +329,7 @@ def test_help_lists_every_command_with_a_whole_line() -> None:
         assert f"  {name} " in shown and line in shown
 
 
+SAMPLED = ("record", "server")  # Poisson-sampled batches: some fifty prices of them are asked for
 QUESTIONS = (init.OBSERVERS, init.UNITS, init.RECORDS)
 
 
@@ -333,9 +338,13 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("observer", ["server", "downlink", "model"])
-@pytest.mark.parametrize("unit", ["record", "client"])
-@pytest.mark.parametrize("records", ["table", "images"])
+@pytest.mark.parametrize(
+    ("records", "unit", "observer"),
+    [
+        pytest.param(*answers, marks=[pytest.mark.full] if answers[1:] == SAMPLED else [])
+        for answers in product(("table", "images"), ("record", "client"), ("server", "downlink", "model"))
+    ],
+)
 def test_the_config_of_three_answers_proves_the_epsilon_that_was_asked(
     observer, unit, records, tmp_path, capsys, monkeypatch
 ):

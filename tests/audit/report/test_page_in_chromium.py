@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.say.sharing import UPDATES
+from tiers import quick
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if BROWSER is None:
@@ -84,9 +86,9 @@ UNFOLD = "document.querySelectorAll('details').forEach(details => { details.open
 NO_SHADOWS = ".scroll { background: var(--card) !important; } nav { overflow: visible !important; }"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "width", "scheme"), quick(product(KINDS, WIDTHS, ("light", "dark")), 0, 3, 5, 10, 13, 18)
+)
 def test_axe_has_nothing_to_complain_of(
     kind: str, width: int, scheme: str, pages: dict[str, Path], opened: Open
 ) -> None:
@@ -240,8 +242,7 @@ def test_motion_is_only_for_those_who_want_it(pages: dict[str, Path], opened: Op
 # --- paper ---
 
 
-@pytest.mark.parametrize("script", [True, False])
-@pytest.mark.parametrize("kind", ["everything", "several"])
+@pytest.mark.parametrize(("kind", "script"), quick(product(("everything", "several"), (True, False)), 0, 3))
 def test_paper_has_everything(kind: str, script: bool, pages: dict[str, Path], opened: Open, tmp_path: Path) -> None:
     """Every word of the page is in the PDF, folded or not, by the print event or by CSS alone."""
     page = opened(pages[kind], java_script_enabled=script, color_scheme="dark")
@@ -281,6 +282,7 @@ def test_nothing_is_cut_on_paper(kind: str, pages: dict[str, Path], opened: Open
     assert [re.findall(r"\d+", colour) for colour in (ink, paper)] == [["0"] * 3, ["255"] * 3]
 
 
+@pytest.mark.full
 def test_print_to_pdf_of_the_command_line(pages: dict[str, Path], tmp_path: Path) -> None:
     """As a user would: `chromium --headless --print-to-pdf`."""
     path = tmp_path / "page.pdf"

@@ -8,10 +8,12 @@ import os
 import re
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
 from dpfl_audit.audit.report.render import render
+from tiers import quick
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome in PATH")
@@ -67,8 +69,7 @@ def opened(page: str, width: int, folder: Path) -> tuple[dict[str, object], str]
     return json.loads(html.unescape(title[1])), done.stderr
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-@pytest.mark.parametrize("which", ["everything", "side_by_side"])
+@pytest.mark.parametrize(("which", "width"), quick(product(("everything", "side_by_side"), (390, 1440)), 0, 2))
 def test_nothing_is_wider_than_the_screen(
     which: str, width: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
