@@ -86,6 +86,7 @@ def test_what_was_killed_in_the_middle_ends_with_the_same_bytes(setup, alone, tm
     assert content(output) == alone
 
 
+@pytest.mark.full  # tests/audit/test_lock.py has a short one
 def test_two_at_once_one_writes_and_the_other_says_so_in_a_sentence(setup, alone, tmp_path, start, capsys) -> None:
     output = tmp_path / "results"
     first = start("run", setup, "-o", output, "--quiet", *ATTACK)

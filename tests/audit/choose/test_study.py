@@ -46,7 +46,6 @@ from dpfl_audit.audit.setup.experiment import TooManyRecords, build
 from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.timetable import WHOLE
 from dpfl_audit.defenses.workers import HERE
-from dpfl_audit.metrics import closer_test
 from stated import proven_row
 
 RAW: dict[str, Any] = {
@@ -62,15 +61,17 @@ OPTIONS = StudyOptions(
 )
 
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _short() -> Iterator[None]:
-    """Batches of four settings, no minute of attacks each, and no p-value of closeness, which a study does not read."""
+    """Batches of four settings, and no minute of attacks each."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (trials, search):
             patch.setattr(module, "BATCH", 4)
         for module in (trials, attacking):
             patch.setattr(module, "SCREEN_MINUTES", 1e-3)
-        patch.setattr(closer_test, "closer_p_value", lambda *_, **__: 1.0)
         yield
 
 

@@ -22,6 +22,7 @@ from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from dpfl_audit.audit.run.choice import Applying, choose
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
 # Here, where senders have names and records are no texts.
 APPLY = [name for name in ATTACKS if name not in ("membership-quantile", "linking", "inversion-text")]
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]

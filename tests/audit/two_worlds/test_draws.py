@@ -152,7 +152,7 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised():
     """No leak at all, and ε = 4.38: at most 5 % of the bounds exceed the truth.
 
     An exact one-sided test at 1 % does not reject it: 8 of 60 do, which a bound that is wrong in one audit of five
-    passes once in twenty times.
+    passes once in fifteen times.
     """
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
