@@ -35,6 +35,7 @@ from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.cells import cells_right
 from dpfl_audit.metrics.image import match
+from tiers import quick
 from torch import nn
 from torch.nn import functional as F
 
@@ -166,7 +167,7 @@ def by_rows(network, target, images):
     return found, left, error
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", quick([2, 3], 1))
 def test_rows_are_found_one_by_one(classes, monkeypatch):
     """30 rows of 48 neurons; of three classes the errors of each have a direction of their own."""
     network, target, images, _ = sent(30, 1, seed=4, width=48, classes=classes)
@@ -243,7 +244,7 @@ def few(monkeypatch):
     monkeypatch.setattr(row_fit, "SWEEPS", 2)
 
 
-@pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.parametrize("clipped", quick([False, True], 1))
 def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     """12 rows; the noise is 2 % as long as the gradient; of a clip nobody says how much it left."""
     network, target, images, _ = sent(12, 1, seed=7, width=40)

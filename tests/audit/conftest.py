@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_multiplier
 from dpfl_audit.audit.results.format import AttackResult, AuditedSetup, Epsilon
-from dpfl_audit.metrics import closer_test
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc_p_value, exceedance
 from safetensors.numpy import save_file
@@ -383,14 +381,6 @@ def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         make_results(folder / str(i), name, quality=quality, noise_std=std, n=6, seed=10 * i)
         for i, (name, quality, std) in enumerate(settings)
     ]
-
-
-@pytest.fixture(scope="module")
-def without_closeness() -> Iterator[None]:
-    """No p-value of closeness, half of the work of scoring, for a module that does not read it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(closer_test, "closer_p_value", lambda *_, **__: 1.0)
-        yield
 
 
 @pytest.fixture

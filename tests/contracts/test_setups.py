@@ -40,6 +40,7 @@ from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Wire, ancestry
 from safetensors.torch import load_file
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
 ROUNDS, CLIENTS, CAPTURED = 2, 5, [0, 1]
 PARAMETERS: dict[str, dict[str, Any]] = {  # where the defaults want more clients or more records
     "fednore2": {"sigma": 1.0, "lam": 2.0},

@@ -95,6 +95,7 @@ print(json.dumps(made))
 @pytest.mark.skipif(
     sys.platform != "linux", reason="needs glibc's malloc, which can be told to give memory back at once"
 )
+@pytest.mark.full
 def test_four_times_the_rounds_do_not_raise_the_peak_of_resident_memory(tmp_path: Path):
     """MiB: 8 rounds after 2 in the same process capture 24 more, and the peak is less than 3 above (measured: 0.8)."""
     runs = {

@@ -29,6 +29,7 @@ from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value
 from scipy.stats import binom
+from tiers import quick
 
 CLASSES = 12
 
@@ -299,7 +300,7 @@ def entry_of(share: float, chance: float, round: int, p_value: float = 0.01) -> 
     )
 
 
-@pytest.mark.parametrize(("messages", "back"), [(40, range(39, 40)), (60, range(20, 60)), (40, range(0))])
+@pytest.mark.parametrize(("messages", "back"), quick([(40, range(39, 40)), (60, range(20, 60)), (40, range(0))], 0, 2))
 def test_neither_one_message_among_many_nor_those_after_the_first_are_missed(messages, back):
     """One of forty rebuilt but for its contrast, and forty after twenty of noise, were "none found" to a review: alone
     a message had too few relabellings, and together only the first ones were asked.
