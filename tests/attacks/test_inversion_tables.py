@@ -18,13 +18,7 @@ from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.strategies import row_fit, row_search
-from dpfl_audit.attacks.inversion.strategies.row_fit import (
-    DAMPINGS,
-    dampings_of,
-    fit_operations,
-    nearer,
-    with_fit,
-)
+from dpfl_audit.attacks.inversion.strategies.row_fit import DAMPINGS, dampings_of, fit_operations, nearer, with_fit
 from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.strategies.row_search import rows_by_search, with_rows
 from dpfl_audit.attacks.inversion.strategies.strategy import Found, StrategyWork
@@ -316,13 +310,7 @@ def config(folder, **scheme):
     table["sick"] = ((table["age"] > 50) ^ (rng.random(n) < 0.2)).astype(int)
     table.to_csv(folder / "t.csv", index=False)
     return {
-        "data": {
-            "name": "csv",
-            "root": str(folder / "t.csv"),
-            "target": "sick",
-            "clients": 3,
-            "samples_per_client": 6,
-        },
+        "data": {"name": "csv", "root": str(folder / "t.csv"), "target": "sick", "clients": 3, "samples_per_client": 6},
         "model": {"name": "mlp", "options": {"widths": [48, 48]}},
         "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 6},
         "scheme": {"name": "fedavg", "rounds": 1, **scheme},

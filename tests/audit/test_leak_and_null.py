@@ -23,12 +23,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, tuple[float, fl
         {"sigma": (1e-4, 1e4)},
         "downlink",
     ),
-    "clipped in the L1 norm": (
-        SGD,
-        {"name": "laplace", "clip": 60.0, "tau": 1},
-        {"noise_std": (1e-6, 1e3)},
-        "server",
-    ),
+    "clipped in the L1 norm": (SGD, {"name": "laplace", "clip": 60.0, "tau": 1}, {"noise_std": (1e-6, 1e3)}, "server"),
     "the largest components": (
         SGD,
         {"name": "lcdp", "top": 0.3},

@@ -265,11 +265,7 @@ def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
 def test_results_name_the_setup_and_its_price(name, trained, results):
     found, folder = results(name)
     manifest = trained(name).setup.manifest
-    assert (found.setup.digest, found.setup.scheme, found.setup.rounds) == (
-        manifest.digest,
-        name,
-        ROUNDS,
-    )
+    assert (found.setup.digest, found.setup.scheme, found.setup.rounds) == (manifest.digest, name, ROUNDS)
     assert found.epsilon and found.verdict.level
     assert Results.read(folder).setup.scheme == name
 

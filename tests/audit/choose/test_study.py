@@ -482,11 +482,7 @@ def test_a_limit_on_pictures_is_refused_where_no_picture_can_be_rebuilt(
             {"goals": Goals(accuracy_at_least=0.1)},
             "no attack applies .*candidates",
         ),
-        (
-            {"capture": {"candidates": 20, "clients": [1]}, "attack": {"inversion": {"manners": []}}},
-            {},
-            "manners is",
-        ),
+        ({"capture": {"candidates": 20, "clients": [1]}, "attack": {"inversion": {"manners": []}}}, {}, "manners is"),
     ],
 )
 def test_what_would_end_a_study_after_its_trainings_ends_it_before(
@@ -581,8 +577,7 @@ def test_the_goal_that_stands_in_the_way_is_the_one_that_the_nearest_misses(done
 
 
 @pytest.mark.parametrize(
-    ("unit", "batch_size", "turn", "releases"),
-    [("client", 20, 1, 2), ("record", 20, 2, 2), ("record", 10, 2, 1)],
+    ("unit", "batch_size", "turn", "releases"), [("client", 20, 1, 2), ("record", 20, 2, 2), ("record", 10, 2, 1)]
 )
 def test_trainings_on_the_same_people_compose_as_one_gaussian(tmp_path: Path, unit, batch_size, turn, releases) -> None:
     """By hand: μ² = Σ (turn/z)² over what counts of two rounds each of z = 1, 2 and 4. One record can turn a clipped

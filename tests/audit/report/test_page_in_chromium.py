@@ -133,6 +133,50 @@ def test_the_decision_fits_one_screen(kind: str, width: int, pages: dict[str, Pa
     assert pages[kind].stat().st_size < LARGEST_PAGE
 
 
+# beyond: wider than the screen, and not what scrolls in its frame. cut: elements that hide what does not fit in them, but
+# for captions that are there for screen readers alone.
+MEASURE = """() => {
+  const scrolls = node => node && (getComputedStyle(node).overflowX === "auto" || scrolls(node.parentElement));
+  const all = [...document.querySelectorAll("body *")], boxes = node => node.getBoundingClientRect();
+  return {
+    content: document.documentElement.scrollWidth,
+    beyond: all.filter(node => boxes(node).width && boxes(node).right > innerWidth + 0.5 && !scrolls(node)).length,
+    cut: all.filter(node => getComputedStyle(node).overflowX === "hidden" && !node.matches(".unseen")
+        && node.scrollWidth > node.clientWidth).length,
+    broken: [...document.images].filter(image => !image.naturalWidth).length,
+    images: document.images.length};
+}"""
+
+
+def measured(page: Any) -> dict[str, int]:
+    page.evaluate(UNFOLD)
+    return page.evaluate(MEASURE)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["everything", "several"])
+def test_nothing_is_wider_than_the_screen(kind: str, width: int, pages: dict[str, Path], opened: Open) -> None:
+    found = measured(opened(pages[kind], viewport={"width": width, "height": 900}))
+    assert found["content"] <= width and found["images"] > 10
+    assert found["beyond"] == found["cut"] == found["broken"] == 0
+
+
+def test_long_unbroken_names_fit_a_phone(make_results: Any, tmp_path: Path, opened: Open) -> None:
+    more = {"n": 2, "noise_std": 0.1, "warnings": ["w" * 200], "setup": {"scheme": "s" * 120}}
+    folders = [make_results(tmp_path / letter, letter * 150, **more) for letter in "ab"]
+    for chosen in (folders, folders[:1]):
+        path = Path(render(chosen, tmp_path / f"{len(chosen)}.html"))
+        found = measured(opened(path, viewport={"width": 390, "height": 900}))
+        assert found["content"] <= 390 and found["beyond"] == 0
+
+
+def test_the_measurement_sees_a_page_that_is_too_wide(tmp_path: Path, opened: Open) -> None:
+    path = tmp_path / "wide.html"
+    path.write_text('<!doctype html><p style="width:500px">wide</p><img src="data:image/png;base64,AAAA" alt="broken">')
+    found = measured(opened(path, viewport={"width": 390, "height": 900}))
+    assert found["content"] > 390 and found["beyond"] and found["broken"] == 1
+
+
 def test_the_page_opens_folded_and_short(pages: dict[str, Path], opened: Open) -> None:
     page = opened(pages["several"])
     assert page.locator("details[open]").count() == 0 and page.locator("details").count() > 20

@@ -169,11 +169,7 @@ def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     images that came back whole were no leak.
     """
     rng = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "t.npz",
-        inputs=rng.uniform(size=(50, 1, 8, 8)).astype("float32"),
-        targets=np.arange(50) % 2,
-    )
+    np.savez(tmp_path / "t.npz", inputs=rng.uniform(size=(50, 1, 8, 8)).astype("float32"), targets=np.arange(50) % 2)
     config = {
         "data": {"name": "npz", "root": "t.npz", "classes": 2, "clients": 1, "samples_per_client": 38},
         "model": {"name": "mlp", "options": {"widths": [64]}},

@@ -214,9 +214,7 @@ def test_one_step_of_dp_sgd_at_epsilon_four():
     (row,) = ledger_rows(made, "server", unit="record", adjacency="zero_out")
     assert row.proven == pytest.approx(4.0, abs=0.01)
     found = demonstrate(
-        made,
-        replace(SMALL, draws=1000),
-        Question(Observer("server"), "record", "zero_out", DELTA, proven=row.proven),
+        made, replace(SMALL, draws=1000), Question(Observer("server"), "record", "zero_out", DELTA, proven=row.proven)
     )
     assert found.attacks[0].settings["canary"] == "dirac-gradient"
     assert 2.0 <= found.attacks[0].value("epsilon_if_gaussian") <= 4.0
