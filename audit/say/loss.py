@@ -61,7 +61,9 @@ def _impossible(row: Epsilon) -> str:
     if row.claimed is None or row.proven is None or not cannot_hold(row):
         return ""
     said = claim(row.claimed, row.claimed_by)
-    return f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {at_most(row.proven)}."
+    return (
+        f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {at_most(row.proven)}."
+    )
 
 
 def _demonstrated(test: Epsilon) -> str:

@@ -133,8 +133,8 @@ def test_the_decision_fits_one_screen(kind: str, width: int, pages: dict[str, Pa
     assert pages[kind].stat().st_size < LARGEST_PAGE
 
 
-# beyond: wider than the screen, and not what scrolls in its frame. cut: elements that hide what does not fit in them, but
-# for captions that are there for screen readers alone.
+# beyond: wider than the screen, but for what scrolls in its frame. cut: elements that hide what does not fit in them,
+# but for captions that are there for screen readers alone.
 MEASURE = """() => {
   const scrolls = node => node && (getComputedStyle(node).overflowX === "auto" || scrolls(node.parentElement));
   const all = [...document.querySelectorAll("body *")], boxes = node => node.getBoundingClientRect();
