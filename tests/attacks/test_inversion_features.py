@@ -137,7 +137,7 @@ def psnr(found: Tensor, images: Tensor) -> float:
 
 def test_images_of_a_smooth_network_are_followed_to_the_end() -> None:
     module, target, images = batch("lenet", 1, seed=1)
-    settings = Inversion(iterations=150, tv="noise-aware")
+    settings = Inversion(iterations=80, tv="noise-aware")
     without, guided = (
         solve(module, [target], SHAPE, replace(settings, features=weight), 0)[0] for weight in (0.0, 0.003)
     )
