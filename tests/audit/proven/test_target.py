@@ -60,8 +60,8 @@ def proven(experiment: Experiment) -> float:
     return row.proven
 
 
-# Many looks at a sampled Gaussian each; `central-gaussian` and `dpsgd` have one of either way of sampling.
-LONG = ("adaptive-clip", "adap-dpfl", "cdp", "fed-sdp")
+# Many looks at a sampled Gaussian each; `central-gaussian` has cohorts, and `audit init` of test_cli.py DP-SGD.
+LONG = ("adaptive-clip", "adap-dpfl", "cdp", "dpsgd", "fed-sdp")
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,7 @@ def test_a_tiny_table_4_4_reads_both_manners() -> None:
     assert joined["published_psnr"] == 12.76 and single["published_psnr"] is None
 
 
+@pytest.mark.full
 def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geometric_figure_3, "QUICK_FIGURE", geometric_figure_3.FigureScale(4, 2, 600, (1, 2, 3)))
     steps = iteration_tables.StepsScale(10, 2, 4, (1, 2, 4))
