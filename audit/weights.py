@@ -25,7 +25,7 @@ def fetch(net: Net, progress: Progress | None = None) -> Path:
     Raises:
         BadInput: it cannot be fetched, or is not the file that it should be; nothing is left behind.
     """
-    url = str(WEIGHTS[net].url)
+    url = WEIGHTS[net]
     file = cache() / Path(url).name
     found = re.search(r"-([0-9a-f]{8,64})\.[^.]+$", file.name)
     assert found is not None, f"torchvision's name {file.name} has no digest"

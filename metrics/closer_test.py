@@ -64,7 +64,8 @@ def closer_p_value(
     of_image = torch.cat([of_originals, other_labels]).numpy()
     here = np.unique(of_image[:n])
     groups = [np.flatnonzero(of_image == label) for label in here]
-    if all(len(group) == int((group < n).sum()) for group in groups):
+    counts = [int((group < n).sum()) for group in groups]
+    if all(len(group) == count for group, count in zip(groups, counts)):
         return None
     if of_rebuilt is None:
         columns, spare = [np.arange(len(reconstructions))], np.arange(0)
@@ -77,9 +78,10 @@ def closer_p_value(
             dealt = [np.concatenate(dealt)]
         return summed_closeness(error, closeness, dealt, columns, spare) / min(n, len(reconstructions))
 
-    reached, as_good = close([group[group < n] for group in groups]) - slack, 0
+    reached, as_good = close([group[:count] for group, count in zip(groups, counts)]) - slack, 0
     for deal in range(1, draws + 1):
-        as_good += close(_dealt(groups, n, rng)) >= reached - 1e-9
+        dealt = [rng.permutation(group)[:count] for group, count in zip(groups, counts)]  # as many as are originals
+        as_good += close(dealt) >= reached - 1e-9
         if as_good == ENOUGH:
             return ENOUGH / deal
     return (1 + as_good) / (1 + draws)
@@ -115,11 +117,6 @@ def summed_closeness(
         i, j = linear_sum_assignment(left)
         total += closeness[np.ix_(rows, rest)][i, j].sum()
     return float(total)
-
-
-def _dealt(groups: Sequence[np.ndarray], n: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """As many images of each group as are originals (numbers below n), by lot."""
-    return [rng.permutation(group)[: int((group < n).sum())] for group in groups]
 
 
 def closeness(reconstructions: Tensor, images: Tensor) -> Tensor:

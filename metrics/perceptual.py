@@ -12,7 +12,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torchvision import models
 
 from .checkpoint import read_checkpoint
 
@@ -20,10 +19,11 @@ Net = Literal["alex", "squeeze", "vgg"]
 
 # The smallest side of an image each backbone can take: its pooling leaves nothing of a smaller one.
 SMALLEST: dict[Net, int] = {"alex": 31, "squeeze": 17, "vgg": 16}
-WEIGHTS = {
-    "alex": models.AlexNet_Weights.IMAGENET1K_V1,
-    "squeeze": models.SqueezeNet1_1_Weights.IMAGENET1K_V1,
-    "vgg": models.VGG16_Weights.IMAGENET1K_V1,
+# As torchvision names its files, with the first digits of their SHA-256; importing it would take a second and a half.
+WEIGHTS: dict[Net, str] = {
+    "alex": "https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
+    "squeeze": "https://download.pytorch.org/models/squeezenet1_1-b8a52dc0.pth",
+    "vgg": "https://download.pytorch.org/models/vgg16-397923af.pth",
 }
 ARCHITECTURES = {"alex": "alexnet", "squeeze": "squeezenet1_1", "vgg": "vgg16"}
 PREFERRED: tuple[Net, ...] = ("alex", "squeeze")  # which to use where there are both: most papers report AlexNet's
@@ -121,13 +121,13 @@ def _file(net: Net, path: str | Path | None) -> Path | None:
         raise ValueError(
             f"the LPIPS weights {folder} do not exist; give a file or folder with torchvision's {ARCHITECTURES[net]}"
         )
-    names = (Path(str(WEIGHTS[net].url)).name, f"{ARCHITECTURES[net]}-features.pth")
+    names = (Path(WEIGHTS[net]).name, f"{ARCHITECTURES[net]}-features.pth")
     candidates = (folder,) if folder.is_file() else tuple(folder / name for name in names)
     return next((file for file in candidates if file.is_file()), None)
 
 
 def _lacking(net: Net, path: str | Path | None) -> NotMeasured:
-    published = str(WEIGHTS[net].url)
+    published = WEIGHTS[net]
     place = "torch's cache (TORCH_HOME/hub/checkpoints)" if path is None else f"the folder {Path(path).name!r}"
     return NotMeasured(
         f"{place} has no weights {Path(published).name} for LPIPS; `audit weights` fetches SqueezeNet's (5 MB), `audit"

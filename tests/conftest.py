@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
 from dpfl_audit.audit import progress
+from dpfl_audit.metrics import closer_test
 
 hypothesis.settings.register_profile("the same every time", derandomize=True)
 hypothesis.settings.load_profile("the same every time")
@@ -31,6 +32,14 @@ def one_thread() -> None:
 def no_lines_of_progress() -> None:
     """A command that a busy machine keeps ten seconds would else say so among what a test asserts."""
     progress.LINE = 3600.0
+
+
+@pytest.fixture(scope="module")
+def without_closeness() -> Iterator[None]:
+    """No p-value of closeness, half of the work of scoring, for a module that does not read it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closer_test, "closer_p_value", lambda *_, **__: 1.0)
+        yield
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def text(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-SHORT = ("README.md", "docs/tutorial.md")  # the pages that a newcomer walks by; `make full` has every page
+SHORT = ("README.md",)  # the page that a newcomer begins with; `make full` has every page
 SHOWN = [page for page in PAGES if any(commands.commands(text(page)))]
 
 

@@ -137,7 +137,7 @@ def psnr(found: Tensor, images: Tensor) -> float:
 
 def test_images_of_a_smooth_network_are_followed_to_the_end() -> None:
     module, target, images = batch("lenet", 1, seed=1)
-    settings = Inversion(iterations=150, tv="noise-aware")
+    settings = Inversion(iterations=80, tv="noise-aware")
     without, guided = (
         solve(module, [target], SHAPE, replace(settings, features=weight), 0)[0] for weight in (0.0, 0.003)
     )
@@ -146,6 +146,7 @@ def test_images_of_a_smooth_network_are_followed_to_the_end() -> None:
     assert guided.loss < without.loss and "solved for" in guided.features_by and not without.features_by
 
 
+@pytest.mark.full
 def test_restarts_that_are_drawn_together_are_followed_to_the_end_too() -> None:
     """What follows is of one start, to which a weight between restarts says nothing."""
     module, target, images = batch("lenet", 1, seed=1)

@@ -38,6 +38,7 @@ from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
 from scipy.optimize import linear_sum_assignment
+from tiers import quick
 from torch import Tensor, nn
 
 N, SHAPE = 4, (3, 16, 16)
@@ -255,10 +256,7 @@ def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> 
     assert quality["middle"] > quality["one"]
     replayed = solve(module, [target], SHAPE, replace(reading, simulated=150, reorder=True), 0)[0]
     assert torch.equal(replayed.images, made["reordered"].images)
-    again = solve(module, [target], SHAPE, replace(reading, simulated=150), 0)[0]
-    assert torch.equal(again.images, made["simulated"].images) and sorted(again.labels.tolist()) == sorted(
-        data[1].tolist()
-    )
+    assert sorted(replayed.labels.tolist()) == sorted(data[1].tolist())
 
 
 def test_a_message_of_fewer_images_than_its_batches_hold_is_not_simulated(data) -> None:
@@ -380,7 +378,7 @@ def test_a_span_counts_less_the_more_of_it_is_noise(data):
     assert trusts[0] == 1 and trusts == sorted(trusts, reverse=True) and trusts[3] < 0.01
 
 
-@pytest.mark.parametrize("lr", [0.05, 0.4])
+@pytest.mark.parametrize("lr", quick([0.05, 0.4], 1))
 def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
     """Nearer than the end of the worse one's, from either of which it could have gone on: of short and long ways."""
     module = network().eval()

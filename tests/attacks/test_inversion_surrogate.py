@@ -69,6 +69,7 @@ def test_a_place_moves_down_its_slope(objective) -> None:
         assert made.place.item() == pytest.approx(along - 0.01 * (1 if high > low else -1), abs=1e-6)
 
 
+@pytest.mark.full
 def test_the_true_images_draw_every_candidate_to_where_their_gradient_is_most_nearly_the_update_s() -> None:
     """A lowest place of a grid, downhill from the beginning; two clients of one round side by side, each on its way."""
     module = network()

@@ -18,13 +18,7 @@ from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.strategies import row_fit, row_search
-from dpfl_audit.attacks.inversion.strategies.row_fit import (
-    DAMPINGS,
-    dampings_of,
-    fit_operations,
-    nearer,
-    with_fit,
-)
+from dpfl_audit.attacks.inversion.strategies.row_fit import DAMPINGS, dampings_of, fit_operations, nearer, with_fit
 from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.strategies.row_search import rows_by_search, with_rows
 from dpfl_audit.attacks.inversion.strategies.strategy import Found, StrategyWork
@@ -35,6 +29,7 @@ from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.cells import cells_right
 from dpfl_audit.metrics.image import match
+from tiers import quick
 from torch import nn
 from torch.nn import functional as F
 
@@ -166,7 +161,7 @@ def by_rows(network, target, images):
     return found, left, error
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", quick([2, 3], 1))
 def test_rows_are_found_one_by_one(classes, monkeypatch):
     """30 rows of 48 neurons; of three classes the errors of each have a direction of their own."""
     network, target, images, _ = sent(30, 1, seed=4, width=48, classes=classes)
@@ -243,7 +238,7 @@ def few(monkeypatch):
     monkeypatch.setattr(row_fit, "SWEEPS", 2)
 
 
-@pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.parametrize("clipped", quick([False, True], 1))
 def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     """12 rows; the noise is 2 % as long as the gradient; of a clip nobody says how much it left."""
     network, target, images, _ = sent(12, 1, seed=7, width=40)
@@ -315,13 +310,7 @@ def config(folder, **scheme):
     table["sick"] = ((table["age"] > 50) ^ (rng.random(n) < 0.2)).astype(int)
     table.to_csv(folder / "t.csv", index=False)
     return {
-        "data": {
-            "name": "csv",
-            "root": str(folder / "t.csv"),
-            "target": "sick",
-            "clients": 3,
-            "samples_per_client": 6,
-        },
+        "data": {"name": "csv", "root": str(folder / "t.csv"), "target": "sick", "clients": 3, "samples_per_client": 6},
         "model": {"name": "mlp", "options": {"widths": [48, 48]}},
         "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 6},
         "scheme": {"name": "fedavg", "rounds": 1, **scheme},

@@ -17,6 +17,7 @@ from configs import toml
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.setup.config import parse_config
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
 CONFIG: dict[str, Any] = {
     "seed": 4,
     "data": {"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 10},

@@ -305,6 +305,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, config:
     assert audit_trials.__kwdefaults__["workers"] is clusters.HERE
 
 
+@pytest.mark.full
 def test_ray_is_imported_by_nothing_but_its_option() -> None:
     code = "import sys, dpfl_audit.cli, dpfl_audit.audit.api, dpfl_audit.audit.cluster; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

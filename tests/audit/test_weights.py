@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import lpips
 import pytest
@@ -43,7 +42,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/{file.name}"
-        monkeypatch.setitem(perceptual.WEIGHTS, "squeeze", SimpleNamespace(url=url))
+        monkeypatch.setitem(perceptual.WEIGHTS, "squeeze", url)
         yield file
         server.shutdown()
 
@@ -83,7 +82,7 @@ def test_what_is_not_the_file_is_one_sentence_and_leaves_nothing(served, tmp_pat
         served.unlink()
     else:
         url = f"http://127.0.0.1:1/{served.name}"
-        monkeypatch.setitem(perceptual.WEIGHTS, "squeeze", SimpleNamespace(url=url))
+        monkeypatch.setitem(perceptual.WEIGHTS, "squeeze", url)
     code, out, err = called(capsys, "weights")
     assert code == 2 and out == "" and len(err.splitlines()) == 1 and served.name in err
     hashed = wrong in ("changed", "cut off")

@@ -40,6 +40,7 @@ from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Wire, ancestry
 from safetensors.torch import load_file
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
 ROUNDS, CLIENTS, CAPTURED = 2, 5, [0, 1]
 PARAMETERS: dict[str, dict[str, Any]] = {  # where the defaults want more clients or more records
     "fednore2": {"sigma": 1.0, "lam": 2.0},
@@ -264,11 +265,7 @@ def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
 def test_results_name_the_setup_and_its_price(name, trained, results):
     found, folder = results(name)
     manifest = trained(name).setup.manifest
-    assert (found.setup.digest, found.setup.scheme, found.setup.rounds) == (
-        manifest.digest,
-        name,
-        ROUNDS,
-    )
+    assert (found.setup.digest, found.setup.scheme, found.setup.rounds) == (manifest.digest, name, ROUNDS)
     assert found.epsilon and found.verdict.level
     assert Results.read(folder).setup.scheme == name
 

@@ -196,7 +196,7 @@ def test_a_batch_is_summed_exactly_however_many_records_it_has():
     """float32 would round a sum of thousands of steps, and a record could then move it by more than its own gradient.
     Every record's gradient is planted, so that the exact sum is known; the noise is drawn again from its seed.
     """
-    n, rule = 4000, PerExample(1.0, 1e-3)
+    n, rule = 1500, PerExample(1.0, 1e-3)
     module, rng = nn.Linear(200, 1), torch.Generator().manual_seed(0)
     layout = Layout.of(module)
     own = torch.rand(n, layout.dim, generator=rng)  # all of one sign, so that the sum grows beyond 2²⁴ steps

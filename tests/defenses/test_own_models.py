@@ -10,6 +10,7 @@ import torch
 from dpfl_audit.defenses import engine, models
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from tiers import quick
 from torch import nn
 
 NETS = '''
@@ -221,7 +222,7 @@ def test_frozen_statistics_are_a_batchnorm_in_evaluation():
     assert torch.allclose(models.FrozenBatchNorm(norm).train()(x), norm.eval()(x), atol=1e-6)
 
 
-@pytest.mark.parametrize("instead", ["group", "frozen"])
+@pytest.mark.parametrize("instead", quick(["group", "frozen"], 0))
 def test_torchvisions_resnet_trains_in_both_engines(nets, instead):
     shape = {"input_shape": (3, 8, 8), "mean": (0.5,) * 3, "std": (0.5,) * 3, "seed": 0}
     module = build(nets, "resnet", shape=shape, batchnorm=instead)

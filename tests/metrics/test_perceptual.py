@@ -39,7 +39,7 @@ def test_weights_by_hand_are_those_lpips_would_use(tmp_path, monkeypatch, net):
     weights = {"features." + name.split(".", 1)[1]: value for name, value in reference.net.state_dict().items()}
     weights["classifier.1.weight"] = torch.zeros(3)  # a whole state dict holds more than is needed
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
-    file = tmp_path / "hub" / "checkpoints" / perceptual.WEIGHTS[net].url.rsplit("/", 1)[1]
+    file = tmp_path / "hub" / "checkpoints" / perceptual.WEIGHTS[net].rsplit("/", 1)[1]
     torch.save(weights, file)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     state = torch.get_rng_state()

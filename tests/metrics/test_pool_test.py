@@ -9,6 +9,7 @@ import pytest
 import torch
 from dpfl_audit.metrics import pool_test
 from dpfl_audit.metrics.pool_test import Rebuilt, least_p_value, p_value_of_draws, pool_p_value
+from tiers import quick
 from torch import Tensor
 
 
@@ -50,7 +51,7 @@ def test_the_p_value_is_the_share_of_relabellings_that_do_as_well(seed: int) -> 
     assert sum(found) / 30 == pytest.approx(exact, rel=0.12)
 
 
-@pytest.mark.parametrize("made", ["one picture of all", "each its own"])
+@pytest.mark.parametrize("made", quick(["one picture of all", "each its own"], 1))
 def test_images_made_without_the_records_are_seldom_called_a_leak(made: str) -> None:
     """Forty messages of one record, all of one label and beside a small pool, whose hits hang together: a binomial of
     the same chance rejects 13 % at 5 % where one picture is made for all: C(40, 9)/C(49, 9).

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from math import exp, inf, log, log1p, sqrt
+from math import exp, inf, isfinite, log, log1p, sqrt
 
 import numpy as np
 from dp_accounting import (
@@ -45,7 +45,9 @@ from .response import response_renyi
 from .shuffled import shuffled_pld, shuffled_renyi
 
 ADD_REMOVE, REPLACE_ONE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE
-ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # low orders matter at large ε
+ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # rising; low orders matter at large ε
+# The highest orders take the longest. Each block ends at an integer, at which the series of a sampled Gaussian end too.
+BLOCKS = np.split(ORDERS, np.searchsorted(ORDERS, 2.0 ** np.arange(1, 10), side="right"))
 PLD_UP_TO = 1e6  # beyond this ε the grid's steps are so wide that e^step overflows
 ROUNDING = 1e-15  # per draw: ten times what is seen where the closed form is known
 LARGEST_PMF = 200_000  # points of one draw's grid: dp_accounting makes a dict of them
@@ -60,7 +62,7 @@ def least_epsilon(draws: Draws, delta: float, known: tuple[float, str], use_pld:
     """
     if not all(_in_series(draw) for draw, _ in draws):
         return known
-    best = min(known, (_rdp_epsilon(draws, delta), "RDP"))
+    best = min(known, (_rdp_epsilon(draws, delta, known[0]), "RDP"))
     discrete = any(draw.mechanism == "discrete" for draw, _ in draws)  # of which only the Rényi divergence is known
     if use_pld and 0 < best[0] <= PLD_UP_TO and not discrete:
         choices = {draws, tuple((draw.plain if draw.amplification == "fixed" else draw, n) for draw, n in draws)}
@@ -76,48 +78,83 @@ def _in_series(draw: Draw) -> bool:
     return all(SERIES_FROM <= value <= SERIES_TO for value in (draw.ratio, draw.inner or draw.ratio))
 
 
-def _rdp_epsilon(draws: Draws, delta: float) -> float:
-    return float(compute_epsilon(ORDERS, renyi(draws), delta)[0])
+def _rdp_epsilon(draws: Draws, delta: float, known: float) -> float:
+    """The least ε of any order, by blocks of orders until no higher one can be below it, or below `known`."""
+    least, best = inf, known
+    for block, orders in enumerate(BLOCKS):
+        divergences = _composed(draws, block)
+        least = min(least, float(compute_epsilon(orders, divergences, delta)[0]))
+        best = min(best, least)
+        if _at_least(draws, orders[-1], divergences[-1], delta) >= best:
+            break
+    return least
+
+
+def _at_least(draws: Draws, order: float, divergence: float, delta: float) -> float:
+    """What no order above `order` is below, 0 where that is not known. divergence: of all draws together at `order`.
+
+    Rényi divergences rise with the order, and so do the bounds of sampled and of plain Gaussians. The bound of
+    "poisson_pair" by two divergences rises but for its factor (α − ½)/(α − 1), by which the divergence is divided here.
+    """
+    above = ORDERS[order < ORDERS]
+    rising = all(draw.mechanism == "gaussian" and draw.amplification != "fixed" for draw, _ in draws)
+    if not rising or not isfinite(divergence) or delta == 0:
+        return 0.0
+    floor = divergence * (order - 1) / (order - 0.5)
+    return min((compute_epsilon([a], [floor], delta)[0] for a in above), default=inf)
 
 
 def renyi(draws: Draws) -> np.ndarray:
     """The Rényi divergences of all draws together, at `ORDERS`."""
-    total = np.zeros_like(ORDERS)
+    return np.concatenate([_composed(draws, block) for block in range(len(BLOCKS))])
+
+
+def _composed(draws: Draws, block: int) -> np.ndarray:
+    """The Rényi divergences of all draws together, at one of `BLOCKS`."""
+    orders = BLOCKS[block]
+    total = np.zeros_like(orders)
     for draw, count in draws:
         if _in_series(draw):
-            total = total + count * _rdp(draw)
+            total = total + count * _rdp(draw, block)
         else:  # without amplification a Gaussian's is exact, and a Laplace's is at most its ε
-            total = total + count * (ORDERS * draw.ratio**2 / 2 if draw.mechanism == "gaussian" else draw.ratio)
+            total = total + count * (orders * draw.ratio**2 / 2 if draw.mechanism == "gaussian" else draw.ratio)
     return total
 
 
 @lru_cache(maxsize=4096)
-def _rdp(draw: Draw) -> np.ndarray:
-    """The Rényi divergences at `ORDERS`: at each order the best of the plain and the amplified bounds."""
+def _rdp(draw: Draw, block: int) -> np.ndarray:
+    """The Rényi divergences at one of `BLOCKS`: at each order the best of the plain and the amplified bounds."""
+    orders = BLOCKS[block]
     if draw.mechanism == "response":
         if draw.senders > 1:
-            return shuffled_renyi(draw.ratio, draw.senders, ORDERS)
-        return response_renyi(draw.ratio, ORDERS, draw.fair)
+            return shuffled_renyi(draw.ratio, draw.senders, orders)
+        return response_renyi(draw.ratio, orders, draw.fair)
     if draw.mechanism == "discrete":
-        return discrete_renyi(draw.ratio, draw.steps, draw.senders, draw.numbers, ORDERS)
+        return discrete_renyi(draw.ratio, draw.steps, draw.senders, draw.numbers, orders)
     kind = GaussianDpEvent if draw.mechanism == "gaussian" else LaplaceDpEvent
-    plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, ORDERS)
+    plain = _rdp_of(kind(1 / draw.ratio), ADD_REMOVE, orders)
     if draw.mechanism == "laplace" or not draw.amplification:
         return plain
     inner = GaussianDpEvent(1 / draw.inner)
     if draw.amplification == "fixed":
-        return np.minimum(plain, _rdp_of_cohort(draw, inner))
-    event = PoissonSampledDpEvent(draw.rate, inner)
-    one_way = _rdp_of(event, ADD_REMOVE, ORDERS)
+        return np.minimum(plain, _rdp_of_cohort(draw, inner, orders))
+    one_way = _rdp_of_poisson(draw.rate, draw.inner, block)
     if draw.amplification == "poisson":
         return np.minimum(plain, one_way)
     # From P (with +C) to Q (with −C) through R (without both). Either Mironov 2017, Proposition 11 with p = q = 2, or
     # R ≤ Q/(1 − rate), so that the loss log(P/Q) is at most log(P/R) − log(1 − rate).
-    there, back = (_rdp_of(event, ADD_REMOVE, orders) for orders in (2 * ORDERS, 2 * ORDERS - 1))
-    return np.minimum.reduce([plain, (ORDERS - 0.5) / (ORDERS - 1) * there + back, one_way - log1p(-draw.rate)])
+    event = PoissonSampledDpEvent(draw.rate, inner)
+    there, back = (_rdp_of(event, ADD_REMOVE, twice) for twice in (2 * orders, 2 * orders - 1))
+    return np.minimum.reduce([plain, (orders - 0.5) / (orders - 1) * there + back, one_way - log1p(-draw.rate)])
 
 
-def _rdp_of_cohort(draw: Draw, inner: GaussianDpEvent) -> np.ndarray:
+@lru_cache(maxsize=4096)
+def _rdp_of_poisson(rate: float, ratio: float, block: int) -> np.ndarray:
+    """Of a contribution that is there or not, which both adjacencies ask for."""
+    return _rdp_of(PoissonSampledDpEvent(rate, GaussianDpEvent(1 / ratio)), ADD_REMOVE, BLOCKS[block])
+
+
+def _rdp_of_cohort(draw: Draw, inner: GaussianDpEvent, orders: np.ndarray) -> np.ndarray:
     """Of what the observer knows of the cohort, which looks at no data, and of what it then sees: the divergences are
     means of exponentials.
     """
@@ -125,13 +162,13 @@ def _rdp_of_cohort(draw: Draw, inner: GaussianDpEvent) -> np.ndarray:
     for weight, cohort, population in draw.rates:
         sampled: DpEvent = SampledWithoutReplacementDpEvent(population, cohort, inner)
         if cohort == population:  # 1/(2·noise) is what two contributions are apart
-            parts.append(_rdp_of(GaussianDpEvent(inner.noise_multiplier), ADD_REMOVE, ORDERS))
+            parts.append(_rdp_of(GaussianDpEvent(inner.noise_multiplier), ADD_REMOVE, orders))
         else:
-            parts.append(_rdp_of(sampled, REPLACE_ONE, ORDERS) if cohort else np.zeros_like(ORDERS))
+            parts.append(_rdp_of(sampled, REPLACE_ONE, orders) if cohort else np.zeros_like(orders))
         weights.append(weight)
     if len(parts) == 1:
         return parts[0]
-    return logsumexp((ORDERS - 1) * np.array(parts), b=np.array(weights)[:, None], axis=0) / (ORDERS - 1)
+    return logsumexp((orders - 1) * np.array(parts), b=np.array(weights)[:, None], axis=0) / (orders - 1)
 
 
 def _rdp_of(event: DpEvent, neighbours: NeighboringRelation, orders: np.ndarray) -> np.ndarray:

@@ -46,7 +46,6 @@ from dpfl_audit.audit.setup.experiment import TooManyRecords, build
 from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.timetable import WHOLE
 from dpfl_audit.defenses.workers import HERE
-from dpfl_audit.metrics import closer_test
 from stated import proven_row
 
 RAW: dict[str, Any] = {
@@ -62,15 +61,17 @@ OPTIONS = StudyOptions(
 )
 
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _short() -> Iterator[None]:
-    """Batches of four settings, no minute of attacks each, and no p-value of closeness, which a study does not read."""
+    """Batches of four settings, and no minute of attacks each."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (trials, search):
             patch.setattr(module, "BATCH", 4)
         for module in (trials, attacking):
             patch.setattr(module, "SCREEN_MINUTES", 1e-3)
-        patch.setattr(closer_test, "closer_p_value", lambda *_, **__: 1.0)
         yield
 
 
@@ -221,7 +222,8 @@ def test_an_inversion_joins_no_rounds_where_that_would_leave_it_hardly_any_itera
         assert any("rounds together" in text for text in plan.weaker) == (shortest == 1.0)
 
 
-def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [pytest.param(PUBLISHED, marks=pytest.mark.full), "5e" * 32])
+def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(key: str, tmp_path: Path) -> None:
     """On auxiliary records: with none of the fresh seeds the study ended, after minutes. With either kind of key."""
     raw = {
         **RAW,
@@ -230,12 +232,11 @@ def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(tmp_path: 
         "attack": {"inversion": {"iterations": 3}},
     }
     asked = replace(OPTIONS, vary=("scheme.clip=1,3",), trials=2, rows="auxiliary", goals=Goals(reidentified_at_most=1))
-    for key in (PUBLISHED, "5e" * 32):
-        study = choose(raw, tmp_path / key, replace(asked, key=key))
-        assert {trial.state for trial in study.trials} == {"measured"}
-        assert study.again is not None and len(set(study.again.seeds)) == 2
-        assert not any("trainings (" in lack for lack in study.again.not_tried)
-        assert {len(leak.shares) for leak in study.again.outcome.leaks} == {2}
+    study = choose(raw, tmp_path / "study", replace(asked, key=key))
+    assert {trial.state for trial in study.trials} == {"measured"}
+    assert study.again is not None and len(set(study.again.seeds)) == 2
+    assert not any("trainings (" in lack for lack in study.again.not_tried)
+    assert {len(leak.shares) for leak in study.again.outcome.leaks} == {2}
 
 
 def test_a_client_who_is_drawn_late_does_not_end_a_study(tmp_path: Path) -> None:
@@ -355,11 +356,16 @@ def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_beg
 @pytest.mark.parametrize(
     ("where", "what", "call"),
     [
-        (trials, "train_together", 2),
         (trials, "write_json", 3),
-        (trials, "write_json", 5),
-        (carry_out, "attack_again", 1),
-        (carry_out, "search_price", 1),
+        *(
+            pytest.param(*place, marks=pytest.mark.full)
+            for place in (
+                (trials, "train_together", 2),
+                (trials, "write_json", 5),
+                (carry_out, "attack_again", 1),
+                (carry_out, "search_price", 1),
+            )
+        ),
     ],
 )
 def test_a_kill_anywhere_changes_no_byte(small: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
@@ -429,8 +435,8 @@ def test_a_config_that_is_wrong_by_itself_is_not_blamed_on_what_varies(tmp_path:
 
 def test_what_varies_may_be_all_that_a_config_lacks(tmp_path: Path) -> None:
     raw = {**RAW, "scheme": {"name": "ldp", "clip": 1.0, "rounds": 2, "share": "gradient"}}
-    study = choose(raw, tmp_path / "study", replace(OPTIONS, vary=("scheme.sigma=1,2",), trials=2))
-    assert {trial.state for trial in study.trials} == {"measured"}
+    case = opened_case(raw, replace(OPTIONS, vary=("scheme.sigma=1,2",), trials=2), PUBLISHED, tmp_path)
+    assert [case.to_train(point, 0).config.scheme["sigma"] for point in case.space.points()] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -476,11 +482,7 @@ def test_a_limit_on_pictures_is_refused_where_no_picture_can_be_rebuilt(
             {"goals": Goals(accuracy_at_least=0.1)},
             "no attack applies .*candidates",
         ),
-        (
-            {"capture": {"candidates": 20, "clients": [1]}, "attack": {"inversion": {"manners": []}}},
-            {},
-            "manners is",
-        ),
+        ({"capture": {"candidates": 20, "clients": [1]}, "attack": {"inversion": {"manners": []}}}, {}, "manners is"),
     ],
 )
 def test_what_would_end_a_study_after_its_trainings_ends_it_before(
@@ -575,8 +577,7 @@ def test_the_goal_that_stands_in_the_way_is_the_one_that_the_nearest_misses(done
 
 
 @pytest.mark.parametrize(
-    ("unit", "batch_size", "turn", "releases"),
-    [("client", 20, 1, 2), ("record", 20, 2, 2), ("record", 10, 2, 1)],
+    ("unit", "batch_size", "turn", "releases"), [("client", 20, 1, 2), ("record", 20, 2, 2), ("record", 10, 2, 1)]
 )
 def test_trainings_on_the_same_people_compose_as_one_gaussian(tmp_path: Path, unit, batch_size, turn, releases) -> None:
     """By hand: μ² = Σ (turn/z)² over what counts of two rounds each of z = 1, 2 and 4. One record can turn a clipped
@@ -646,9 +647,9 @@ def test_a_private_selection_costs_what_the_worst_candidate_s_would_and_less_tha
 @pytest.mark.parametrize(
     ("changes", "audit", "why"),
     [
-        ({}, {"observer": "server"}, "the server sees every training's messages"),
+        pytest.param({}, {"observer": "server"}, "the server sees every training's messages", marks=pytest.mark.full),
         ({"goals": Goals(leakage_at_most=0.9)}, {"observer": "model"}, "takes the truth to know"),
-        ({"vary": VARY}, {"observer": "model"}, "the worst is not known"),
+        pytest.param({"vary": VARY}, {"observer": "model"}, "the worst is not known", marks=pytest.mark.full),
     ],
 )
 def test_what_is_no_private_selection_is_priced_as_all_its_trainings(tmp_path: Path, changes, audit, why) -> None:

@@ -27,6 +27,7 @@ from scipy.optimize import brentq
 from scipy.signal import fftconvolve
 from scipy.stats import norm
 from stated import proven_otherwise, stated
+from tiers import quick
 
 
 def planned(scheme: dict, clients: int = 40):
@@ -41,7 +42,7 @@ def planned(scheme: dict, clients: int = 40):
 
 @pytest.mark.parametrize(
     ("epsilon", "answers", "rate", "std", "rounds", "delta"),
-    [(2.0, 5, 0.05, 0.7, 10, 1e-2), (6.0, 2, 0.05, 0.5, 20, 0.1), (4.0, 2, 0.2, 0.8, 4, 0.1)],
+    quick([(2.0, 5, 0.05, 0.7, 10, 1e-2), (6.0, 2, 0.05, 0.5, 20, 0.1), (4.0, 2, 0.2, 0.8, 4, 0.1)], 2),
 )
 def test_responses_and_drawn_gaussians_compose_in_one_order(epsilon, answers, rate, std, rounds, delta):
     """An oracle of its own: losses of both, rounded down, in either order of the worlds."""

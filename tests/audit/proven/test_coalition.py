@@ -21,6 +21,7 @@ from dpfl_audit.defenses.terms import Adjacency, Observer
 from scipy.optimize import brentq
 from scipy.stats import hypergeom
 from stated import stated
+from tiers import quick
 
 DELTA = 1e-5
 
@@ -52,7 +53,7 @@ def in_some_rounds(multiplier: float, rounds: int, rate: float) -> float:
     return float(brentq(excess, 0, 400))
 
 
-@pytest.mark.parametrize(("rounds", "multiplier"), [(20, 1.0), (5, 4.0)])
+@pytest.mark.parametrize(("rounds", "multiplier"), quick([(20, 1.0), (5, 4.0)], 1))
 def test_all_others_know_when_the_last_one_was_drawn(rounds: int, multiplier: float) -> None:
     """One of ten a round: 16.11 was printed for whoever asked, and the nine others together have 28.73."""
     scheme = {"name": "central-gaussian", "sampling": "fixed", "participants": 1, "rounds": rounds}

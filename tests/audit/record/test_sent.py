@@ -272,6 +272,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.full  # tests/audit/record/test_recorder.py has a short one
 def test_kill_minus_nine_takes_nothing_back(tmp_path):
     command = [sys.executable, "-c", KILLED, str(tmp_path / "s")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.say.sharing import UPDATES
+from tiers import quick
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if BROWSER is None:
@@ -84,9 +86,9 @@ UNFOLD = "document.querySelectorAll('details').forEach(details => { details.open
 NO_SHADOWS = ".scroll { background: var(--card) !important; } nav { overflow: visible !important; }"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "width", "scheme"), quick(product(KINDS, WIDTHS, ("light", "dark")), 0, 3, 5, 10, 13, 18)
+)
 def test_axe_has_nothing_to_complain_of(
     kind: str, width: int, scheme: str, pages: dict[str, Path], opened: Open
 ) -> None:
@@ -129,6 +131,50 @@ def test_the_decision_fits_one_screen(kind: str, width: int, pages: dict[str, Pa
     assert "Accuracy:" in seen
     assert kind == "nothing" or all(word in seen for word in ("proven", "claimed", "demonstrated"))
     assert pages[kind].stat().st_size < LARGEST_PAGE
+
+
+# beyond: wider than the screen, but for what scrolls in its frame. cut: elements that hide what does not fit in them,
+# but for captions that are there for screen readers alone.
+MEASURE = """() => {
+  const scrolls = node => node && (getComputedStyle(node).overflowX === "auto" || scrolls(node.parentElement));
+  const all = [...document.querySelectorAll("body *")], boxes = node => node.getBoundingClientRect();
+  return {
+    content: document.documentElement.scrollWidth,
+    beyond: all.filter(node => boxes(node).width && boxes(node).right > innerWidth + 0.5 && !scrolls(node)).length,
+    cut: all.filter(node => getComputedStyle(node).overflowX === "hidden" && !node.matches(".unseen")
+        && node.scrollWidth > node.clientWidth).length,
+    broken: [...document.images].filter(image => !image.naturalWidth).length,
+    images: document.images.length};
+}"""
+
+
+def measured(page: Any) -> dict[str, int]:
+    page.evaluate(UNFOLD)
+    return page.evaluate(MEASURE)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["everything", "several"])
+def test_nothing_is_wider_than_the_screen(kind: str, width: int, pages: dict[str, Path], opened: Open) -> None:
+    found = measured(opened(pages[kind], viewport={"width": width, "height": 900}))
+    assert found["content"] <= width and found["images"] > 10
+    assert found["beyond"] == found["cut"] == found["broken"] == 0
+
+
+def test_long_unbroken_names_fit_a_phone(make_results: Any, tmp_path: Path, opened: Open) -> None:
+    more = {"n": 2, "noise_std": 0.1, "warnings": ["w" * 200], "setup": {"scheme": "s" * 120}}
+    folders = [make_results(tmp_path / letter, letter * 150, **more) for letter in "ab"]
+    for chosen in (folders, folders[:1]):
+        path = Path(render(chosen, tmp_path / f"{len(chosen)}.html"))
+        found = measured(opened(path, viewport={"width": 390, "height": 900}))
+        assert found["content"] <= 390 and found["beyond"] == 0
+
+
+def test_the_measurement_sees_a_page_that_is_too_wide(tmp_path: Path, opened: Open) -> None:
+    path = tmp_path / "wide.html"
+    path.write_text('<!doctype html><p style="width:500px">wide</p><img src="data:image/png;base64,AAAA" alt="broken">')
+    found = measured(opened(path, viewport={"width": 390, "height": 900}))
+    assert found["content"] > 390 and found["beyond"] and found["broken"] == 1
 
 
 def test_the_page_opens_folded_and_short(pages: dict[str, Path], opened: Open) -> None:
@@ -240,8 +286,7 @@ def test_motion_is_only_for_those_who_want_it(pages: dict[str, Path], opened: Op
 # --- paper ---
 
 
-@pytest.mark.parametrize("script", [True, False])
-@pytest.mark.parametrize("kind", ["everything", "several"])
+@pytest.mark.parametrize(("kind", "script"), quick(product(("everything", "several"), (True, False)), 0, 3))
 def test_paper_has_everything(kind: str, script: bool, pages: dict[str, Path], opened: Open, tmp_path: Path) -> None:
     """Every word of the page is in the PDF, folded or not, by the print event or by CSS alone."""
     page = opened(pages[kind], java_script_enabled=script, color_scheme="dark")
@@ -281,6 +326,7 @@ def test_nothing_is_cut_on_paper(kind: str, pages: dict[str, Path], opened: Open
     assert [re.findall(r"\d+", colour) for colour in (ink, paper)] == [["0"] * 3, ["255"] * 3]
 
 
+@pytest.mark.full
 def test_print_to_pdf_of_the_command_line(pages: dict[str, Path], tmp_path: Path) -> None:
     """As a user would: `chromium --headless --print-to-pdf`."""
     path = tmp_path / "page.pdf"

@@ -36,6 +36,7 @@ from dpfl_audit.audit.reproduce.trial_table import Measure, TableCell, TrialPlan
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.models import build as build_model
 from dpfl_audit.defenses.presets import PRESETS, Population
+from tiers import quick
 
 TINY = ClientScale(width=8, batch=2, iterations=2, lr=0.1)
 
@@ -183,7 +184,7 @@ def test_settings_are_the_publications() -> None:
 # --- tiny versions run ---
 
 
-@pytest.mark.parametrize("table", [TABLE_4_1, TABLE_4_3, replace(TABLE_4_5, cells=TABLE_4_5.cells[:3])])
+@pytest.mark.parametrize("table", quick([TABLE_4_1, TABLE_4_3, replace(TABLE_4_5, cells=TABLE_4_5.cells[:3])], 2))
 def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
     objectives = tuple(dict.fromkeys(cell.reads.split()[0] for cell in table.cells))
     tiny = replace(table, cells=table.cells[:3], trends=(), plan=partial(single_end, scale=TINY, objectives=objectives))
@@ -197,7 +198,7 @@ def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
 
 
 def test_a_tiny_table_4_4_reads_both_manners() -> None:
-    scale = FederationScale(2, 2, 1, 50)
+    scale = FederationScale(2, 2, 1, 25)
     cells = [c for c in learning_cells(scale) if "C=1 " in c.name]
     photos = StandIn("photos", {"name": "photos"}, "photos")
     plan = learning_plan(Request(), photos, scale, size=TINY)
@@ -214,6 +215,7 @@ def test_a_tiny_table_4_4_reads_both_manners() -> None:
     assert joined["published_psnr"] == 12.76 and single["published_psnr"] is None
 
 
+@pytest.mark.full
 def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geometric_figure_3, "QUICK_FIGURE", geometric_figure_3.FigureScale(4, 2, 600, (1, 2, 3)))
     steps = iteration_tables.StepsScale(10, 2, 4, (1, 2, 4))

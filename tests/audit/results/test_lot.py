@@ -29,6 +29,7 @@ from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value
 from scipy.stats import binom
+from tiers import quick
 
 CLASSES = 12
 
@@ -168,11 +169,7 @@ def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     images that came back whole were no leak.
     """
     rng = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "t.npz",
-        inputs=rng.uniform(size=(50, 1, 8, 8)).astype("float32"),
-        targets=np.arange(50) % 2,
-    )
+    np.savez(tmp_path / "t.npz", inputs=rng.uniform(size=(50, 1, 8, 8)).astype("float32"), targets=np.arange(50) % 2)
     config = {
         "data": {"name": "npz", "root": "t.npz", "classes": 2, "clients": 1, "samples_per_client": 38},
         "model": {"name": "mlp", "options": {"widths": [64]}},
@@ -299,7 +296,7 @@ def entry_of(share: float, chance: float, round: int, p_value: float = 0.01) -> 
     )
 
 
-@pytest.mark.parametrize(("messages", "back"), [(40, range(39, 40)), (60, range(20, 60)), (40, range(0))])
+@pytest.mark.parametrize(("messages", "back"), quick([(40, range(39, 40)), (60, range(20, 60)), (40, range(0))], 0, 2))
 def test_neither_one_message_among_many_nor_those_after_the_first_are_missed(messages, back):
     """One of forty rebuilt but for its contrast, and forty after twenty of noise, were "none found" to a review: alone
     a message had too few relabellings, and together only the first ones were asked.

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,7 @@ from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from entries import IF_GAUSSIAN, QUIET, image, member
 from scipy.stats import binomtest, ttest_1samp
 from stated import marked, proven_row
+from tiers import quick
 
 
 def verdict(attacks: list[Any], rows: list[Any], secret: bool = True) -> Judgement:
@@ -447,8 +449,7 @@ def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[
     }
 
 
-@pytest.mark.parametrize("attacks", [1, 4, 10])
-@pytest.mark.parametrize("make", [scored, guessed])
+@pytest.mark.parametrize(("make", "attacks"), quick(product((scored, guessed), (1, 4, 10)), 2, 4))
 def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(
     attacks: int, make: Callable[[np.random.Generator], dict[str, Any]], row: Any
 ) -> None:

@@ -22,6 +22,7 @@ from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from dpfl_audit.audit.run.choice import Applying, choose
 
+pytestmark = pytest.mark.usefixtures("without_closeness")
 # Here, where senders have names and records are no texts.
 APPLY = [name for name in ATTACKS if name not in ("membership-quantile", "linking", "inversion-text")]
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
@@ -157,10 +158,7 @@ def test_where_nothing_fits_the_prices_are_there(images, tmp_path, capsys) -> No
 
 
 def test_minutes_grant_canaries_too(tmp_path) -> None:
-    config = IMAGES | {
-        "capture": {"clients": [0], "auxiliary": 15},
-        "attack": FEW | {"canary": {"numbers": 1e6}},
-    }
+    config = IMAGES | {"capture": {"clients": [0], "auxiliary": 15}, "attack": FEW | {"canary": {"numbers": 1e6}}}
     results = dpfl_audit.run(trained(config, tmp_path / "s"), tmp_path / "r", minutes=1.0, quiet=True)
     assert {"inversion", "canary"} == {ran.attack for ran in results.choice.ran}
     assert any(row.demonstrated is not None for row in results.epsilon)

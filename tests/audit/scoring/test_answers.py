@@ -17,6 +17,7 @@ from dpfl_audit.audit.scoring.questions import judged_together
 from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT
 from dpfl_audit.metrics.intervals import clopper_pearson_interval, share_p_value
 from dpfl_audit.metrics.reidentification import reidentified
+from tiers import quick
 
 LABELS = 3
 
@@ -93,7 +94,7 @@ def apart(messages: int, each: int = 1) -> list[list[int]]:
 # --- line-ups
 
 
-@pytest.mark.parametrize(("back", "leak"), [(64, True), (8, True), (0, False)])
+@pytest.mark.parametrize(("back", "leak"), quick([(64, True), (8, True), (0, False)], 1, 2))
 def test_many_messages_do_not_drown_what_each_of_them_shows(back: int, leak: bool) -> None:
     """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
     line_ups, sent = world(0, records=140), apart(70, 2)
@@ -114,7 +115,7 @@ def test_messages_of_one_image_are_as_bad_as_one_message_of_many(back: int, leve
         assert (round(low, 3), high) == (0.832, 1.0)  # Clopper and Pearson's of 20 of 20
 
 
-@pytest.mark.parametrize("brighter", [0.0, 0.6])
+@pytest.mark.parametrize("brighter", quick([0.0, 0.6], 1))
 def test_pictures_of_nothing_are_seldom_picked_though_other_splits_are_of_another_kind(brighter: float) -> None:
     alarms, worlds = 0, 60
     for seed in range(worlds):

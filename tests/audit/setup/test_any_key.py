@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 from dataclasses import replace
+from itertools import product
 from math import sqrt
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.schedule import Geometric
 from dpfl_audit.defenses.terms import Observer
 from scipy.stats import binom, norm
+from tiers import quick
 
 DELTA = 0.003
 
@@ -66,11 +68,15 @@ def test_the_plan_is_above_the_exact_privacy_of_a_client_who_is_drawn_by_lot():
 
 
 @pytest.mark.parametrize(
-    "scheme",
-    [{"participants": 2}, {"dropout": 0.4}, {"participants": 3, "dropout": 0.3}],
-    ids=["cohort", "dropout", "both"],
+    ("scheme", "observer"),
+    quick(
+        product(
+            ({"participants": 2}, {"dropout": 0.4}, {"participants": 3, "dropout": 0.3}),
+            ("server", "aggregate", "downlink", "uplink(1)", "uplink(5)"),
+        ),
+        *(0, 6, 12, 13),
+    ),
 )
-@pytest.mark.parametrize("observer", ["server", "aggregate", "downlink", "uplink(1)", "uplink(5)"])
 def test_no_training_with_a_key_of_its_own_comes_out_above_the_plan(scheme, observer):
     made = experiment(clients=6, rounds=40, **scheme)
     plan = proven(planned_ledger(made, any_key=True), observer)
@@ -88,8 +94,7 @@ def test_whoever_catches_uploads_may_catch_another_clients():
     assert plan >= proven(planned_ledger(made), "uplink(1)") > 3
 
 
-@pytest.mark.parametrize("ratio", [1.0, 1.02], ids=["steady", "growing noise"])
-@pytest.mark.parametrize("observer", ["server", "downlink"])
+@pytest.mark.parametrize(("observer", "ratio"), quick(product(("server", "downlink"), (1.0, 1.02)), 0, 3))
 def test_a_record_is_planned_for_as_many_epochs_as_anybody_is_drawn_in(observer, ratio):
     """A record counts once an epoch, here of four rounds: 15.46 was planned of four epochs in which every training had
     all four (24.38), as the plan's client had its rounds side by side (c1_slots.py).
@@ -235,7 +240,7 @@ def test_the_command_says_what_it_plans_for(tmp_path):
     )
 
 
-@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+@pytest.mark.parametrize("sampling", quick(["poisson", "fixed"], 1))
 def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, tmp_path):
     """DP-FedAvg: clipped updates of equal weight, noise on their sum. How many records a client has is in no bound, so
     the plan is that of equal clients, and finite (it had been ∞, where every training had 2.03).

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -94,28 +89,6 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(setup, tmp_path, kill_afte
         range(kill_after + 1, 4)
     )  # it begins with what was there, so that the time left is the rest's
     assert content(tmp_path / "s") == content(setup)
-
-
-def test_kill_minus_nine_during_training_loses_nothing_but_the_current_round(tmp_path):
-    raw = {**RAW, "scheme": {**RAW["scheme"], "rounds": 25}, "model": {"name": "mlp", "options": {"widths": [256]}}}
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(raw))
-    program = (
-        "import sys, json, pathlib\n"
-        "from dpfl_audit.audit.setup import capture\n"
-        "from dpfl_audit.audit.setup.config import parse_config\n"
-        "from dpfl_audit.audit.setup.experiment import build\n"
-        "raw = json.loads(pathlib.Path(sys.argv[1]).read_text())\n"
-        "capture.train(build(parse_config(raw), pathlib.Path('.')), pathlib.Path(sys.argv[2]))\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, str(config), str(tmp_path / "s")])
-    while not (tmp_path / "s" / ".work" / "round-0003.json").exists() and process.poll() is None:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "s" / "messages.jsonl").exists()
-    train(tmp_path / "s", raw)
-    assert content(tmp_path / "s") == content(train(tmp_path / "whole", raw))
 
 
 def test_what_is_captured_is_bounded_and_named(setup):

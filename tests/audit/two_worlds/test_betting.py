@@ -24,6 +24,7 @@ from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate
 from dpfl_audit.audit.two_worlds.sequential import BoundRule, Taken, take
 from scipy.stats import binom
+from tiers import quick
 
 DELTA = 1e-5
 
@@ -115,11 +116,14 @@ def test_scores_that_are_all_equal_are_not_bet_on():
 
 @pytest.mark.parametrize(
     "world, truth",
-    [
-        (lambda seed, n: scores(seed, n, 0.0), 0.0),
-        (lambda seed, n: scores(seed, n, 1.0), gaussian_epsilon(1.0, DELTA)),
-        (lambda seed, n: told(seed, n, 1.0), 1.0 - DELTA * (1 + exp(1)) / exp(1)),
-    ],
+    quick(
+        [
+            (lambda seed, n: scores(seed, n, 0.0), 0.0),
+            (lambda seed, n: scores(seed, n, 1.0), gaussian_epsilon(1.0, DELTA)),
+            (lambda seed, n: told(seed, n, 1.0), 1.0 - DELTA * (1 + exp(1)) / exp(1)),
+        ],
+        2,
+    ),
     ids=["nothing leaks", "Gaussian", "randomised response"],
 )
 def test_at_no_look_is_the_bound_above_the_truth_in_more_than_a_twentieth_of_audits(world, truth):
@@ -145,7 +149,8 @@ def test_at_no_look_is_the_bound_above_the_truth_in_many_audits():
 
 
 def test_the_gaussian_bound_is_above_the_truth_at_no_look_either():
-    runs, truth = 100, gaussian_epsilon(1.0, DELTA)
+    """8 of 60 are rejected at 1 %, which a bound that is wrong in one audit of five passes once in fifteen times."""
+    runs, truth = 60, gaussian_epsilon(1.0, DELTA)
     taken = [taking(scores(s, 100, 1.0), scores(s, 50, 1.0), gaussian=True) for s in range(runs)]
     shown = [t.if_gaussian.epsilon for t in taken]
     assert binom.sf(sum(b > truth for b in shown) - 1, runs, 0.05) > 0.01

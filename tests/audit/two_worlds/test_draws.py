@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import exp, sqrt
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpfl_audit.audit.two_worlds.sequential import BoundRule
 from dpfl_audit.audit.worlds.function import audit_mechanism
 from dpfl_audit.defenses.randomness import generator
 from scipy.stats import beta, binom, laplace, norm
+from tiers import quick
 
 DELTA = 1e-5
 
@@ -149,7 +151,8 @@ def test_a_gaussian_release_at_epsilon_four_is_shown_to_at_least_a_half():
 def test_bounds_exceed_the_truth_no_more_often_than_promised():
     """No leak at all, and ε = 4.38: at most 5 % of the bounds exceed the truth.
 
-    An exact one-sided test at 1 % does not reject it.
+    An exact one-sided test at 1 % does not reject it: 8 of 60 do, which a bound that is wrong in one audit of five
+    passes once in fifteen times.
     """
     for shift, truth in ((0.0, 0.0), (1.0, gaussian_epsilon(1.0, DELTA))):
         update, noiseless = gaussian_sum(shift, dim=2)
@@ -165,12 +168,12 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised():
                 seed=seed,
                 gaussian=True,
             )
-            for seed in range(150)
+            for seed in range(60)
         ]
         for name in ("counted", "if_gaussian"):
             high = sum(getattr(audit, name).epsilon > truth for audit in audits)
             assert binom.sf(high - 1, len(audits), 0.05) > 0.01, (shift, name, high)
-        assert sum(audit.chance.epsilon > 0 for audit in audits) <= 8
+        assert sum(audit.chance.epsilon > 0 for audit in audits) <= 3
 
 
 def test_a_direction_can_be_learned_from_draws():
@@ -283,9 +286,10 @@ def randomised_response(true_epsilon: float):
     return update, lambda world: [float(world)]
 
 
-@pytest.mark.parametrize("delta", [0.0, DELTA])
-@pytest.mark.parametrize("true_epsilon", [1.0, 6.0])
-@pytest.mark.parametrize("make", [laplace_sum, randomised_response])
+@pytest.mark.parametrize(
+    ("make", "true_epsilon", "delta"),
+    quick(product((laplace_sum, randomised_response), (1.0, 6.0), (0.0, DELTA)), 0, 5),
+)
 def test_a_true_claim_of_pure_dp_is_refuted_no_more_often_than_promised(make, true_epsilon, delta):
     """A bound with 95 % confidence exceeds the truth in at most 5 % of audits, whatever the noise. At ε = 1 the audit
     could show more (4.0), so that it had its chance; an exact test at 1 % does not reject 5 %.

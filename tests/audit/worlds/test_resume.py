@@ -13,6 +13,7 @@ from command import call, called, content
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.worlds.function import audit_mechanism
 from dpfl_audit.audit.worlds.source import own_code
+from tiers import quick
 
 CODE = """
 import os
@@ -61,7 +62,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(more, folder):
     command = [sys.executable, "-m", "dpfl_audit.cli", *typed("killed", *more)]
     codes = []
     for _ in range(20):
-        codes.append(subprocess.run(command, env={**os.environ, "CALLS_LEFT": "250"}, check=False).returncode)
+        codes.append(subprocess.run(command, env={**os.environ, "CALLS_LEFT": "400"}, check=False).returncode)
         if codes[-1] == 0:
             break
         assert codes[-1] == 9 and (folder / "killed" / ".work").is_dir()
@@ -78,7 +79,10 @@ def killed(folder: Path, monkeypatch, *more: str) -> None:
     assert (folder / "out" / ".work" / "asked.json").is_file() and not (folder / "out" / "results.json").exists()
 
 
-@pytest.mark.parametrize("more", [("--seed", "1"), ("--claim", "3"), ("--gaussian",), ("--calibration", "60"), SEARCH])
+@pytest.mark.parametrize(
+    ("more",),
+    quick([(("--seed", "1"),), (("--claim", "3"),), (("--gaussian",),), (("--calibration", "60"),), (SEARCH,)], 4),
+)
 def test_another_question_there_is_refused_in_one_sentence(more, folder, capsys, monkeypatch):
     killed(folder, monkeypatch)
     before = content(folder / "out")
@@ -115,7 +119,7 @@ def test_another_function_there_is_refused(folder, capsys, monkeypatch):
     assert code == 2 and "another function" in said
 
 
-@pytest.mark.parametrize("changed", ["imported", "tried", "mean"])
+@pytest.mark.parametrize("changed", quick(["imported", "tried", "mean"], 0))
 def test_another_file_that_the_draws_hang_on_is_noticed(changed, folder, capsys, monkeypatch):
     """An import of the function's, the candidates' file, and the one that tells the means."""
     imported = f"imported_where_{changed}_changes"  # a process imports a name once

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+from dpfl_audit.audit.proof.theorems import accountants
+from dpfl_audit.audit.proof.theorems.accountants import BLOCKS, ORDERS, renyi
 from dpfl_audit.audit.proof.theorems.composition import epsilon
 from dpfl_audit.audit.proof.theorems.draw import Draw
 
@@ -17,3 +21,15 @@ def test_responses_beside_other_noise_are_not_forgotten() -> None:
         assert both <= (epsilon((response,), 5e-7)[0] + epsilon(tuple(sorted(others)), 5e-7)[0]) * (
             1 + 1e-4
         )  # the grid
+
+
+@pytest.mark.parametrize("amplification", ["poisson", "poisson_pair"])
+@pytest.mark.parametrize(("ratio", "count", "left_out"), [(3.0, 40, True), (0.5, 100, True), (0.02, 5, False)])
+def test_orders_that_are_left_out_have_no_less_epsilon(amplification, ratio, count, left_out, monkeypatch) -> None:
+    """The least ε of all orders, whether it is at a low, a middle or (with little of everything) a high one."""
+    draws = ((Draw("gaussian", ratio, amplification, 10.0, 100, ratio), count),)
+    asked, composed = [], accountants._composed
+    monkeypatch.setattr(accountants, "_composed", lambda *of: asked.append(of[1]) or composed(*of))
+    found = epsilon(draws, 1e-5, use_pld=False)[0]
+    assert (len(asked) < len(BLOCKS)) == left_out
+    assert found == compute_epsilon(ORDERS, renyi(draws), 1e-5)[0]

@@ -10,6 +10,7 @@ from dpfl_audit.audit.proof.theorems.composition import epsilon
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.proof.theorems.tradeoff import gaussian_ceiling, success_ceiling
 from scipy.stats import norm
+from tiers import quick
 
 KAPPAS = (0.001, 0.01, 0.1, 0.5, 0.9)
 
@@ -24,7 +25,7 @@ def test_the_best_test_of_two_gaussians_reaches_the_ceiling_and_points_of_its_cu
     assert best <= success_ceiling(lambda delta: epsilon(draws, delta)[0], kappa) <= min(1.0, 3 * best + 0.05)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5])
+@pytest.mark.parametrize("rate", quick([0.1, 0.5], 1))
 @pytest.mark.parametrize("kappa", KAPPAS)
 def test_a_sampled_gaussian_stays_below(rate, kappa):
     """P = (1 − q)N(0, 1) + qN(2, 1) against Q = N(0, 1): the best test is a threshold, as the ratio rises with y."""

@@ -29,6 +29,7 @@ from dpfl_audit.audit.worlds.federation.trials import HubTrials, UploadTrials
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Wire
+from tiers import quick
 
 DELTA = 1e-5
 SMALL = CanarySettings(draws=200, places=1)
@@ -170,15 +171,25 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
 
 @pytest.mark.parametrize(
     ("scheme", "observer", "unit", "adjacency", "least"),
-    [
-        ({"name": "iteration-gaussian", "epsilon": 6.0}, "server", "client", "zero_out", 0.5),
-        ({"name": "iteration-gaussian", "epsilon": 6.0}, "server", "client", "replace_one", 0.5),
-        ({"name": "cdp", "sigma": 1.0, "clip": 1.0}, "downlink", "client", "zero_out", 0.5),
-        ({"name": "naafl", "epsilon": 20.0, "clip": 5.0, "noise_std": 2.0}, "downlink", "record", "replace_one", 0.0),
-        ({"name": "nbafl", "epsilon": 1e-2}, "server", "record", "zero_out", 0.0),
-        ({"name": "iteration-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
-        ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.1),
-    ],
+    quick(
+        [
+            ({"name": "iteration-gaussian", "epsilon": 6.0}, "server", "client", "zero_out", 0.5),
+            ({"name": "iteration-gaussian", "epsilon": 6.0}, "server", "client", "replace_one", 0.5),
+            ({"name": "cdp", "sigma": 1.0, "clip": 1.0}, "downlink", "client", "zero_out", 0.5),
+            (
+                {"name": "naafl", "epsilon": 20.0, "clip": 5.0, "noise_std": 2.0},
+                "downlink",
+                "record",
+                "replace_one",
+                0.0,
+            ),
+            ({"name": "nbafl", "epsilon": 1e-2}, "server", "record", "zero_out", 0.0),
+            ({"name": "iteration-laplace", "epsilon": 4.0}, "server", "client", "zero_out", 0.5),
+            ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.1),
+        ],
+        0,
+        3,
+    ),
     ids=str,
 )
 def test_what_is_demonstrated_lies_below_what_is_proven(scheme, observer, unit, adjacency, least):
@@ -203,9 +214,7 @@ def test_one_step_of_dp_sgd_at_epsilon_four():
     (row,) = ledger_rows(made, "server", unit="record", adjacency="zero_out")
     assert row.proven == pytest.approx(4.0, abs=0.01)
     found = demonstrate(
-        made,
-        replace(SMALL, draws=1000),
-        Question(Observer("server"), "record", "zero_out", DELTA, proven=row.proven),
+        made, replace(SMALL, draws=1000), Question(Observer("server"), "record", "zero_out", DELTA, proven=row.proven)
     )
     assert found.attacks[0].settings["canary"] == "dirac-gradient"
     assert 2.0 <= found.attacks[0].value("epsilon_if_gaussian") <= 4.0

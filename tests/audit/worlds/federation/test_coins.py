@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from math import comb, exp, expm1, inf, log, log1p, nan, sqrt
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +43,7 @@ from dpfl_audit.defenses.schedule import FixedRounds, Geometric
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
 from scipy.stats import beta, binom
 from stated import stated
+from tiers import quick
 
 DELTA = 1e-5
 WORLDS = 250
@@ -285,10 +287,12 @@ def test_a_value_that_is_not_finite_tells_the_worlds_apart_for_certain(without, 
 # --- composition from below ---
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-2])
+@pytest.mark.parametrize("delta", [1e-5, pytest.param(1e-2, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     ("mu", "rate", "rounds"),
-    [(1, 0.9, 20), (3, 0.5, 20), (5, 0.5, 4), (0.3, 0.1, 100), (1, 0.02, 50), (10, 0.9, 3), (0.5, 1, 7)],
+    quick(
+        [(1, 0.9, 20), (3, 0.5, 20), (5, 0.5, 4), (0.3, 0.1, 100), (1, 0.02, 50), (10, 0.9, 3), (0.5, 1, 7)], 2, 5, 6
+    ),
 )
 def test_composed_is_below_every_accountants_upper_limit(mu, rate, rounds, delta):
     """And near PLD's, rounded up, where there is one; with a draw the answer is never the closed form without."""
@@ -389,8 +393,9 @@ def test_coins_that_all_fall_on_one_side_are_refused(part, side):
         judge_flips(tossed, 2.0, True, DELTA)
 
 
-@pytest.mark.parametrize("fault", [0.0, 1.0, 3.0])
-@pytest.mark.parametrize("own", [slice(0, 20), slice(3, 20, 8)], ids=["all rounds", "three of them"])
+@pytest.mark.parametrize(
+    ("fault", "own"), quick(product((0.0, 1.0, 3.0), (slice(0, 20), slice(3, 20, 8))), 1, 2), ids=str
+)
 def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fault, own):
     """fault: the declared noise over the real one (0: the canary changes nothing at all).
 

@@ -23,6 +23,7 @@ from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
 from dpfl_audit.defenses.data.dataset import statistics
 from dpfl_audit.defenses.models import constants_of
 from dpfl_audit.defenses.terms import Observer
+from tiers import quick
 
 DELTA = 1e-5
 SETTINGS = CanarySettings(draws=300, replicas=60, places=1)
@@ -59,13 +60,16 @@ def asked(observer: str, unit: str = "record", adjacency: str = "replace_one") -
 
 @pytest.mark.parametrize(
     ("observer", "unit", "adjacency", "protocol"),
-    [
-        ("server", "record", "replace_one", "mechanism"),
-        ("server", "record", "zero_out", "mechanism-redrawn"),
-        ("server", "client", "zero_out", "mechanism"),
-        ("downlink", "record", "zero_out", "mechanism"),
-        ("model", "record", "replace_one", "end-to-end"),
-    ],
+    quick(
+        [
+            ("server", "record", "replace_one", "mechanism"),
+            ("server", "record", "zero_out", "mechanism-redrawn"),
+            ("server", "client", "zero_out", "mechanism"),
+            ("downlink", "record", "zero_out", "mechanism"),
+            ("model", "record", "replace_one", "end-to-end"),
+        ],
+        *(2, 4),
+    ),
 )
 def test_a_canary_is_not_blind_to_what_the_mean_and_std_tell(observer, unit, adjacency, protocol, tmp_path):
     """The worlds are told apart with certainty: as much is demonstrated as the number of trials allows. Of the same

@@ -171,7 +171,8 @@ def test_a_heavier_client_is_less_hidden(tmp_path):
     """30 of 50 records weigh .6 where the noise is for 1/3: 1.8 standard deviations."""
     strategy = f"DifferentialPrivacyServerSideFixedClipping({PLAIN}, 1.0, 0.5, 3)"
     text = APP.replace("return 12", "return 30 if client == 0 else 10")
-    audit = audit_flower(written(tmp_path, strategy=strategy, text=text), delta=DELTA, clients=3, **FEW)
+    app = written(tmp_path, strategy=strategy, text=text)
+    audit = audit_flower(app, delta=DELTA, clients=3, draws=10, calibration=50)
     assert audit.shift == pytest.approx(1.8, abs=0.5)
     assert audit.about.parameters["noise_multiplier"] == pytest.approx(1 / 1.8)
     assert any("weighted mean" in note for note in audit.about.notes)
@@ -179,8 +180,8 @@ def test_a_heavier_client_is_less_hidden(tmp_path):
 
 def test_an_adaptive_bound_is_no_state_between_draws_and_judged_by_counting(tmp_path):
     strategy = f"DifferentialPrivacyServerSideAdaptiveClipping({PLAIN}, 0.1, 3, initial_clipping_norm=1.0)"
-    audit = audit_flower(written(tmp_path, strategy=strategy), delta=DELTA, clients=3, draws=100, calibration=30)
-    assert audit.if_gaussian is None and audit.about.observer == "downlink" and len(audit.scores_in) == 100
+    audit = audit_flower(written(tmp_path, strategy=strategy), delta=DELTA, clients=3, draws=20, calibration=10)
+    assert audit.if_gaussian is None and audit.about.observer == "downlink" and len(audit.scores_in) == 20
 
 
 def test_who_is_not_there_counts_half_in_a_bound_that_adapts(tmp_path):
