@@ -22,7 +22,7 @@ test: .venv/installed
 	$(BIN)/pytest tests -m "not full" $(WORKERS)
 
 # Before an issue is called resolved and before a release: the wheel, Ray, a second device, every command on every page,
-# kills at every place. `make test` has a short case of each.
+# kills at every place. `make test` has a short case of most.
 full: .venv/installed
 	$(BIN)/pytest tests -m full $(WORKERS)
 
