@@ -23,7 +23,9 @@ class NumberOptions:
     noise_on: Annotated[Literal["update", "sum"] | None, Option("Noise on each update (default) or on their sum.")] = (
         None
     )
-    rounds: Annotated[int | None, Option("Without SOURCE: how many rounds. Default: 1.")] = None
+    rounds: Annotated[
+        int | None, Option("Without SOURCE: how many rounds, of all trainings at most 100,000. Default: 1.")
+    ] = None
     clients: Annotated[int | None, Option("Without SOURCE: how many clients there are. Default: 1.")] = None
     cohort: Annotated[int | None, Option("Without SOURCE: how many are drawn for a round. Default: all.")] = None
     sampling: Annotated[Literal["fixed", "poisson"] | None, Option("How. Default: fixed, exactly so many.")] = None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ...attacks import ATTACKS
 from ...attacks.canary import CraftedStart
 from ...attacks.membership import ShadowFactory
+from ...defenses.models import LAYERS
 from ...defenses.terms import Observer
 from ..errors import BadInput
 from ..results.format import Choice, NotRun
@@ -76,8 +77,8 @@ def _not_attackable(setup: Setup) -> str:
         return ""
     if not recorded.network:
         return (
-            "the recording holds no network that can be built again; give the Recorder a stack of torch's own layers,"
-            " or a class of yours, trained whole (no frozen parameters)"
+            "the recording holds no network that can be built again; give the Recorder, trained whole (no frozen"
+            f" parameters), a class of yours or a stack of these layers of torch.nn: {', '.join(LAYERS)} and Dropout"
         )
     return (
         "the recording does not say what a record looks like; give the Recorder data={'input_shape': …, 'classes': …}"

@@ -30,8 +30,8 @@ def most_recognised(row: Epsilon) -> float:
     """The largest true positive rate that the row's proof allows at `FALSE_ALARMS`: on the curve of its Gaussian (Dong,
     Roth and Su 2019, Definition 2.6), else by (ε, δ) (Wasserman and Zhou 2010).
 
-    >>> round(most_recognised(Epsilon(observer="server", unit="record", adjacency="zero_out", delta=0, proven=0)), 4)
-    0.01
+    >>> most_recognised(Epsilon(observer="server", unit="record", adjacency="zero_out", proven=inf))
+    1.0
     """
     if row.mu is not None:
         return float(ndtr(row.mu + ndtri(FALSE_ALARMS)))

@@ -160,7 +160,7 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
             f"{taken}, which does not fit: its gradients of the records leave {100 * by_loss:.0f} % of an upload's"
             f" length unexplained, those of another loss, or of weighed records, {100 * by_any:.1f} %"
         )
-    return f"{taken}, not checked: no upload is one step's gradient of its records"
+    return f"{taken}, not checked: no upload is one step's gradient of its records, weighed alike"
 
 
 def misfit(upload: Upload, training: LocalTraining | None) -> tuple[float, float] | None:
