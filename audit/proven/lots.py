@@ -41,7 +41,7 @@ def _is_one_draw(seen: Sequence[Counted], hidden: Sequence[Amplified]) -> bool:
 
 
 def factor(release: Counted, unit: Unit, adjacency: Adjacency) -> int:
-    """Sensitivity over the bound: the table above; the ε of a response is for any two values."""
+    """Sensitivity over the bound, as `accounting` has the table; the ε of a response is for any two values."""
     if release.mechanism == "response":
         return 1
     if release.bound_of == "client":
