@@ -116,15 +116,16 @@ def folders(output: Path) -> list[Path]:
 
 
 def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
-    # Seconds of two cores, by how each kind of work begins to tell of itself.
     kinds = {"training": WorkKind(5.0, ("training",))}
     for setting in SETTINGS:
-        attack, score = setting.seconds
-        kinds[f"{setting.name}, attack"] = WorkKind(attack, ("attacking", "canary"))
-        kinds[f"{setting.name}, score"] = WorkKind(score, ("scoring", "pricing"))
+        kinds |= _kinds(setting)
     table = Timetable(progress, kinds)
     stages = [
-        (setting, table.plan({"training": 1}, setting.name), table.plan(_attack_and_score(setting), setting.name))
+        (
+            setting,
+            table.plan({"training": 1}, setting.name),
+            table.plan(dict.fromkeys(_kinds(setting), 1), setting.name),
+        )
         for setting in SETTINGS
     ]
     results = []
@@ -142,8 +143,13 @@ def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
     return Demo(page, tuple(answer(Results.read(folder)) for folder in results))
 
 
-def _attack_and_score(setting: DemoSetting) -> dict[str, float]:
-    return {f"{setting.name}, {work}": 1 for work in ("attack", "score")}
+def _kinds(setting: DemoSetting) -> dict[str, WorkKind]:
+    """Seconds of two cores, by how each kind of work begins to tell of itself."""
+    attack, score = setting.seconds
+    return {
+        f"{setting.name}, attack": WorkKind(attack, ("attacking", "canary")),
+        f"{setting.name}, score": WorkKind(score, ("scoring", "pricing")),
+    }
 
 
 def _train(setting: DemoSetting, output: Path, folder: Path, progress: Progress | None) -> None:

@@ -21,7 +21,7 @@ from ..files import write_json, write_tensors
 from ..setup.capture import write_sealed, write_tables
 from ..setup.config import Config
 from ..setup.description import digest_of_parts, versions
-from ..setup.format import DECLARED, DRAWN_LABELS, FORMAT, Declaration
+from ..setup.format import DECLARED, FORMAT, Declaration
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
@@ -296,16 +296,10 @@ def _bytes_of(inputs: Tensor, target: Tensor) -> bytes:
 def _write_knowledge(
     folder: Path, config: Config, given: _Given | None, granted: Granted, drawn_by_coins: bool
 ) -> None:
-    """drawn_by_coins: ε counts on that nobody knows which records a batch took, so its labels are the auditor's."""
     items, public = [], Public(folder)
     if given is not None and given.targets.dtype == torch.long:
         labels = {i: sorted(given.targets[torch.tensor(rows)].tolist()) for i, rows in given.rows.items()}
-        if drawn_by_coins:
-            write_json(folder / DRAWN_LABELS, labels)
-        else:
-            public.write("labels", labels)
-            words = "the labels of the examples behind each captured upload"
-            items.append({"item": "labels", "file": "labels.json", "words": words})
+        items += public.write_labels(labels, drawn_by_coins)
     if granted.auxiliary is not None:
         public.write("auxiliary", _pair(granted.auxiliary))
         words = f"{len(granted.auxiliary[0])} examples of the same kind that nobody trained on"

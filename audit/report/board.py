@@ -13,9 +13,11 @@ from ..results.format import Epsilon
 from ..say import board as say
 from ..say.accuracy import accuracy_said, without_noise
 from ..say.card import NOT_STATED
-from ..say.statement import HOLDS_IF
+from ..say.statement import HOLDS_IF, NOT_PRICED
+from ..say.warnings import not_run
+from ..say.words import NO_SECRET
 from .decision import decision_on
-from .facts import ReportedSetting, notices, read_settings
+from .facts import ReportedSetting, read_settings
 from .markdown import escaped, markdown_table
 from .owner import Owner, read_owner
 
@@ -51,21 +53,14 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
     results, judgement = setting.results, setting.judgement
     decision = decision_on([setting])
     units = dict.fromkeys(row.unit for row in results.epsilon)
-    rows = _asked_rows(setting)
-    proven = [say.proof_line(row) for row in rows]
-    if owner.people and rows:
-        proven.append(say.people_line(rows[0], owner.people))
     return [
         (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
         ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
         ("What an attacker got", [setting.sentences[0]]),
-        ("What any attack can do", proven or ["No ε was priced, so nothing is promised."]),
+        ("What any attack can do", _proven(setting, owner)),
         ("Who is covered", [f"{unit.capitalize()}: {say.PEOPLE[unit]}." for unit in units] + [setting.sentences[2]]),
         ("What has to hold", [HOLDS_IF, *([say.declared(judgement.premises)] if judgement.declared else [])]),
-        (
-            "What was not looked at",
-            [text for text in notices(results) if text.startswith(("Not tried", "Not finished"))],
-        ),
+        ("What was not looked at", not_run(results)),
         (
             "Purpose, owner, review",
             [
@@ -82,18 +77,26 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
 
 def _once(sections: Sequence[Section]) -> list[Section]:
     """Without what an earlier section has, and without sections that have nothing left."""
-    found: set[str] = set()
+    earlier: set[str] = set()
     kept = []
     for heading, paragraphs in sections:
-        fresh = [text for text in paragraphs if text not in found]
-        found.update(fresh)
+        fresh = [text for text in paragraphs if text not in earlier]
+        earlier.update(fresh)
         kept += [(heading, fresh)] if fresh else []
     return kept
 
 
+def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
+    if not setting.judgement.secret:
+        return [NO_SECRET]
+    rows = _asked_rows(setting)
+    people = [say.people_line(rows[0], owner.people)] if owner.people and rows else []
+    return [*map(say.proof_line, rows), *people] or [NOT_PRICED]
+
+
 def _asked_rows(setting: ReportedSetting) -> list[Epsilon]:
     """The largest proven ε of each unit, of the observers whom the run is about; records first."""
-    counted = [row for row in setting.results.epsilon if not row.aside and setting.judgement.secret]
+    counted = [row for row in setting.results.epsilon if not row.aside]
     asked = {row.observer for row in counted if row.asked} or {row.observer for row in counted}
     kept = [row for row in counted if row.observer in asked]
     units = sorted(dict.fromkeys(row.unit for row in kept), reverse=True)

@@ -10,11 +10,12 @@ def answer(results: Results) -> str:
     """Accuracy beside what a constant answer gets, the leak, and the proven ε where there is a useful one."""
     setup, verdict = results.setup, results.verdict
     accuracy, guessing = setup.test_accuracy, setup.guessing_accuracy
-    said = f"{setup.title.capitalize()}. "
+    sentences = [f"{setup.title.capitalize()}."]
     if accuracy is not None and guessing is not None:
-        said += f"Accuracy {percent(accuracy)} (guessing: {percent(guessing)}). "
-    said += verdict.sentences[0]
+        sentences.append(f"Accuracy {percent(accuracy)} (guessing: {percent(guessing)}).")
+    sentences.append(verdict.sentences[0])
     row = next((row for row in results.epsilon if row.asked), None)
-    if row is None or row.proven is None or verdict.proof != "proven":
-        return said
-    return f"{said} Proven: ε of {at_most(row.proven)} per {row.unit} towards {observer(row.observer)} ({terms(row)})."
+    if row is not None and row.proven is not None and verdict.proof == "proven":
+        place = f"per {row.unit} towards {observer(row.observer)} ({terms(row)})"
+        sentences.append(f"Proven: ε of {at_most(row.proven)} {place}.")
+    return " ".join(sentences)

@@ -61,7 +61,7 @@ from ..lock import writing
 from .auditor import check_setup
 from .description import ROWS, described, digest_of, engine_of, manifest_of, with_key
 from .experiment import Experiment
-from .format import DRAWN_LABELS, SEAL
+from .format import SEAL
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
@@ -479,17 +479,8 @@ class _Recorder:
         }
         items, public = [], Public(self.folder)
         labels = {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()}
-        if data.classes and self.experiment.scheme.local.per_example is not None:
-            write_json(self.folder / DRAWN_LABELS, labels)
-        elif data.classes:
-            public.write("labels", labels)
-            items.append(
-                {
-                    "item": "labels",
-                    "file": "labels.json",
-                    "words": "the labels of the examples behind each captured upload",
-                }
-            )
+        if data.classes:
+            items += public.write_labels(labels, self.experiment.scheme.local.per_example is not None)
         n = min(capture.auxiliary, len(data.auxiliary_inputs))
         if n:
             pick = torch.randperm(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..files import write_bytes, write_json, write_lines, write_tensors
+from .format import DRAWN_LABELS
 
 PublicKind = Literal[
     "manifest",
@@ -57,6 +58,18 @@ class Public:
             write_lines(path, content)
         else:
             write_json(path, content)
+
+    def write_labels(self, labels: Mapping[str, Sequence[int]], drawn_by_coins: bool) -> list[dict[str, str]]:
+        """The labels behind each captured upload; returns what `knowledge.json` lists of them.
+
+        drawn_by_coins: ε counts on that nobody knows which records a batch took, so its labels are the auditor's.
+        """
+        if drawn_by_coins:
+            write_json(self.folder / DRAWN_LABELS, labels)
+            return []
+        self.write("labels", labels)
+        words = "the labels of the examples behind each captured upload"
+        return [{"item": "labels", "file": "labels.json", "words": words}]
 
 
 def strangers(names: Sequence[str]) -> list[str]:

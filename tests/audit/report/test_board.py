@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from math import exp
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command import called
+from dpfl_audit.audit.report.markdown import escaped
+from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.say.board import FALSE_ALARMS, most_recognised
+from dpfl_audit.audit.say.statement import NOT_PRICED
+from dpfl_audit.audit.say.verdict import judged
+from dpfl_audit.audit.say.words import NO_SECRET
 from scipy.stats import norm
 from stated import proven_row
 
@@ -43,6 +50,19 @@ def test_a_statement_of_both_kinds_says_each_line_once(everything: Path, tmp_pat
     assert len(lines) == len(set(lines)) and "stigma" in text and "yearly" in text
     page = (tmp_path / "s.html").read_text()
     assert "Ward &lt;4&gt;" in page and "<script" not in page and page.count("<h1>") == 1
+
+
+def test_with_a_published_key_no_epsilon_stands_in_it(everything: Path, tmp_path: Path, capsys) -> None:
+    """It said that no ε was priced."""
+    shutil.copytree(everything, tmp_path / "r")
+    content = json.loads((everything / "results.json").read_text())
+    content["setup"]["noise_key"] = "published"
+    judged_again = Results.model_validate({k: v for k, v in content.items()})
+    verdict_of = judged(**{name: value for name, value in judged_again if name not in ("verdict", "format")})
+    (tmp_path / "r" / "results.json").write_text(verdict_of.model_dump_json(by_alias=True))
+    assert called(capsys, "report", tmp_path / "r", "--statement", tmp_path / "s.md")[0] == 0
+    text = (tmp_path / "s.md").read_text()
+    assert escaped(NO_SECRET) in text and escaped(NOT_PRICED) not in text and "recognises at most" not in text
 
 
 @pytest.mark.parametrize(
