@@ -89,6 +89,8 @@ def empty(folder: Path) -> bool:
 
 @contextmanager
 def _held(lock: Path, what: Path) -> Iterator[None]:
+    if "\0" in str(what):
+        raise BadInput(f"{str(what)!r}: a path holds no NUL byte; name another one")
     missing = [folder for folder in lock.parents if not folder.exists()]
     file = _taken_over(lock, what)
     try:

@@ -61,7 +61,7 @@ def untracked(results: Results) -> dict[str, str]:
 def _numbers(results: Results) -> dict[str, float]:
     judgement = judgement_of(results)
     found: dict[str, float] = {
-        "verdict/level": LEVELS.index(judgement.level),
+        "verdict/level": LEVELS.index(judgement.severity),
         "verdict/proof": PROOFS.index(judgement.proof),
     }
     for name in ("test_accuracy", "majority_accuracy"):

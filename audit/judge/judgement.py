@@ -48,7 +48,7 @@ from ..results.checks import (
     observers_aside,
     severity,
 )
-from ..results.format import LEVELS, AttackResult, Epsilon, Level, Proof, Results
+from ..results.format import LEVELS, NOT_MEASURED, AttackResult, Epsilon, Level, Proof, Results, VerdictLevel
 from ..setup.promise import USEFUL_DELTA
 from .question import ChosenRows, RowQuestion
 
@@ -126,7 +126,7 @@ class Judgement:
     beyond: shares of successes with the proof's ceilings that they contradict (`beyond_proof`).
     leaking: rows of which more is demonstrated than a proof allows; leaking_aside: of observers whom the run is not
       about. kinds: each kind of attack that was tried, and whether it could have shown a leak.
-    level, proof: by the rules above. measured: whether anything could have shown a leak.
+    severity, proof: by the rules above. measured: whether anything could have shown a leak.
     only_claim: a refuted claim is all that gives the level.
     """
 
@@ -139,10 +139,15 @@ class Judgement:
     leaking: tuple[Epsilon, ...]
     leaking_aside: tuple[Epsilon, ...]
     kinds: Mapping[str, bool]
-    level: Level
+    severity: Level
     proof: Proof
     measured: bool
     only_claim: bool
+
+    @property
+    def level(self) -> VerdictLevel:
+        """The severity; "not measured" where nothing was found and nothing could have shown a leak."""
+        return self.severity if self.measured else NOT_MEASURED
 
     @property
     def proven(self) -> float | None:
@@ -188,7 +193,7 @@ class Judgement:
     @property
     def shows_leak(self) -> bool:
         """Whether a leak was found, of any size; a claim that is false while the proof holds is none."""
-        return self.level != NO_LEAK and not self.only_claim
+        return self.severity != NO_LEAK and not self.only_claim
 
     @property
     def above_chance(self) -> bool:
@@ -232,7 +237,7 @@ def judge(evidence: AuditEvidence, question: RowQuestion | None = None) -> Judge
         leaking=leaking,
         leaking_aside=tuple(row for row in exceeding if row.aside),
         kinds=kinds,
-        level=level,
+        severity=level,
         proof=proof,
         measured=level != NO_LEAK or (bool(kinds) and all(kinds.values())),
         only_claim=_only_claim(evidence, level, refuted),
@@ -303,7 +308,7 @@ def _only_claim(evidence: AuditEvidence, level: Level, refuted: Sequence[Refutat
     """Whether a refuted claim is all that gives the level: it is false, and nothing else leaks more than is proven."""
     if level == NO_LEAK or not refuted or any(refutation.limit == "proven" for refutation in refuted):
         return False
-    return judge(evidence.without_claims).level == NO_LEAK
+    return judge(evidence.without_claims).severity == NO_LEAK
 
 
 def _proof(

@@ -18,7 +18,7 @@ from ..setup.mistakes import sentence
 from ..setup.reading import short
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
-from .usable import check_usable
+from .usable import check_usable, warn_of_no_attacks
 
 Average = Literal["records", "mean", "expected", "unknown"]
 MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
@@ -128,6 +128,7 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     if isinstance(model, nn.Module):
         known = facts.input_shape if facts.classes is not None else None
         check_usable(model, network.name, known, facts.classes, "model")
+        warn_of_no_attacks(network)
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
     if facts.mean is not None and facts.std is not None and len(facts.mean) != len(facts.std):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 from ...defenses import models
 from ..errors import BadInput
 from ..owners_code import in_words
+from .network import Network
 
+LIKE_IMAGES = (3, 32, 32)  # a shape that a class of images or of tables can be tried with before records are known
 ALONE = "; without records and data={'input_shape': …} ε is priced all the same"
 
 
@@ -44,6 +47,22 @@ def check_usable(
     return classes
 
 
+def warn_of_no_attacks(network: Network) -> None:
+    """Warns the owner of a module that no attack can build again, before its training begins."""
+    if network.known:
+        return
+    if network.frozen:
+        why = f"{network.frozen[0]!r} is frozen, and attacks know networks that are trained whole; hand over no records"
+    else:
+        kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
+        strange = [kind for kind in kinds if kind not in models.LAYERS] or [*kinds]
+        why = (
+            f"a network of {', '.join(strange)} cannot be built again; attacks take a stack of"
+            f" {', '.join(models.LAYERS)}, or a class in a file of your own"
+        )
+    warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
+
+
 def check_class(module: nn.Module, shape: Sequence[int] | None, classes: int | None) -> None:
     """That a class of the owner's gives the same network again, in the owner's own process, as an attack will ask for
     one. Of a class that takes the shape of a record nothing is known before that is.
@@ -54,6 +73,7 @@ def check_class(module: nn.Module, shape: Sequence[int] | None, classes: int | N
     kind = type(module)
     if models.takes_shape(kind):
         if shape is None or classes is None:
+            _check_takes_a_shape(kind)
             return
         given: tuple[Any, ...] = (tuple(shape), classes)
     else:
@@ -71,6 +91,20 @@ def check_class(module: nn.Module, shape: Sequence[int] | None, classes: int | N
             f"model: an attack makes its network by {call}, which {why}; record a class that is called with"
             " (input_shape, classes) or with nothing, or for ε alone net.state_dict() in its place"
         )
+
+
+def _check_takes_a_shape(kind: type[nn.Module]) -> None:
+    """That a class whose first argument stands for a record's shape does not want a number there. Raises BadInput."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            kind(LIKE_IMAGES, 2)
+    except TypeError as error:
+        raise BadInput(
+            f"model: an attack makes its network by {kind.__name__}(input_shape, classes), which with {LIKE_IMAGES}"
+            f" raises {in_words(error)}; let it take a shape, or for ε alone record net.state_dict() in its place"
+        ) from None
+    except Exception:  # a class of tables may refuse an image; its own shape is tried with its first records
+        return
 
 
 def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int:

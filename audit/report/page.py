@@ -127,10 +127,9 @@ def _decision(decided: Decision) -> dict[str, Any]:
 
 def _badge(judgement: Judgement) -> dict[str, str]:
     """Both axes of a judgement: the words, and the class names that colour them."""
-    level = judgement.level if judgement.measured else "not measured"
     return {
         "leak": leak_said(judgement),
-        "level": level.replace(" ", "-"),
+        "level": judgement.level.replace(" ", "-"),
         "proof": proof_word(judgement),
         "proven": judgement.proof.replace(" ", "-"),
     }

@@ -210,7 +210,7 @@ def _markdown(folders: Sequence[Path]) -> str:
     settings = read_settings(folders)
     lines = ["# dpfl-audit report", ""]
     if len(settings) > 1:
-        worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.level))
+        worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.severity))
         lines += [escaped(sentence) for sentence in summary(settings, worst)] + [""]
         lines += markdown_table(
             [

@@ -20,13 +20,12 @@ STRIP = 8  # images in a row
 
 
 def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
-    worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.level))
+    worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.severity))
     return {
         "level": worst.judgement.level,
         "badge": badge(worst.judgement),
         "adjacencies": words.adjacency_said(row.adjacency for s in settings for row in s.results.epsilon),
         "multiplier": words.MULTIPLIER,
-        "measured": worst.judgement.measured,
         "sentences": summary(settings, worst),
         "rows": comparison(settings),
         "strip": _strip(settings),
@@ -37,7 +36,7 @@ def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
 def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list[str]:
     """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
     leaks: dict[str, list[str]] = {}
-    for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.judgement.level)):
+    for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.judgement.severity)):
         leaks.setdefault(leak_said(setting.judgement), []).append(setting.label)
     judged = "; ".join(f"{leak}: {words.quoted(labels)}" for leak, labels in leaks.items())
     quiet = [setting.label for setting in settings if setting.judgement.measured and not setting.judgement.shows_leak]
@@ -72,7 +71,6 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "level": setting.judgement.level,
                 "proof": setting.judgement.proof,
                 "badge": badge(setting.judgement),
-                "measured": setting.judgement.measured,
                 "noise_std": setup.noise_std,
                 "server_noise_std": setting.results.server_noise_std,
                 "noise_multiplier": setup.noise_multiplier,
@@ -128,7 +126,6 @@ def _strip(settings: Sequence[ReportedSetting]) -> dict[str, Any] | None:
             {
                 "label": setting.label,
                 "level": setting.judgement.level,
-                "measured": setting.judgement.measured,
                 "cells": cells,
                 "notes": _strip_notes(setting, bool(images)),
             }

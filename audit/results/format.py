@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -36,6 +36,8 @@ CRAFTED_WEIGHTS = "crafted initial weights"  # a row's `demonstrated_from`
 OWN_CODE = "own code"  # in a scheme's place, where somebody's own code was audited and nothing was trained here
 Level = Literal["none found", "moderate", "high", "severe"]
 LEVELS: tuple[Level, ...] = get_args(Level)  # of the leak, from best to worst
+NOT_MEASURED: Final = "not measured"  # in a level's place, where nothing could have shown a leak
+VerdictLevel = Level | Literal["not measured"]
 Proof = Literal["proven", "weak", "none", "not priced"]
 PROOFS: tuple[Proof, ...] = get_args(Proof)  # from best to worst
 
@@ -157,7 +159,7 @@ class AuditedSetup(_Part):
 class Verdict(_Part):
     """Two answers that do not imply each other: which leak was found, and what is proven. `words.badge` says both.
 
-    level: of the leak found. measured: whether anything could have shown one; else "none found" says nothing.
+    level: of the leak found. measured: whether anything could have shown one; else the level is "not measured".
     attacked: whether any attack was run at all.
     only_claim: whether a refuted claim is all that gives the level, and no leak was found beside it.
     proof: of every attacked observer. proven: a finite ε ≤ 10 at a δ ≤ .01; weak: a larger one; none: no finite one, or
@@ -166,7 +168,7 @@ class Verdict(_Part):
     declared: whether they rest on what the owner of a recorded training says and nobody checked.
     """
 
-    level: Level
+    level: VerdictLevel
     proof: Proof
     proven: Number | None = None
     measured: bool

@@ -224,7 +224,7 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
     if gate.metric == LEVEL:
         judgement = judgement_of(results)
         if judgement.measured:  # else the level says no more than that nothing was tried
-            yield LEVELS.index(judgement.level), ""
+            yield LEVELS.index(judgement.severity), ""
     elif gate.metric == PROOF:
         judgement = judgement_of(results)
         yield PROOFS.index(judgement.proof), "" if judgement.secret else say.PUBLISHED

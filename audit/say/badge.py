@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..judge.judgement import Judgement
-from ..results.format import Verdict
+from ..results.format import NOT_MEASURED, Verdict
 from .words import at_most
 
 LEAKS = {
@@ -17,13 +17,13 @@ LEAKS = {
 def leak_said(verdict: Verdict | Judgement) -> str:
     """Which leak was found, in words: the first half of the badge. Nothing found is no praise where nothing was tried.
 
-    >>> said = {"level": "none found", "proof": "none", "sentences": ("", "", "")}
-    >>> [leak_said(Verdict(**said, measured=m, attacked=a)) for m, a in ((True, True), (False, True), (False, False))]
-    ['no leak found', 'leak not measured', 'not attacked']
+    >>> said = {"level": "not measured", "measured": False, "proof": "none", "sentences": ("", "", "")}
+    >>> [leak_said(Verdict(**said, attacked=attacked)) for attacked in (True, False)]
+    ['leak not measured', 'not attacked']
     """
     if verdict.only_claim:
         return "claim refuted"
-    if verdict.level != "none found" or verdict.measured:
+    if verdict.level != NOT_MEASURED:
         return LEAKS[verdict.level]
     return "leak not measured" if verdict.attacked else "not attacked"
 

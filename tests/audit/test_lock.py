@@ -197,6 +197,11 @@ def test_a_device_is_not_replaced_by_a_file(device):
         pass
 
 
+def test_a_path_with_a_nul_byte_is_refused():
+    with pytest.raises(BadInput, match="NUL byte"), writing(Path("a\0b")):
+        pass
+
+
 def test_of_many_processes_at_once_one_writes(tmp_path):
     """Each that gets the lock appends a line, waits and appends another: no two are ever inside together."""
     program = (

@@ -97,7 +97,7 @@ def gravity(setting: ReportedSetting) -> tuple[float, ...]:
     if not judgement.shows_leak:  # of settings without a leak that of which least is proven
         proven = inf if judgement.proven is None else judgement.proven
         return 0, PROOFS.index(judgement.proof), proven, *best
-    return LEVELS.index(judgement.level), *best
+    return LEVELS.index(judgement.severity), *best
 
 
 def _looked_at(settings: Sequence[ReportedSetting]) -> say.Sharable:
@@ -112,7 +112,7 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
     if setting.results.setup.own_code:
         return _of_own_code(setting)
     judgement, question = setting.judgement, what.question
-    level = judgement.level if judgement.shows_leak else NO_LEAK
+    level = judgement.severity if judgement.shows_leak else NO_LEAK
     useful = judgement.proven_if_secret
     allowed = useful and judgement.secret and not judgement.leaking
     if level in ("severe", "high") or (level == "moderate" and not allowed):

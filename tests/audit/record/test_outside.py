@@ -18,6 +18,8 @@ from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.defenses.releases import Sampling
 from torch import Tensor, nn
 
+pytestmark = pytest.mark.filterwarnings("ignore:model. ε is priced")
+
 STD = 0.05
 NET = nn.Sequential(nn.Flatten(), nn.Linear(36, 40), nn.BatchNorm1d(40), nn.ReLU(), nn.Linear(40, 10))
 START = {name: value.clone() for name, value in NET.state_dict().items()}

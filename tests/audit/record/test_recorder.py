@@ -555,6 +555,7 @@ def test_a_class_of_ones_own_is_named_and_imported_only_by_the_users_word(tmp_pa
     assert module(torch.rand(2, 1, 6, 6)).shape == (2, 3)
 
 
+@pytest.mark.filterwarnings("ignore:model. ε is priced")
 def test_what_is_sent_beside_parameters_is_kept_and_no_network_is_made_of_it(tmp_path):
     """A BatchNorm's running statistics go over the wire too."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))

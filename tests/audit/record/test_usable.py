@@ -17,6 +17,7 @@ from dpfl_audit.audit.setup.auditor import check_setup
 from torch import Tensor, nn
 
 NOISE = Gaussian(clip=1.0, noise_std=0.5)
+pytestmark = pytest.mark.filterwarnings("ignore:model. ε is priced")
 ROWS, CLASSES = torch.rand(5, 6, generator=torch.Generator().manual_seed(0)), torch.arange(5) % 3
 NETS = """
 import torch
@@ -36,6 +37,10 @@ class Plain(Wide):
 
 class Shaped(Wide):
     def __init__(self, shape, classes): super().__init__(8, classes); self.first = nn.Linear(shape[0], 8)
+
+class Grown(Wide):
+    def __init__(self, shape, classes, width=8):
+        super().__init__(width, classes)
 
 class Drawn(Wide):
     def __init__(self): super().__init__(); self.register_buffer("b", torch.rand(2))
@@ -75,22 +80,22 @@ TWO_ROUNDS = get_epsilon_gaussian(0.5 / sqrt(2), 1e-5)  # 15.46
 # --- a class with a constructor of its own
 
 
-@pytest.mark.parametrize("made", [lambda n: n.Wide(16, 3), lambda n: n.Needs(8, 2, 3)])
+@pytest.mark.parametrize("made", [lambda n: n.Wide(16, 3), lambda n: n.Needs(8, 2, 3), lambda n: n.Plain(8, 3)])
 def test_a_constructor_of_other_arguments_is_told_when_the_recorder_opens(made, nets):
-    with pytest.raises(BadInput, match=r"^model: an attack makes its network by \w+\(\), which .*net\.state_dict\(\)"):
+    with pytest.raises(BadInput, match=r"^model: an attack makes its network by .*, which .*net\.state_dict\(\)"):
         Recorder("s", made(nets), mechanism=NOISE)
     assert not Path("s").exists()
     assert proven(recorded(Path("s"), made(nets).state_dict())) == pytest.approx(TWO_ROUNDS)  # as the sentence advises
 
 
 def test_where_the_shape_of_a_record_decides_it_is_told_with_the_first_records(nets):
-    """`Plain(width, classes)` could be a class of (input_shape, classes), until there is a shape."""
-    with Recorder("s", nets.Plain(8, 3), mechanism=NOISE) as rec:
-        rec.broadcast(0, nets.Plain(8, 3))
-        with pytest.raises(BadInput, match=r"Plain\(\(6,\), 3\), which raises TypeError"):
-            rec.upload(0, 0, nets.Plain(8, 3), 5, records=(ROWS, CLASSES))
-    with pytest.raises(BadInput, match=r"Plain\(\(6,\), 3\), which raises TypeError"):
-        Recorder("t", nets.Plain(8, 3), data={"input_shape": [6], "classes": 3})
+    net = nets.Grown((6,), 3, width=16)
+    with Recorder("s", net, mechanism=NOISE) as rec:
+        rec.broadcast(0, net)
+        with pytest.raises(BadInput, match=r"Grown\(\(6,\), 3\), which has no tensor"):
+            rec.upload(0, 0, net, 5, records=(ROWS, CLASSES))
+    with pytest.raises(BadInput, match=r"Grown\(\(6,\), 3\), which has no tensor"):
+        Recorder("t", net, data={"input_shape": [6], "classes": 3})
 
 
 @pytest.mark.parametrize("made", [lambda n: n.Wide(), lambda n: n.Shaped((6,), 3), lambda n: n.Drawn()])
@@ -162,6 +167,20 @@ def test_it_is_told_with_the_first_records_and_priced_without(case, tmp_path):
     setup, auditor = check_setup(tmp_path / "s")
     assert len(setup.messages) == 2 and auditor.truth is None and proven(tmp_path / "s") < inf
     assert proven(recorded(tmp_path / "t", net)) == pytest.approx(TWO_ROUNDS)
+
+
+@pytest.mark.parametrize(
+    "made, why",
+    [
+        (frozen, "'0.weight' is frozen"),
+        (lambda: nn.Linear(6, 3).requires_grad_(False), "'weight' is frozen"),
+        (lambda: nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)), "of Softmax cannot be built again"),
+    ],
+)
+def test_what_no_attack_can_build_is_warned_of_when_the_recorder_opens(made, why, tmp_path):
+    with pytest.warns(UserWarning, match=why) as caught:
+        folder = recorded(tmp_path / "s", made())
+    assert caught[0].filename == __file__ and proven(folder) == pytest.approx(TWO_ROUNDS, rel=0.01)
 
 
 @pytest.mark.parametrize("case", ["token ids", "token ids made whole", "frozen", "a score a pixel"])

@@ -201,7 +201,7 @@ def test_where_no_control_is_comparable_nothing_was_measured(tmp_path):
     setup = train(build(parse_config(config), tmp_path), tmp_path / "s")
     results = run(setup, tmp_path / "r", RunOptions(attacks=("inversion",), device="cpu"))
     assert all("control" in attack.not_measured for attack in results.attacks)
-    assert (results.verdict.level, results.verdict.measured) == ("none found", False)
+    assert (results.verdict.level, results.verdict.measured) == ("not measured", False)
     assert "not measured" in results.verdict.sentences[0]
 
 

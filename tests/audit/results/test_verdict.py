@@ -80,9 +80,9 @@ def verdict(attacks: list[Any], rows: list[Any], secret: bool = True) -> Judgeme
         ([QUIET], {"demonstrated": 0.3, "proven": 4.0, "delta": 0.5}, "moderate"),
         ([image(0.5)], {"demonstrated": 0.3, "proven": 4.0}, "severe"),  # a proof excuses no inversion that succeeds
         ([member(0.501)], {"demonstrated": 0.3, "proven": 4.0}, "moderate"),
-        # worse than grey is no leak; nothing measured is none found
+        # worse than grey is no leak
         ([image(0.04, margin=-5.0, margin_low=-9.0)], {"proven": 3.0}, "none found"),
-        ([], {"proven": 3.0}, "none found"),
+        ([], {"proven": 3.0}, "not measured"),
     ],
 )
 def test_level_at_its_borders(attacks: list[dict[str, Any]], changes: dict[str, Any], expected: str, row: Any) -> None:
@@ -153,7 +153,7 @@ def test_a_canarys_entry_is_judged_by_the_proof_of_its_row(row: Any) -> None:
         "metrics": {"epsilon": 2.0},
         "intervals": {"epsilon": [2.0, "inf"]},
     }
-    assert verdict([entry], [row(proven=4.0)]).level == "none found"
+    assert verdict([entry], [row(proven=4.0)]).level == "not measured"
     assert verdict([entry], [row(proven=1.9)]).level == "moderate"
     assert verdict([entry], [row(proven="inf")]).level == "moderate"
     assert verdict([entry], [row(unit="client", proven=4.0)]).level == "moderate"
@@ -342,8 +342,8 @@ def alone(share: float, chance: float, exact: float | None = None, p_value: floa
 @pytest.mark.parametrize(
     ("share", "chance", "measured", "level"),
     [
-        (1.0, 0.2, False, "none found"),  # even alone .4 at the best
-        (0.0, 0.2, False, "none found"),
+        (1.0, 0.2, False, "not measured"),  # even alone .4 at the best
+        (0.0, 0.2, False, "not measured"),
         (1.0, 0.001, True, "high"),
         (0.0, 0.001, True, "none found"),
     ],
@@ -357,7 +357,8 @@ def test_what_success_could_not_have_shown_failure_does_not_either(
 
 
 @pytest.mark.parametrize(
-    ("exact", "level"), [(1.0, "severe"), (0.5, "severe"), (0.49, "high"), (0.0, "none found"), (None, "none found")]
+    ("exact", "level"),
+    [(1.0, "severe"), (0.5, "severe"), (0.49, "high"), (0.0, "not measured"), (None, "not measured")],
 )
 def test_an_image_that_came_back_beyond_doubt_needs_no_line_up(exact: float | None, level: str) -> None:
     judgement = verdict([alone(1.0, 0.2, exact, p_value=0.4)], [])
@@ -565,7 +566,7 @@ def test_what_one_kind_of_attack_could_not_show_another_does_not_make_good(row: 
     members, few = ({**member(), "least_p_values": {"auc": least}} for least in (1e-6, 0.12))
     assert verdict([members], []).measured and not verdict([one], []).measured and not verdict([few], []).measured
     both = verdict([one, members], [])
-    assert (both.level, both.measured) == ("none found", False)
+    assert (both.level, both.measured) == ("not measured", False)
     assert both.kinds == {"inversion": False, "membership": True}
     # A test of ε within a proof adds nothing, and takes nothing away; alone it could not have shown a leak.
     within = row(unit="client", proven=7.3, demonstrated=0.08, ceiling=5.77)
