@@ -206,4 +206,4 @@ def test_the_uploads_that_are_compared_are_a_lot_of_all(tmp_path):
 def test_what_nothing_tells_was_not_checked(given, tmp_path):
     results = recorded(tmp_path, F.cross_entropy, **given)
     assert all(attack.doubt.startswith("loss taken as cross-entropy, not checked") for attack in results.attacks)
-    assert results.verdict.measured == (results.verdict.level != "none found")
+    assert results.verdict.level != "none found"
