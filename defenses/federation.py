@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ..metrics.utility import area_under_roc, balanced_accuracy
 from .aggregate import FixedMean, weighted_sum
 from .data import Dataset
 from .engine import Engine, batched
@@ -351,7 +352,20 @@ def _of_model(federation: Federation, weights: Tensor) -> Figures:
         )
         figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item()}
         if data.classes:
-            figures["test_accuracy"] = (decision(outputs) == data.test_targets).double().mean().item()
+            figures |= _of_classes(outputs, data.test_targets)
+    return figures
+
+
+def _of_classes(outputs: Tensor, targets: Tensor) -> Figures:
+    """Of a classifier's outputs (n, classes), or of the one score (n, 1) of two classes."""
+    predicted = decision(outputs)
+    figures = {
+        "test_accuracy": (predicted == targets).double().mean().item(),
+        "balanced_accuracy": balanced_accuracy(predicted, targets),
+    }
+    if outputs.shape[1] <= 2:
+        area = area_under_roc(outputs[:, -1] - (outputs[:, 0] if outputs.shape[1] == 2 else 0.0), targets)
+        figures |= {} if area is None else {"test_auc": area}
     return figures
 
 

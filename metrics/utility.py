@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -33,3 +34,36 @@ def majority_accuracy(targets: Tensor) -> float:
     if targets.ndim != 1 or not len(targets):
         raise ValueError(f"targets {tuple(targets.shape)} must be (n,), n ≥ 1")
     return int(targets.bincount().max()) / len(targets)
+
+
+def balanced_accuracy(predicted: Tensor, targets: Tensor) -> float:
+    """The mean over classes of the share of a class's records that are right (Brodersen et al. 2010): an answer that
+    looks at no record gets 1/classes, however unequal the classes are.
+
+    Args:
+        predicted, targets: (n,), class numbers, n ≥ 1. A class of which `targets` has no record is left out.
+
+    >>> import torch
+    >>> balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
+    0.5
+    """
+    count = targets.bincount()
+    right = targets[predicted == targets].bincount(minlength=len(count))
+    return float((right[count > 0].double() / count[count > 0]).mean())
+
+
+def area_under_roc(scores: Tensor, targets: Tensor) -> float | None:
+    """P(score of a record of class 1 > score of one of class 0) + ½ P(equal); None where a class has no record.
+
+    Args:
+        scores: (n,), larger for class 1. targets: (n,), of 0 and 1.
+
+    >>> import torch
+    >>> area_under_roc(torch.tensor([2.0, 1.0, 3.0, 2.0]), torch.tensor([0, 0, 1, 1]))
+    0.875
+    """
+    ones, zeros = scores[targets == 1].contiguous(), scores[targets == 0].sort().values
+    if not len(ones) or not len(zeros):
+        return None
+    below, not_above = torch.searchsorted(zeros, ones), torch.searchsorted(zeros, ones, right=True)
+    return float((below + not_above).double().mean()) / (2 * len(zeros))

@@ -299,7 +299,8 @@ class Recorder:
 
     def figures(self, round: int, **values: float) -> None:
         """Figures of the round for the report, such as test_accuracy=0.9 or test_loss=0.3; beside an accuracy
-        majority_accuracy=0.6, the share of the most frequent class of the same records. Raises BadInput.
+        majority_accuracy=0.6, the share of the most frequent class of the same records, balanced_accuracy=0.8, the
+        mean over classes, and of two classes test_auc=0.85. Raises BadInput.
         """
         opened = self._round(round, 0, "figures")
         for name, value in values.items():

@@ -107,6 +107,10 @@ class AuditedSetup(_Part):
     norm_before_clip_median: Number | None = None
     test_accuracy: Share | None = None
     majority_accuracy: Share | None = None  # of the most frequent class of the test records as the only answer
+    balanced_accuracy: Share | None = (
+        None  # the mean over classes of the share of a class's test records that are right
+    )
+    test_auc: Share | None = None  # of two classes
     status: Literal["complete", "partial", "diverged"] = "complete"
     engine: Literal["batched", "looped", "sliced"] | None = None  # looped: one client was trained after the other
     seed: int | None = None

@@ -36,6 +36,8 @@ def audited_setup(auditor: Auditor) -> AuditedSetup:
         norm_before_clip_median=facts.norm_before_clip_median,
         test_accuracy=last.get("test_accuracy"),
         majority_accuracy=last.get("majority_accuracy"),
+        balanced_accuracy=last.get("balanced_accuracy"),
+        test_auc=last.get("test_auc"),
         status=manifest.status,
         engine=None if manifest.engine.name == "recorded" else manifest.engine.name,
         recorded="" if manifest.recorded is None else manifest.recorded.by,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ...metrics.intervals import clopper_pearson_interval
 from ..results.format import AuditedSetup
-from .words import MISSING, percent, percent_at_least, percent_at_most, times
+from .words import MISSING, number, percent, percent_at_least, percent_at_most, times
+
+UNEQUAL = 1.25  # times an equal share: what lots of test records of equal classes seldom reach
 
 
 def without_noise(accuracy: float | None) -> str:
@@ -36,8 +38,23 @@ def accuracy_said(setup: AuditedSetup, *more: str) -> str:
         if setup.majority_accuracy is not None:
             guess = "always guessing the most frequent class"
         beside.append(f"{guess} gives {percent(guessing, 3)}")
-    beside += [text for text in more if text]
+    beside += filter(None, (of_unequal_classes(setup), *more))
     return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
+
+
+def of_unequal_classes(setup: AuditedSetup) -> str:
+    """What an accuracy hides where one class is frequent: the accuracy balanced over classes, and the AUC of two; ""
+    where classes are about equal, or nobody knows.
+
+    >>> known = {"digest": "", "scheme": "", "majority_accuracy": 0.76, "balanced_accuracy": 0.7, "test_auc": 0.84}
+    >>> of_unequal_classes(AuditedSetup(**known, data={"classes": 2})).replace("\N{NO-BREAK SPACE}", " ")
+    'balanced over classes 70 %; AUC 0.84'
+    """
+    classes, frequent = setup.data.get("classes") or 0, setup.majority_accuracy
+    if setup.balanced_accuracy is None or frequent is None or frequent * classes < UNEQUAL:
+        return ""
+    area = "" if setup.test_auc is None else f"; AUC {number(setup.test_auc, 2)}"
+    return f"balanced over classes {percent(setup.balanced_accuracy)}{area}"
 
 
 def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:

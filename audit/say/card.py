@@ -57,8 +57,10 @@ def share_right(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
     return f"{right} (of {setup.test_records} records; 95 % interval {low} to {high})."
 
 
-def guessed_right(share: float) -> str:
-    return f"Guessing without a look at the records gets {percent(share, 3)}."
+def guessed_right(share: float, unequal: str) -> str:
+    """unequal: as of `accuracy.of_unequal_classes`."""
+    hidden = f" As classes are unequal: {unequal}." if unequal else ""
+    return f"Guessing without a look at the records gets {percent(share, 3)}.{hidden}"
 
 
 def test_loss(value: float) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 MOST_INTEGER = 2**64  # larger ones overflow what computes with them
-SHARES = ("test_accuracy", "majority_accuracy", "share_clipped")  # figures from 0 to 1
+SHARES = ("test_accuracy", "majority_accuracy", "balanced_accuracy", "test_auc", "share_clipped")  # figures from 0 to 1
 
 
 def present(path: Path) -> bool:

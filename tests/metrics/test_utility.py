@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.metrics.utility import accuracy, majority_accuracy
+from dpfl_audit.metrics.utility import accuracy, area_under_roc, balanced_accuracy, majority_accuracy
 
 
 def test_accuracy_is_the_share_of_right_answers():
@@ -28,3 +28,17 @@ def test_no_answer_that_looks_at_no_record_is_right_more_often_than_the_most_fre
     assert majority_accuracy(targets) == pytest.approx(max(constant)) == pytest.approx(4 / 7)
     with pytest.raises(ValueError):
         majority_accuracy(targets[:0])
+
+
+def test_balanced_accuracy_and_auc_are_those_of_their_definitions():
+    rng = torch.Generator().manual_seed(0)
+    targets = (torch.rand(200, generator=rng) < 0.2).long()
+    scores = torch.randint(9, (200,), generator=rng) + targets  # with ties
+    right = [float((scores[targets == k] > 4).long().eq(k).double().mean()) for k in (0, 1)]
+    assert balanced_accuracy((scores > 4).long(), targets) == pytest.approx(sum(right) / 2)
+    pairs = scores[targets == 1][:, None] - scores[targets == 0][None]
+    assert area_under_roc(scores, targets) == pytest.approx(
+        float((pairs > 0).double().mean() + (pairs == 0).double().mean() / 2)
+    )
+    assert balanced_accuracy(torch.ones(200).long(), targets) == 0.5 and area_under_roc(torch.ones(200), targets) == 0.5
+    assert area_under_roc(scores, torch.ones(200).long()) is None
