@@ -21,6 +21,7 @@ from ..errors import BadInput, bad_input
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
+from ..results.format import Epsilon
 from ..setup.reading import SHARES, left_by_a_killed_run, plain_json, present, read_text, short
 from ..tensors import dense_tensor, real_numbers
 from .closing import (
@@ -37,6 +38,7 @@ from .network import Network
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
+from .spent import spent
 from .usable import check_usable
 from .values import NotFiniteTensor, flat_of, names_in
 
@@ -329,6 +331,32 @@ class Recorder:
         whose = torch.tensor([int(c) for c in numbers], dtype=torch.long)
         self._granted = replace(self._granted, candidates=pair, owners=whose)
         write_granted(self.folder, self._granted)
+
+    def epsilon(self, *, delta: float | None = None, observers: Sequence[str] = ()) -> tuple[Epsilon, ...]:
+        """What is spent by now, by observer, unit and adjacency: of all that was sent, as if another model went out.
+
+        Args:
+            delta: None for the recording's. observers: () for those that the recording is about.
+
+        Raises:
+            BadInput: no client sent anything yet; or an observer or δ that cannot be.
+        """
+        self._alive()
+        return spent(self.folder, self._open, delta, observers)
+
+    def stop_at(self, epsilon: float, *, delta: float | None = None) -> bool:
+        """Whether one round more, like the last, would prove more than `epsilon` of the row that the recording is about
+        (`[audit]` in tables: observer, unit, adjacency). Ask it after the uploads of a round, before the next one is
+        broadcast. The answer hangs on clips, noise, and who took part with how many records, on no value.
+
+        Raises:
+            BadInput: no client sent anything yet; or an ε or δ that cannot be.
+        """
+        self._alive()
+        if not _number(epsilon) or epsilon <= 0:
+            raise BadInput(f"stop_at({short(epsilon)}): expected an ε above 0")
+        rows = spent(self.folder, self._open, delta, (), more=True)
+        return max(row.proven or 0.0 for row in rows if row.asked) > epsilon
 
     def close(self, *, nothing_more: bool = True) -> Path:
         """Ends the last round and makes the setup; a second call does nothing. Returns its folder.
