@@ -106,7 +106,7 @@ def _asked_rows(setting: ReportedSetting) -> list[Epsilon]:
 
 
 def _table() -> list[list[str]]:
-    return [[line, nist or say.NOT_COVERED, edpb or say.NOT_COVERED] for line, nist, edpb in say.ASKED]
+    return [[asked or say.NOT_COVERED for asked in line] for line in say.ASKED]
 
 
 def _markdown(title: str, sections: Sequence[Section]) -> str:

@@ -13,17 +13,44 @@ from .words import at_most, listed, observer, percent_at_most, terms
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
 PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
-# A line of the statement beside what asks for it; "" where the document, as far as it was read, does not.
+# A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. The template's
+# questions of steps 1 to 3 were read, of the others the headings.
 ASKED = (
-    ("Answer", "privacy loss ε, and what undermines it", "likelihood of extracting training data"),
-    ("Accuracy", "utility", ""),
-    ("What an attacker got", "correctness: tests", "tests against membership inference, inversion and reconstruction"),
-    ("What any attack can do", "privacy loss ε", "all means reasonably likely to be used"),
-    ("Who is covered", "unit of privacy", ""),
-    ("What has to hold", "trust model, side channels, query model", "context of the release and who has access"),
-    ("Purpose, owner, review", "security, access control, data collection: not covered", "documentation"),
+    (
+        "Answer",
+        "privacy loss ε, and what undermines it",
+        "likelihood of extracting training data",
+        "step 5: identify and assess risks",
+    ),
+    ("Accuracy", "utility", "", "step 4: assess necessity and proportionality"),
+    (
+        "What an attacker got",
+        "correctness: tests",
+        "tests against membership inference, inversion and reconstruction",
+        "step 5: identify and assess risks",
+    ),
+    (
+        "What any attack can do",
+        "privacy loss ε",
+        "all means reasonably likely to be used",
+        "step 5; step 6: identify measures to reduce risk",
+    ),
+    ("Who is covered", "unit of privacy", "", "step 2: how many individuals are affected"),
+    (
+        "What has to hold",
+        "trust model, side channels, query model",
+        "context of the release and who has access",
+        "step 2: whether data is shared, and with whom",
+    ),
+    (
+        "Purpose, owner, review",
+        "security, access control, data collection: not covered",
+        "documentation",
+        "step 1: what the project aims at; step 7: sign off and record outcomes",
+    ),
+    ("", "", "", "step 3: consultation process"),
 )
-SOURCES = ("line", "NIST SP 800-226 (2025)", "EDPB Opinion 28/2024")
+SOURCES = ("line", "NIST SP 800-226 (2025)", "EDPB Opinion 28/2024", "ICO sample DPIA template (2018)")
 
 
 def most_recognised(row: Epsilon) -> float:
