@@ -13,8 +13,8 @@ from .words import at_most, listed, observer, percent_at_most, terms
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
 PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
-# A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. The template's
-# questions of steps 1 to 3 were read, of the others the headings.
+# A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. Of the
+# template the questions of steps 1 to 3 were read, of the other steps the headings.
 ASKED = (
     (
         "Answer",
