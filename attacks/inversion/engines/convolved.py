@@ -1,9 +1,9 @@
 """Gradient matching on convolutions and linear layers one behind the other, all candidates in one pass, by hand.
 
 `Ghost`'s four passes (forward, errors back, tangents along v forward, their change back), by layers of several kinds
-(`parts.py`): linear ones as in `Ghost` (`rows.py`), convolutions by products of windows (`windowed.py`) or as grouped
-convolutions (`grouped.py`). A convolution has far more positions than outputs, so its gradient is formed, and with it v
-= p G* + 2q G, where linear layers avoid both. Nothing is recorded.
+(`parts.py`): linear ones as in `Ghost` (`rows.py`), convolutions as grouped ones (`grouped.py`). A convolution has far
+more positions than outputs, so its gradient is formed, and with it v = p G* + 2q G, where linear layers avoid both.
+Nothing is recorded.
 
 Cost for a layer of P positions, K numbers a window and O outputs, in units of its one product of 2·P·K·O operations an
 image: forward 1, errors back 1, gradient 1, tangent forward 2, tangent back 2, on the first layer 5 instead of 7.
@@ -20,20 +20,16 @@ from torch import Tensor, nn
 
 from ....defenses.layout import Layout
 from ....defenses.models import Normalise
-from ..match.batches import at_a_time
 from ..match.objective import Matching, Products
 from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
 from .curves import Activation, activation_of
-from .grouped import Grouped, GroupShape, groups_pay
+from .grouped import Grouped, GroupShape, groups_pay, takes
 from .parts import Some
 from .passage import Pool, pooled, takes_pool
 from .rows import LinearRows
-from .windowed import Windowed
-from .windows import Windows, takes
 
-_CHUNK = 2**21  # numbers of windows at a time: 8 MB, near what a core's cache holds
-_GROUPED = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as much makes little difference
+_CHUNK = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as much makes little difference
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,8 @@ class Stage:
 class Convolved:
     """Objective and image gradient for `repeat` candidates of each of several targets that share weights and count.
 
-    stages: of `open_stages`, without pools. labels: (targets, n). Same interface as `Ghost`.
+    stages: of `open_stages`, without pools, that `pays`. labels: (targets, n). Same interface as `Ghost`, and the same
+    ValueError.
     """
 
     def __init__(
@@ -66,6 +63,8 @@ class Convolved:
         repeat: int,
         matching: Matching,
     ) -> None:
+        if matching.needs_absolute:
+            raise ValueError("the clip order is 1, whose norm cannot be had from activations: use `DoubleBackward`")
         self.labels, self.repeat, self.matching = labels, repeat, matching
         where, n = targets[0].weights, targets[0].count
         self.mean, self.std = (c.to(where) for c in constants)
@@ -75,29 +74,23 @@ class Convolved:
         observed = layout.split(torch.stack(gradients))
         messages = Messages.of(gradients, repeat * n, [t.noise_share for t in targets])
         basis, kind = layout.split(messages.basis), (messages.coefficients, repeat * n, len(targets), n)
-        convolutions = [(s.layer, s.takes[0], s.takes[1]) for s in stages if isinstance(s.layer, nn.Conv2d)]
-        shapes = [GroupShape(*convolution, first=not k) for k, convolution in enumerate(convolutions)]
-        grouped = groups_pay(shapes, where, repeat * len(targets) * n)
-        windows = [Windows(*convolution) for convolution in convolutions]
-        numbers = max(s.numbers for s in shapes) if grouped else sum(w.numbers for w in windows)
-        self.chunk = max(1, (_GROUPED if grouped else at_a_time(_CHUNK, where)) // (n * numbers))
-        self.parts: list[Windowed | Grouped | LinearRows] = []
+        shapes = shapes_of(stages)
+        self.chunk = max(1, _CHUNK // (n * max(shape.numbers for shape in shapes)))
+        self.parts: list[Grouped | LinearRows] = []
         squares = []
         for k, stage in enumerate(stages):
             own, other = weights[stage.weight], observed[stage.weight]
             bias, other_bias = (None, None) if stage.bias is None else (weights[stage.bias], observed[stage.bias])
             squares += [g.flatten(1).square().sum(1) for g in (other, other_bias) if g is not None]
-            absolute = matching.needs_absolute
-            if k < len(convolutions):
-                seen = (own, bias, other, other_bias, absolute)
-                self.parts.append(Grouped(shapes[k], *seen) if grouped else Windowed(windows[k], *seen))
+            if k < len(shapes):
+                self.parts.append(Grouped(shapes[k], own, bias, other, other_bias))
                 continue
             before, candidates, common = self.parts[-1], min(self.chunk, repeat * len(targets)), basis[stage.weight]
             ways = () if isinstance(before, LinearRows) else (before.rows, before.images)
             if ways:
                 own, common = _channels_last(own, stage.takes), _channels_last(common, stage.takes)
             products = OwnProducts.both_ways(common, *kind)
-            self.parts.append(LinearRows(own, bias, *products, other_bias, n, candidates, absolute, *ways))
+            self.parts.append(LinearRows(own, bias, *products, other_bias, n, candidates, *ways))
         self.squares = torch.stack(squares, 1)  # (targets, tensors)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -131,12 +124,10 @@ class Convolved:
                 error = self.curves[k - 1].pulled(below, kept[k - 1])
 
         compared = [tensor for part in self.parts for tensor in part.compared]
-        dot, square = torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1)
-        absolute = [l1 for _, _, l1 in compared if l1 is not None]
-        products = Products(dot, square, some.of(self.squares), torch.stack(absolute, 1) if absolute else None)
+        dot, square = (torch.stack(each, 1) for each in zip(*compared))
+        products = Products(dot, square, some.of(self.squares))
         value, partial = self.matching.those(slice(first, first + T)).derivatives(products)
-        ones = [None] * len(compared) if partial.absolute is None else partial.absolute.unbind(1)
-        partials = iter(zip(partial.dot.unbind(1), partial.square.unbind(1), ones))
+        partials = iter(zip(partial.dot.unbind(1), partial.square.unbind(1)))
         for part in self.parts:
             part.turn([next(partials) for _ in part.compared])
 
@@ -153,6 +144,20 @@ class Convolved:
             if k:
                 change = self.curves[k - 1].bent(back, tangents[k - 1], grown[last - k], kept[k - 1])
         return value, entrance.leave(back, T) / self.std
+
+
+def pays(stages: Sequence[Stage], targets: Sequence[Target], repeat: int) -> bool:
+    """Whether `Convolved` is faster than `DoubleBackward` for `repeat` candidates of each target."""
+    return groups_pay(shapes_of(stages), targets[0].weights, repeat * len(targets) * targets[0].count)
+
+
+def shapes_of(stages: Sequence[Stage]) -> list[GroupShape]:
+    """Of a network's convolutions."""
+    return [
+        GroupShape(stage.layer, stage.takes[0], stage.takes[1], first=not k)
+        for k, stage in enumerate(stages)
+        if isinstance(stage.layer, nn.Conv2d)
+    ]
 
 
 def _channels_last(weight: Tensor, takes: tuple[int, ...]) -> Tensor:
