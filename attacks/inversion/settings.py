@@ -58,11 +58,8 @@ class Settings:
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
       an order drawn once; see `simulating.reordered`.
-    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
-      known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
-    prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
-      auxiliary records' spectrum, for which nothing is trained.
-    prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
+    learned: the auxiliary records' spectrum is the prior, see `learned_prior`, of messages with noise of known size
+      alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     records: of how many records a message is taken to be whose sender keeps the number to itself, where no labels tell
       it; 0 leaves such messages out.
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
@@ -93,8 +90,6 @@ class Settings:
     simulated: int = 0
     reorder: bool = False
     learned: bool = False
-    prior_network: bool = True
-    prior_weights: str = ""
     records: int = 0
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
@@ -230,23 +225,6 @@ RULES: tuple[SettingRule, ...] = (
     SettingRule(
         lambda s: s.reorder and not s.simulated,
         lambda s: "reorder: it is of simulated iterations; set simulated too",
-    ),
-    SettingRule(
-        lambda s: s.prior_weights != "" and not s.learned,
-        lambda s: "prior_weights: they are those of a learned prior; set learned = true too",
-    ),
-    SettingRule(
-        lambda s: s.prior_weights != "" and not s.prior_network,
-        lambda s: (
-            "prior_weights: they are those of a denoiser with a network, which prior_network = false leaves out, as"
-            " preset = 'spectrum-prior' has it; preset = 'learned-prior' takes them"
-        ),
-    ),
-    SettingRule(
-        lambda s: not s.prior_network and not s.learned,
-        lambda s: (
-            "prior_network = false: it is of a learned prior, whose network it leaves out; set learned = true too"
-        ),
     ),
     SettingRule(
         lambda s: s.tv != "noise-aware" and not (isinstance(s.tv, int | float) and s.tv >= 0),

@@ -25,9 +25,9 @@ from ..match.case import Case
 from ..match.evaluate import loss_at
 from ..match.features import one_gradient
 from ..match.solution import Solution, start_images
+from ..match.wiener import RECORDS
 from ..read.table import OwnRows
 from ..read.target import Target
-from .kept_denoiser import RECORDS
 from .learned_prior import STRONG
 from .row_metric import Factors, Matrices, RowMetric, scale_open
 from .row_search import LIKE, RowSearch, RowsOneByOne
