@@ -47,6 +47,7 @@ DEFAULTS: dict[str, Any] = {
 _TRAINED = "the trained denoiser was taken out, preset = 'spectrum-prior' has the records' spectrum in its place"
 TAKEN_OUT = {
     "ordered": "the search for the order of batches behind BatchNorm was taken out",
+    "halving": "dropping restarts on the way was taken out, all of them go to the end",
     "prior_network": _TRAINED,
     "prior_weights": _TRAINED,
 }

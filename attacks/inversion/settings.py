@@ -31,8 +31,6 @@ class Settings:
       "noise-aware", which raises it with the share of the observed value's energy that is noise, as far as the attacker
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
-    halving: half of a target's restarts, those with the highest objective, are dropped at fixed iterations
-      (`halving.rungs`), so that 8 take two and a half times the time of one; not with lbfgs.
     consensus: weight of how far a restart is from the mean of all, see `consensus.with_consensus`.
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
@@ -76,7 +74,6 @@ class Settings:
     lr: float = 0.1
     tv: float | Literal["noise-aware"] = 0.01
     restarts: int = 1
-    halving: bool = False
     consensus: float = 0.0
     labels: Literal["known", "inferred"] = "known"
     exact: bool = False
@@ -145,12 +142,12 @@ def _first(settings: Settings, names: tuple[str, ...]) -> str:
 def _against_a_place(settings: Settings) -> str:
     """What a learned place does not go with, if it is set."""
     lbfgs = "optimiser = 'lbfgs'" if settings.by_line_search else ""
-    return _first(settings, ("halving", "learned")) or lbfgs
+    return _first(settings, ("learned",)) or lbfgs
 
 
 NO_PRIOR = (  # do nothing beside a learned prior
     *("span", "batch_statistics", "running_statistics", "features"),
-    *("softened", "halving", "consensus", "simulated"),
+    *("softened", "consensus", "simulated"),
 )
 
 RULES: tuple[SettingRule, ...] = (

@@ -157,7 +157,7 @@ def told(module: nn.Module) -> Target:
 FEW = Inversion(iterations=4, tv=0.001)
 EVERYTHING = replace(FEW, exact=True, features=FEATURES, softened=1)
 WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
-    "halving": ("lenet", plain, replace(FEW, restarts=2, halving=True)),
+    "restarts": ("lenet", plain, replace(FEW, restarts=2)),
     "starts drawn to each other": (
         "lenet",
         lambda m: replace(plain(m), labels=0 * LABELS),

@@ -102,7 +102,7 @@ def test_too_large_steps_end_where_numbers_do(digits, wiener) -> None:
 
 
 def test_what_does_nothing_beside_a_learned_prior_is_refused() -> None:
-    for wrong in ("span", "features", "softened", "halving", "consensus", "simulated"):
+    for wrong in ("span", "features", "softened", "consensus", "simulated"):
         with pytest.raises(ValueError, match=f"{wrong} does nothing beside"):
             Inversion(objective="euclidean", learned=True, restarts=2, **{wrong: 1})  # type: ignore[arg-type]
 
@@ -232,6 +232,8 @@ def test_what_it_needs_is_asked_for_in_one_sentence(world) -> None:
     for gone in ({"preset": "learned-prior"}, {"prior_network": False}, {"prior_weights": "a.safetensors"}):
         with pytest.raises(ValueError, match="'spectrum-prior'"):
             make_inversions(gone, False, "cpu")
+    with pytest.raises(ValueError, match=r"^halving: "):
+        make_inversions({"restarts": 8, "halving": True}, False, "cpu")
 
 
 def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
