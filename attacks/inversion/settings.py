@@ -34,8 +34,8 @@ class Settings:
     consensus: weight of how far a restart is from the mean of all, see `consensus.with_consensus`.
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
-      is optimised, or the rest out of what optimising finds. Rows of a table are sought one by one, too, where the
-      second layer tells them (`row_search.RowSearch`).
+      is optimised, or the rest out of what optimising finds. Rows of a table are fitted together, too
+      (`row_fit.RowFit`).
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on

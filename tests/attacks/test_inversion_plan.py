@@ -158,7 +158,6 @@ PRIOR = replace(FEW, objective="euclidean", tv=0.0, learned=True)
 ROWS: dict[str, Row] = {
     "first layer": Row(lambda: of_mlp(64), of_lenet),
     "one adaptive step": Row(lambda: by_adam(N), lambda: by_adam(2)),
-    "row search": Row(lambda: of_table(0.0), of_lenet),
     "features": Row(of_lenet, lambda: of_mlp(64)),
     "learned prior": Row(lambda: of_lenet(PRIOR, 0.3, Auxiliary(WienerFilter.learned(pictures(12)))), of_lenet),
     "softened search": Row(softened, of_lenet),
