@@ -18,14 +18,14 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from ....defenses.chain import Bend, bend
 from ....defenses.layout import Layout
 from ....defenses.models import Normalise
 from ..match.objective import Matching, Products
 from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
-from .curves import Activation, activation_of
 from .grouped import Grouped, GroupShape, groups_pay, takes
-from .parts import Some
+from .parts import Some, bent
 from .passage import Pool, pooled, takes_pool
 from .rows import LinearRows
 
@@ -34,7 +34,7 @@ _CHUNK = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as 
 
 @dataclass(frozen=True)
 class Stage:
-    """A layer, then `curve` (None on the last), then `pool`. weight, bias: names; the latter None where there is none.
+    """A layer, then `bend` (None on the last), then `pool`. weight, bias: names; the latter None where there is none.
     takes: the shape of an image's input, (h, w, C) or (numbers,).
     """
 
@@ -42,7 +42,7 @@ class Stage:
     bias: str | None
     layer: nn.Conv2d | nn.Linear
     takes: tuple[int, ...]
-    curve: Activation | None = None
+    bend: Bend | None = None
     pool: Pool | None = None
 
 
@@ -68,7 +68,7 @@ class Convolved:
         self.labels, self.repeat, self.matching = labels, repeat, matching
         where, n = targets[0].weights, targets[0].count
         self.mean, self.std = (c.to(where) for c in constants)
-        self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
+        self.bends = [stage.bend for stage in stages if stage.bend is not None]  # of all but the last
         weights = layout.split(where)
         gradients = [t.gradient for t in targets]
         observed = layout.split(torch.stack(gradients))
@@ -106,10 +106,12 @@ class Convolved:
         some, entrance = Some(first, T, self.repeat), self.parts[0]
         assert not isinstance(entrance, LinearRows)
         x = entrance.enter((images - self.mean) / self.std)
-        kept: list[Tensor] = []
-        for part, activation in zip(self.parts, self.curves):
-            x, own = activation.value(part.forth(x, some))
-            kept.append(own)
+        slopes: list[Tensor] = []
+        curves: list[Tensor | None] = []
+        for part, bend_of in zip(self.parts, self.bends):
+            x, slope, curve = bend_of(part.forth(x, some))
+            slopes.append(slope)
+            curves.append(curve)
         z = self.parts[-1].forth(x, some)
         probabilities = z.softmax(1)
 
@@ -121,7 +123,7 @@ class Convolved:
             below = self.parts[k].back(error, k > 0)
             if k:
                 grown.append(below)
-                error = self.curves[k - 1].pulled(below, kept[k - 1])
+                error = below * slopes[k - 1]
 
         compared = [tensor for part in self.parts for tensor in part.compared]
         dot, square = (torch.stack(each, 1) for each in zip(*compared))
@@ -136,13 +138,13 @@ class Convolved:
         for k, part in enumerate(self.parts):
             tangents.append(part.tangent(moved))
             if k < last:
-                moved = self.curves[k].pulled(tangents[k], kept[k])
+                moved = tangents[k] * slopes[k]
 
         change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
         for k in range(last, -1, -1):
             back = self.parts[k].home(change)
             if k:
-                change = self.curves[k - 1].bent(back, tangents[k - 1], grown[last - k], kept[k - 1])
+                change = bent(back, slopes[k - 1], curves[k - 1], tangents[k - 1], grown[last - k])
         return value, entrance.leave(back, T) / self.std
 
 
@@ -179,7 +181,7 @@ def open_stages(
     mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
     stages: list[Stage] = []
     at: tuple[int, ...] = (shape[1], shape[2], shape[0])
-    flat, bent = False, True
+    flat, closed = False, True
     for name, part in _layers(module):
         if isinstance(part, Normalise) and not stages:
             mean, std = part.mean, part.std
@@ -188,32 +190,32 @@ def open_stages(
         elif type(part) is nn.Flatten and (part.start_dim, part.end_dim) == (1, -1) and stages:
             flat = True
         elif type(part) is nn.Conv2d and takes(part) and not flat and part.in_channels == at[2]:
-            stages, bent = _bent(stages, bent), False
+            stages, closed = _closed(stages, closed), False
             stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
             out = GroupShape(part, at[0], at[1], False).out
             at = (*out, part.out_channels)
         elif type(part) is nn.Linear and flat and part.in_features == prod(at):
-            stages, bent = _bent(stages, bent), False
+            stages, closed = _closed(stages, closed), False
             stages.append(Stage(f"{name}.weight", _bias(name, part), part, at))
             at = (part.out_features,)
         elif pools and stages and not flat and stages[-1].pool is None and takes_pool(part):
-            stages, bent = _bent(stages, bent), True
+            stages, closed = _closed(stages, closed), True
             stages[-1] = replace(stages[-1], pool=part)
             at = (*pooled(part, at[0], at[1]), at[2])
-        elif stages and not bent and (own := activation_of(part)) is not None:
-            stages[-1], bent = replace(stages[-1], curve=own), True
+        elif stages and not closed and (own := bend(part)) is not None:
+            stages[-1], closed = replace(stages[-1], bend=own), True
         else:
             return None
-    if not stages or isinstance(stages[-1].layer, nn.Conv2d) or bent:
+    if not stages or isinstance(stages[-1].layer, nn.Conv2d) or closed:
         return None
     return tuple(stages), (mean, std)
 
 
-def _bent(stages: list[Stage], bent: bool) -> list[Stage]:
+def _closed(stages: list[Stage], closed: bool) -> list[Stage]:
     """With an activation behind the last, which changes nothing where there is none."""
-    if bent or not stages:
+    if closed or not stages:
         return stages
-    return [*stages[:-1], replace(stages[-1], curve=activation_of(nn.Identity()))]
+    return [*stages[:-1], replace(stages[-1], bend=bend(nn.Identity()))]
 
 
 def _bias(name: str, part: nn.Conv2d | nn.Linear) -> str | None:

@@ -28,20 +28,21 @@ from ..settings import Name
 from .candidate_weights import OwnConvolution, OwnLayer, OwnLinear
 from .convolved import Stage, open_stages, shapes_of
 from .grouped import runs_fast
-from .parts import along, compare
+from .parts import along, bent, compare
 from .passage import Passage
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What a step went through, layer by layer: weights, inputs, errors; of each activation what is kept, what the
-    passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
+    """What a step went through, layer by layer: weights, inputs, errors; of each activation its slopes and curves,
+    what the passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
     """
 
     weights: list[Tensor]
     inputs: list[Tensor]
     errors: list[Tensor]
-    kept: list[Tensor]
+    slopes: list[Tensor]
+    curves: list[Tensor | None]
     seen: list[tuple[Tensor, ...]]
     grown: list[Tensor]
     probabilities: Tensor
@@ -68,7 +69,7 @@ class GroupedSteps:
             raise ValueError("targets are of different recipes, or of one that is not known, or sparse")
         self.recipe, self.matching, self.stages = recipe, matching, stages
         self.mean, self.std = (c.to(where) for c in constants)
-        self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
+        self.bends = [stage.bend for stage in stages if stage.bend is not None]  # of all but the last
         named = [layout.split(one.weights) for one in targets]
         observed = [layout.split(one.gradient) for one in targets]
         self.layers: list[OwnLayer] = []
@@ -127,12 +128,14 @@ class GroupedSteps:
         (T, n), own = labels.shape, self._ready(weights)
         biases = self._biases(weights)
         inputs: list[Tensor] = []
-        kept: list[Tensor] = []
+        slopes: list[Tensor] = []
+        curves: list[Tensor | None] = []
         seen: list[tuple[Tensor, ...]] = []
-        for k, (layer, curve) in enumerate(zip(self.layers, self.curves)):
+        for k, (layer, bend) in enumerate(zip(self.layers, self.bends)):
             inputs.append(x)
-            x, bent = curve.value(layer.forth(x, own[k], biases[k]))
-            kept.append(bent)
+            x, slope, curve = bend(layer.forth(x, own[k], biases[k]))
+            slopes.append(slope)
+            curves.append(curve)
             x, way = self.passages[k].first(x)
             seen.append(way)
         inputs.append(x)
@@ -149,9 +152,9 @@ class GroupedSteps:
                 into[stage.bias].copy_(layer.sums(error))
             if k:
                 grown.insert(0, self.passages[k - 1].back(layer.back(error, inputs[k], own[k]), seen[k - 1]))
-                error = self.curves[k - 1].pulled(grown[0], kept[k - 1])
+                error = grown[0] * slopes[k - 1]
                 errors.insert(0, error)
-        return _Step(own, inputs, errors, kept, seen, grown, probabilities), gradient
+        return _Step(own, inputs, errors, slopes, curves, seen, grown, probabilities), gradient
 
     def _curvature(self, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
         """The derivative of ⟨gradient, along⟩, `along` (T, d), by what entered; that by the weights is added to
@@ -166,8 +169,7 @@ class GroupedSteps:
             tangent, way = layer.forth(inputs[k], own[k], biases[k]), moved[k]
             tangents.append(tangent if way is None else tangent.add_(layer.forth(way, weights[k], None)))
             if k < last:
-                pulled = self.curves[k].pulled(tangents[k], step.kept[k])
-                moved.append(self.passages[k].forth(pulled, step.seen[k]))
+                moved.append(self.passages[k].forth(tangents[k] * step.slopes[k], step.seen[k]))
         p = step.probabilities
         change = (tangents[-1] - torch.linalg.vecdot(p, tangents[-1])[..., None]).mul_(p).div_(p.shape[1])
         into = None if of_weights is None else self.layout.split(of_weights)
@@ -182,7 +184,7 @@ class GroupedSteps:
             back = layer.back(change, inputs[k], weights[k]).add_(layer.back(error, inputs[k], own[k]))
             if k:
                 back = self.passages[k - 1].back(back, step.seen[k - 1])
-                change = self.curves[k - 1].bent(back, tangents[k - 1], step.grown[k - 1], step.kept[k - 1])
+                change = bent(back, step.slopes[k - 1], step.curves[k - 1], tangents[k - 1], step.grown[k - 1])
         return back
 
     def _filled(self, named: dict[str, Tensor]) -> Tensor:
@@ -265,5 +267,5 @@ def _numbers(stages: Sequence[Stage], target: Target) -> int:
     shapes = shapes_of(stages)
     filled = sum(prod((s.outputs, s.channels, *s.kernel)) - s.layer.weight.numel() for s in shapes)
     kept = 1 + (recipe.step_clip is not None) + 4 * (not recipe.linear)
-    image = shapes[0].channels * prod(shapes[0].entered) + sum(5 * shape.numbers for shape in shapes)
+    image = shapes[0].channels * prod(shapes[0].entered) + sum(6 * shape.numbers for shape in shapes)
     return len(recipe.sizes) * kept * (len(target.weights) + filled) + sum(recipe.sizes) * image

@@ -70,6 +70,12 @@ class HandLayer(Protocol):
         ...
 
 
+def bent(back: Tensor, slope: Tensor, curve: Tensor | None, tangent: Tensor, grown: Tensor) -> Tensor:
+    """back · f'(z) + f''(z) · tangent · grown, of an activation's `chain.bend`; `back` and `tangent` are overwritten."""
+    change = back.mul_(slope)
+    return change if curve is None else change.addcmul_(tangent.mul_(curve), grown)
+
+
 def compare(own: Tensor, observed: Tensor) -> Pair:
     """What is compared of gradients (T, numbers) that were formed."""
     return torch.linalg.vecdot(own, observed), torch.linalg.vecdot(own, own)
