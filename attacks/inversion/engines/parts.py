@@ -71,7 +71,7 @@ class HandLayer(Protocol):
 
 
 def bent(back: Tensor, slope: Tensor, curve: Tensor | None, tangent: Tensor, grown: Tensor) -> Tensor:
-    """back · f'(z) + f''(z) · tangent · grown, of an activation's `chain.bend`; `back` and `tangent` are overwritten."""
+    """back · f'(z) + f''(z) · tangent · grown, of an activation's `chain.bend`. back, tangent: are overwritten."""
     change = back.mul_(slope)
     return change if curve is None else change.addcmul_(tangent.mul_(curve), grown)
 
