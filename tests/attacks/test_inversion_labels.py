@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.labels.classifier import find_classifier
-from dpfl_audit.attacks.inversion.labels.counts import labels_from_bias, nearest_counts
+from dpfl_audit.attacks.inversion.labels.counts import dealt_counts, labels_from_bias, nearest_counts, predicted_counts
 from dpfl_audit.attacks.inversion.labels.infer import METHODS, Inferred, infer, read
-from dpfl_audit.attacks.inversion.labels.steps import dealt_counts, predicted_counts
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses import models

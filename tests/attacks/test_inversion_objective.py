@@ -8,11 +8,10 @@ from functools import partial
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.engines import convolved
-from dpfl_audit.attacks.inversion.engines.candidate_products import Messages
+from dpfl_audit.attacks.inversion.engines.candidate_products import Messages, ThinLinear
 from dpfl_audit.attacks.inversion.engines.convolved import Convolved, open_stages
 from dpfl_audit.attacks.inversion.engines.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.engines.ghost import Ghost
-from dpfl_audit.attacks.inversion.engines.low_rank import ThinLinear
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator
 from dpfl_audit.attacks.inversion.match.objective import Matching, Products
 from dpfl_audit.attacks.inversion.read.target import Target
