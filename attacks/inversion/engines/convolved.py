@@ -26,7 +26,7 @@ from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
 from .grouped import Grouped, GroupShape, groups_pay, takes
 from .matmul import Linear
-from .parts import Pair, Some, bent
+from .parts import DotAndSquare, Some, bent
 from .passage import Pool, pooled, takes_pool
 
 _CHUNK = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as much makes little difference
@@ -190,7 +190,7 @@ class LinearRows:
         pulled = self.home_way(error)
         return pulled if self.out is None else self.out(pulled)
 
-    def turn(self, partials: Sequence[Pair]) -> None:
+    def turn(self, partials: Sequence[DotAndSquare]) -> None:
         self.partials = [(p[:, None, None], 2 * q[:, None, None]) for p, q in partials]
 
     def tangent(self, moved: Tensor | None) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .parts import Pair, Some, along, compare
+from .parts import DotAndSquare, Some, along, compare
 
 _LEAST = 16  # channels of a group
 _WASTE = 2.5  # times as much to multiply as without zeros; LeNet: 2.0
@@ -180,7 +180,7 @@ class Grouped:
         self.compared = [compare(g, h) for g, h in zip(self.own, self.other)]
         return pulled if wanted else error
 
-    def turn(self, partials: Sequence[Pair]) -> None:
+    def turn(self, partials: Sequence[DotAndSquare]) -> None:
         direction = [along(g, h, *by) for g, h, by in zip(self.own, self.other, partials)]
         channels, *kernel = self.one.shape[1:]
         self.v = direction[0].view(-1, *kernel, channels).permute(0, 3, 1, 2)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 # Of one tensor ⟨G, G*⟩ and ‖G‖², or the objective's partial derivatives by them; each (T,).
-Pair = tuple[Tensor, Tensor]
+DotAndSquare = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class HandLayer(Protocol):
     compared: after `back`, of each of its tensors.
     """
 
-    compared: list[Pair]
+    compared: list[DotAndSquare]
 
     def forth(self, x: Tensor, some: Some) -> Tensor:
         """z = W x + b."""
@@ -57,7 +57,7 @@ class HandLayer(Protocol):
         """Wᵀ error, or anything where it is not wanted."""
         ...
 
-    def turn(self, partials: Sequence[Pair]) -> None:
+    def turn(self, partials: Sequence[DotAndSquare]) -> None:
         """Takes in the derivatives by what was compared."""
         ...
 
@@ -71,12 +71,17 @@ class HandLayer(Protocol):
 
 
 def bent(back: Tensor, slope: Tensor, curve: Tensor | None, tangent: Tensor, grown: Tensor) -> Tensor:
-    """back · f'(z) + f''(z) · tangent · grown, of an activation's `chain.bend`. back, tangent: are overwritten."""
+    """back · f'(z) + f''(z) · tangent · grown.
+
+    Args:
+        back, tangent: behind and at the activation; both are overwritten. slope, curve: of its `chain.bend`.
+        grown: the error before the slope.
+    """
     change = back.mul_(slope)
     return change if curve is None else change.addcmul_(tangent.mul_(curve), grown)
 
 
-def compare(own: Tensor, observed: Tensor) -> Pair:
+def compare(own: Tensor, observed: Tensor) -> DotAndSquare:
     """What is compared of gradients (T, numbers) that were formed."""
     return torch.linalg.vecdot(own, observed), torch.linalg.vecdot(own, own)
 

@@ -77,7 +77,11 @@ class Descent:
     def go(
         self, objective: Objective, iterations: int, lr: float, signed: bool = True, tick: Tick | None = None
     ) -> None:
-        """Steps as of `adam`, whose arguments these are; the last images are evaluated too."""
+        """Steps as of `adam`; the last images are evaluated too.
+
+        Args:
+            objective, iterations, lr, signed, tick: as of `adam`.
+        """
         for iteration in range(iterations + 1):
             value, gradient = objective(self.images)
             self.alive &= value.isfinite() & gradient.flatten(1).sum(1).isfinite()
