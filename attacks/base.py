@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
@@ -179,7 +178,6 @@ class Knowledge:
       training data; may be empty.
     shadow_factory: how the target was trained, for attacks that train shadow models; None where the attacker does not
       know.
-    kept: a folder in which attacks keep what takes long to compute again, None for none; it grants nothing.
     """
 
     labels: Mapping[str, Tensor]
@@ -189,7 +187,6 @@ class Knowledge:
     candidate_targets: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     candidate_ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     shadow_factory: ShadowFactory | None = None
-    kept: Path | None = None
 
     def beside(self, view: View) -> Knowledge:
         """What somebody with this view knows: of other messages it is not told that there were any, as a client's

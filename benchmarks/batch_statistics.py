@@ -25,7 +25,7 @@ from statistics import fmean
 
 import quiet  # noqa: F401 - before torch
 import torch
-from by_pixels import scored
+from by_pixels import over_seeds, scored
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.features import FEATURES
@@ -45,7 +45,6 @@ from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.models import Normalise
 from dpfl_audit.defenses.randomness import generator
-from learned_prior import over_seeds
 from one_gradient import batch_of, gradient_of
 from strong_noise import Column
 from torch import Tensor, nn

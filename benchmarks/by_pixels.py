@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import fmean, stdev
 from typing import Any
 
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.metrics.leakage import score_images
 from dpfl_audit.metrics.perceptual import NotMeasured
+from scipy.stats import t as student
 from torch import Tensor
 
 UNJUDGED = NotMeasured("pixels alone are compared here")
@@ -32,3 +34,9 @@ def scored(images: Tensor, labels: Tensor, found: Solution, data: Dataset, **mor
         perceptual=UNJUDGED,
         **more,
     )
+
+
+def over_seeds(values: list[float]) -> str:
+    """Mean and 95 % limits by Student's t."""
+    half = student.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{fmean(values):.1f} ({fmean(values) - half:.1f} to {fmean(values) + half:.1f})"

@@ -29,8 +29,8 @@ from typing import Any
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
+from dpfl_audit.attacks.inversion.engines.candidate_products import numbers
 from dpfl_audit.attacks.inversion.engines.grouped_steps import grouped_steps
-from dpfl_audit.attacks.inversion.engines.low_rank import numbers
 from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.optimise import Objective, adam, milestones, with_prior
 from dpfl_audit.attacks.inversion.match.solution import start_images
@@ -205,7 +205,7 @@ def psnr(found: Tensor, images: Tensor) -> float:
 
 def operations(module: nn.Module, count: int) -> int:
     """The floor of one iteration of one candidate of `count` images, by the counts of `ghost.py` and `convolved.py`;
-    two of a linear layer's products are with the message, which nobody noised here (`low_rank.py`).
+    two of a linear layer's products are with the message, which nobody noised here (`candidate_products.py`).
     """
     sizes = products(module)
     linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]

@@ -202,7 +202,7 @@ INVERSIONS = {  # each takes another way through attacks/inversion
     "noise": Way(words=AUTO, sets=NOISE),
     "clip": Way(words=AUTO, sets=(*NOISE[:-1], "scheme.noise_multiplier=0", "scheme.clip=0.1")),
     "inferred": Way(model="cnn", words=by('labels="inferred"')),
-    "halving": Way(model="cnn", words=by("restarts=4", "halving=true")),
+    "restarts": Way(model="cnn", words=by("restarts=4")),
     "consensus": Way(model="cnn", words=by("restarts=2", "consensus=0.1", 'optimiser="adam"')),
     "softened": Way(model="cnn", words=by("softened=10")),
     "simulated": Way(model="cnn", share="update", words=by("simulated=10", "reorder=true")),

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import quiet  # noqa: F401 - before torch
 import torch
+from by_pixels import over_seeds
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.presets.automatic import SIMULATED
@@ -24,7 +25,6 @@ from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.randomness import generator
 from known_order import SHAPE, psnr_of, trained
-from learned_prior import over_seeds
 
 IMAGES, EPOCHS = 10, 5
 OBJECTIVES: tuple[Name, ...] = ("cosine", "euclidean")

@@ -23,20 +23,19 @@ from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
-from by_pixels import scored
+from by_pixels import over_seeds, scored
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import TV
 from dpfl_audit.attacks.inversion.match.case import Auxiliary
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.match.wiener import filter_of
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
-from dpfl_audit.attacks.inversion.strategies.kept_denoiser import filter_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.randomness import generator
-from learned_prior import over_seeds
 from one_gradient import batch_of, gradient_of
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -98,7 +97,7 @@ def measure(name: str, noise: float, seed: int, count: int, rounds: int, columns
     others = torch.ones(len(data.inputs), dtype=torch.bool)
     others[rows] = False
     first, *more = rounds_of(module, images, labels, data.inputs[others], data.targets[others], noise, seed, rounds)
-    prior = Auxiliary(filter_of(data.auxiliary_inputs).denoiser)
+    prior = Auxiliary(filter_of(data.auxiliary_inputs))
     for attack in columns:
         settings, begin = ATTACKS.get(attack, ATTACKS["spectrum"]), time.process_time()
         target = first if attack == ALONE else replace(first, others=tuple(more))

@@ -37,7 +37,6 @@ NOT_RUN = {
     ("docs/howto/flower.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
     ("docs/howto/flower.md", "it needs the extra [flower]"),
     ("docs/howto/inversion.md", "trains with anonymous senders; tests/attacks/test_linking.py runs a small one"),
-    ("docs/howto/inversion.md", "trains a denoiser for about a minute of CPU"),
 }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import prod
-from pathlib import Path
 
 import torch
 
@@ -14,6 +12,7 @@ from ..base import Knowledge, Part, Progress, PublicFacts, Reconstruction, View
 from .match.batches import batches, numbers_per_image
 from .match.case import Auxiliary, Case
 from .match.solution import side_by_side
+from .match.wiener import RECORDS, WienerFilter, filter_of
 from .plan import assumed_by_methods, cost
 from .read.assumed import joining_assumed, reading_assumed
 from .read.mode import as_run
@@ -22,7 +21,6 @@ from .read.table import OwnRows, all_as_images, as_images
 from .read.target import Aim, Target
 from .settings import Settings
 from .solve import cases_of, solve_cases
-from .strategies.kept_denoiser import RECORDS, TRAINING, LearnedPrior, denoiser_of, filter_of, read_denoiser
 from .strategies.learned_prior import STRONG
 from .strategies.strategy import Found, methods_of
 
@@ -48,11 +46,9 @@ class Inversion(Settings):
         aims = aims_of(view, knowledge, self)
         if self.learned:
             aims = self._with_known_noise(aims, view.facts)
-            self._check_prior(view, knowledge)
+            _check_records(knowledge)
         cases = iter(self._planned([target for aim in aims for target in aim.targets], view, knowledge))
         work = [sum(cost(next(cases)) for _ in aim.targets) for aim in aims]
-        if self.learned and self.prior_network and not self.prior_weights:
-            work[0] += TRAINING * prod(view.input_shape)  # of the denoiser, once
         return [Part(f"{aim.manner}:{aim.key}", operations, aim) for aim, operations in zip(aims, work)]
 
     def _planned(self, targets: Sequence[Target], view: View, knowledge: Knowledge) -> Iterator[Case]:
@@ -61,16 +57,6 @@ class Inversion(Settings):
         given = Auxiliary(rows=_rows(view, knowledge))
         for target in targets:
             yield Case(network, layout, target, none, view.input_shape, self, 0, given)
-
-    def _check_prior(self, view: View, knowledge: Knowledge) -> None:
-        """That there are records enough for the prior, or that its file holds one. Raises ValueError."""
-        if self.prior_weights:
-            self._prior(view, knowledge)
-        elif len(knowledge.auxiliary_inputs) < RECORDS:
-            raise ValueError(
-                f"a learned prior is trained on at least {RECORDS} auxiliary records, and the setup's knowledge holds"
-                f" {len(knowledge.auxiliary_inputs)}; set [capture] auxiliary, or prior_weights"
-            )
 
     def _with_known_noise(self, aims: Sequence[Aim], facts: PublicFacts) -> list[Aim]:
         noisy = [aim for aim in aims if all(target.noise_known for target in aim.targets)]
@@ -102,8 +88,7 @@ class Inversion(Settings):
                 prior reads anything, the auxiliary inputs.
 
         Raises:
-            ValueError: labels = "inferred", and no classifier is found that tells them; `prior_weights` is no denoiser
-                of such images.
+            ValueError: labels = "inferred", and no classifier is found that tells them.
         """
         return self.run_group([part], [view], [knowledge], seed, progress)[0]
 
@@ -170,23 +155,23 @@ class Inversion(Settings):
 
     def _auxiliary(self, views: Sequence[View], knowledge: Sequence[Knowledge]) -> list[Auxiliary]:
         """What each one's auxiliary records give; a prior is made once of those that several share."""
-        made: dict[int, LearnedPrior] = {}
+        made: dict[int, WienerFilter] = {}
         given = []
         for view, known in zip(views, knowledge):
             records = id(known.auxiliary_inputs)  # they take long to hash
             if self.learned and records not in made:
-                made[records] = self._prior(view, known)
-            prior = made.get(records)
-            rows = _rows(view, known)
-            given.append(Auxiliary(rows=rows) if prior is None else Auxiliary(prior.denoiser, prior.said, rows))
+                made[records] = filter_of(known.auxiliary_inputs)
+            given.append(Auxiliary(made.get(records), _rows(view, known)))
         return given
 
-    def _prior(self, view: View, knowledge: Knowledge) -> LearnedPrior:
-        if self.prior_weights:
-            return read_denoiser(Path(self.prior_weights).expanduser(), view.input_shape)
-        if not self.prior_network:
-            return filter_of(knowledge.auxiliary_inputs)
-        return denoiser_of(knowledge.auxiliary_inputs, knowledge.kept)
+
+def _check_records(knowledge: Knowledge) -> None:
+    """That there are records enough for a prior. Raises ValueError."""
+    if len(knowledge.auxiliary_inputs) < RECORDS:
+        raise ValueError(
+            f"a learned prior is made of at least {RECORDS} auxiliary records, and the setup's knowledge holds"
+            f" {len(knowledge.auxiliary_inputs)}; set [capture] auxiliary"
+        )
 
 
 def _rows(view: View, knowledge: Knowledge) -> OwnRows | None:

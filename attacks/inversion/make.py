@@ -21,12 +21,12 @@ from ..settings import check_types
 from .attack import Inversion
 from .match.features import FEATURES
 from .match.softened import TIMES
+from .match.wiener import RECORDS
 from .presets.automatic import AUTO, Suiting, pick, told_by
 from .presets.published import PRESETS
 from .read.statistics import STATISTICS
 from .read.target import Aim
 from .settings import Name
-from .strategies.kept_denoiser import RECORDS
 from .strategies.learned_prior import STRONG
 
 TV = 0.01  # of the fixed prior
@@ -43,8 +43,15 @@ DEFAULTS: dict[str, Any] = {
     "softened": TIMES,
 }
 
-# Keys of pieces that were taken out, which the git tag lab-1 still has.
-TAKEN_OUT = {"ordered": "the search for the order of batches behind BatchNorm was taken out"}
+# Keys and presets of pieces that were taken out, which the git tag lab-1 still has.
+_TRAINED = "the trained denoiser was taken out, preset = 'spectrum-prior' has the records' spectrum in its place"
+TAKEN_OUT = {
+    "ordered": "the search for the order of batches behind BatchNorm was taken out",
+    "halving": "dropping restarts on the way was taken out, all of them go to the end",
+    "prior_network": _TRAINED,
+    "prior_weights": _TRAINED,
+}
+PRESETS_OUT = {"learned-prior": _TRAINED}
 
 # Of what is attacked, where and how often.
 OF_ALL = ("labels", "records", "mode", "manners", "rounds", "device", "restarts")
@@ -117,6 +124,8 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     check_types(Inversion, {name: v for name, v in own.items() if name != "objective"})
     base = DEFAULTS
     if "preset" in settings:
+        if settings["preset"] in PRESETS_OUT:
+            raise ValueError(f"preset = {settings['preset']!r}: {PRESETS_OUT[settings['preset']]}")
         if not isinstance(settings["preset"], str) or settings["preset"] not in PRESETS:
             raise ValueError(one_of("preset", settings["preset"], (*PRESETS, AUTO)))
         published = asdict(PRESETS[settings["preset"]].settings)

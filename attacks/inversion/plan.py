@@ -9,7 +9,6 @@ from .strategies.features import FeatureFit, Polish
 from .strategies.first_layer import FirstLayerAlone, FirstLayerOfGuess
 from .strategies.learned_prior import PriorSearch
 from .strategies.row_fit import FitOfRows
-from .strategies.row_search import RowsOneByOne
 from .strategies.search import PixelDescent, Softened
 from .strategies.simulated import read_twice
 from .strategies.simulating import Simulation, first_reading, second_reading
@@ -19,7 +18,6 @@ from .strategies.strategy import Strategy
 PLAN: tuple[Strategy, ...] = (
     FirstLayerAlone(),
     OneAdaptiveStep(),
-    RowsOneByOne(),
     FeatureFit(),
     PriorSearch(),
     Softened(),

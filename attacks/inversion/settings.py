@@ -31,13 +31,11 @@ class Settings:
       "noise-aware", which raises it with the share of the observed value's energy that is noise, as far as the attacker
       knows the noise (`prior.tv_for_noise`).
     restarts: independent starts; the one with the lowest objective is kept, never by looking at the truth.
-    halving: half of a target's restarts, those with the highest objective, are dropped at fixed iterations
-      (`halving.rungs`), so that 8 take two and a half times the time of one; not with lbfgs.
     consensus: weight of how far a restart is from the mean of all, see `consensus.with_consensus`.
     labels: known (from the setup's knowledge) | inferred (from what was sent of the classifier, `labels.infer`).
     exact: images that the first layer determines are solved for (`first_layer.FirstLayer`), all of them before anything
-      is optimised, or the rest out of what optimising finds. Rows of a table are sought one by one, too, where the
-      second layer tells them (`row_search.RowSearch`).
+      is optimised, or the rest out of what optimising finds. Rows of a table are fitted together, too
+      (`row_fit.RowFit`).
     along: where the one gradient is read, between the weights before local training (0) and after it (1), as far as an
       update tells them.
     along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on
@@ -58,11 +56,8 @@ class Settings:
       epochs.
     reorder: the simulation has one set of images in a new order at every iteration, instead of one for every epoch in
       an order drawn once; see `simulating.reordered`.
-    learned: a denoiser trained on the auxiliary records is the prior, see `learned_prior`, of messages with noise of
-      known size alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
-    prior_network: whether that denoiser has a network beside its Wiener filter; False for the filter alone, of the
-      auxiliary records' spectrum, for which nothing is trained.
-    prior_weights: a file with another denoiser, of `kept_denoiser.write_denoiser`; "" for one trained here.
+    learned: the auxiliary records' spectrum is the prior, see `learned_prior`, of messages with noise of known size
+      alone; it wants the objective euclidean. lr then counts in standard deviations of the prior.
     records: of how many records a message is taken to be whose sender keeps the number to itself, where no labels tell
       it; 0 leaves such messages out.
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
@@ -79,7 +74,6 @@ class Settings:
     lr: float = 0.1
     tv: float | Literal["noise-aware"] = 0.01
     restarts: int = 1
-    halving: bool = False
     consensus: float = 0.0
     labels: Literal["known", "inferred"] = "known"
     exact: bool = False
@@ -93,8 +87,6 @@ class Settings:
     simulated: int = 0
     reorder: bool = False
     learned: bool = False
-    prior_network: bool = True
-    prior_weights: str = ""
     records: int = 0
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
@@ -150,12 +142,12 @@ def _first(settings: Settings, names: tuple[str, ...]) -> str:
 def _against_a_place(settings: Settings) -> str:
     """What a learned place does not go with, if it is set."""
     lbfgs = "optimiser = 'lbfgs'" if settings.by_line_search else ""
-    return _first(settings, ("halving", "learned")) or lbfgs
+    return _first(settings, ("learned",)) or lbfgs
 
 
 NO_PRIOR = (  # do nothing beside a learned prior
     *("span", "batch_statistics", "running_statistics", "features"),
-    *("softened", "halving", "consensus", "simulated"),
+    *("softened", "consensus", "simulated"),
 )
 
 RULES: tuple[SettingRule, ...] = (
@@ -230,23 +222,6 @@ RULES: tuple[SettingRule, ...] = (
     SettingRule(
         lambda s: s.reorder and not s.simulated,
         lambda s: "reorder: it is of simulated iterations; set simulated too",
-    ),
-    SettingRule(
-        lambda s: s.prior_weights != "" and not s.learned,
-        lambda s: "prior_weights: they are those of a learned prior; set learned = true too",
-    ),
-    SettingRule(
-        lambda s: s.prior_weights != "" and not s.prior_network,
-        lambda s: (
-            "prior_weights: they are those of a denoiser with a network, which prior_network = false leaves out, as"
-            " preset = 'spectrum-prior' has it; preset = 'learned-prior' takes them"
-        ),
-    ),
-    SettingRule(
-        lambda s: not s.prior_network and not s.learned,
-        lambda s: (
-            "prior_network = false: it is of a learned prior, whose network it leaves out; set learned = true too"
-        ),
     ),
     SettingRule(
         lambda s: s.tv != "noise-aware" and not (isinstance(s.tv, int | float) and s.tv >= 0),

@@ -58,7 +58,7 @@ def solve(
         input_shape: (channels, height, width) of an image.
         settings: `manners` has no effect here. seed: of the starts. progress: called as `progress(done, total)`.
         auxiliary: of each target, () for none; what it holds is left where it is. With `settings.learned` each has a
-            denoiser, and its messages have noise of known size.
+            filter, and its messages have noise of known size.
 
     Raises:
         ValueError: inputs are no images, a target does not fit the network, or labels cannot be inferred.
@@ -91,7 +91,7 @@ def cases_of(
             raise ValueError(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
-    given = _on_device(auxiliary or [Auxiliary()] * len(targets), settings.device)
+    given = [_on_device(of, settings.device) for of in auxiliary or [Auxiliary()] * len(targets)]
     untold = torch.zeros(0, dtype=torch.long)
     cases = [
         labelled(Case(home, layout, target, untold, tuple(input_shape), settings, seed, of))
@@ -179,11 +179,8 @@ def _networks(module: nn.Module, targets: Sequence[Target], settings: Settings) 
     return [as_run(module, settings.mode)] * len(targets)
 
 
-def _on_device(auxiliary: Sequence[Auxiliary], device: str) -> list[Auxiliary]:
-    """Copies of the denoisers there, as others share what is given: one of each, however many targets have it."""
-    copies = {id(one.denoiser): copy.deepcopy(one.denoiser) for one in auxiliary}
-    there = {key: one if one is None else one.to(device) for key, one in copies.items()}
-    return [replace(one, denoiser=there[id(one.denoiser)]) for one in auxiliary]
+def _on_device(auxiliary: Auxiliary, device: str) -> Auxiliary:
+    return replace(auxiliary, wiener=None if auxiliary.wiener is None else auxiliary.wiener.to(device))
 
 
 class _Rising:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ...attacks import ATTACKS, AUTO
@@ -13,7 +12,6 @@ from ..errors import BadInput
 from ..options.attack import AttackOptions
 from ..setup.config import CANARY, toml_value
 from ..setup.folder import Setup
-from ..setup.paths import rebase
 
 INVERSION = "inversion"
 
@@ -43,9 +41,7 @@ def settings_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:
             raise BadInput(f"--set {text!r}: {attack!r} is not an attack{instead(attack, names)}")
         if attack == name:
             overrides[entry] = toml_value(value) if value.strip() else None
-    tables = {"attack": {name: dict(setup.config.attack.get(name, {}))}}
-    rebase(tables, setup.config_folder, Path())  # those of --set start here
-    table = {**tables["attack"][name], **overrides}
+    table = {**setup.config.attack.get(name, {}), **overrides}
     return {key: value for key, value in table.items() if value is not None}
 
 

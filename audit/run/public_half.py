@@ -43,7 +43,7 @@ class PublicHalf:
         module = self.setup.module(self.options.allow_model)
         given = self.setup.knowledge()
         labels = {**given.labels, **self.drawn_labels}
-        granted = replace(given, labels=labels, kept=cache_folder("denoisers"))
+        granted = replace(given, labels=labels)
         knowledge = _with_shadows(self.setup, granted, module)
         return Ground(tuple(self.setup.view(observer, module=module) for observer in self.observers), knowledge)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
 from ...attacks import ATTACKS, AUTO
@@ -11,7 +10,6 @@ from ...attacks.cells import ChosenAttack
 from ...defenses.nearest import instead
 from ..devices import device_named
 from ..errors import BadInput, bad_input
-from ..files import digest_of_file
 from ..setup.config import CANARY
 from .options import settings_of
 from .public_half import PublicHalf
@@ -34,14 +32,5 @@ def variants_of(name: str, half: PublicHalf) -> tuple[ChosenAttack, ...]:
                 for k, v in values
                 if k != "name" and (k, v) != ("device", "cpu")
             }
-            if weights := plain.get("prior_weights"):
-                said["prior_weights_sha256"] = _digest_of_weights(Path(weights).expanduser())
             variants.append(ChosenAttack(name, attack, {**plain, **said}))
     return tuple(variants)
-
-
-def _digest_of_weights(path: Path) -> str:
-    try:
-        return digest_of_file(path)
-    except OSError as error:
-        raise ValueError(f"prior_weights: {path} cannot be read ({error.strerror})") from None

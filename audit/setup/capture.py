@@ -15,7 +15,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import platform
 import shutil
 import socket
@@ -225,7 +224,6 @@ def _finish_together(begun: Sequence[_Begun], workers: Workers) -> None:
         Public(each.folder).write(
             "environment",
             {
-                "config_folder": os.path.relpath(each.experiment.base.resolve(), each.folder.resolve()),
                 "host": socket.gethostname(),
                 "platform": platform.platform(),
                 "threads": torch.get_num_threads(),

@@ -43,14 +43,12 @@ from .format import FORMAT, Addresses, Items, Labels, Manifest, MessageRow
 from .reading import (
     misplaced,
     open_tensors,
-    plain_json,
     present,
     read_checked,
     read_figures,
     read_json,
     read_records,
     read_rows,
-    read_text,
     regular,
     short,
     validated,
@@ -95,15 +93,6 @@ class Setup:
     @cached_property
     def config(self) -> Config:
         return parse_config(self.manifest.config, f"{self.folder / 'setup.json'}: config")
-
-    @property
-    def config_folder(self) -> Path:
-        """Where relative paths of the config start, as whoever trained it says; else the setup's folder."""
-        try:
-            said = plain_json(read_text(self.folder / "environment.json")).get("config_folder", "")
-        except (BadInput, OSError, ValueError, AttributeError):
-            said = ""
-        return self.folder / said if isinstance(said, str) else self.folder
 
     @cached_property
     def scheme(self) -> Scheme:

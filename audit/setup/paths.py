@@ -2,7 +2,7 @@
 
 Whoever writes a config into another folder rewrites them (`rebase`), as relative ones again, so that no file names the
 machine and a tree of folders can be moved as a whole. A setup keeps its config as it was typed, as the noise is drawn
-with that; where its paths start stands in environment.json, which decides nothing else.
+with that.
 """
 
 from __future__ import annotations
@@ -12,23 +12,18 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-PATHS = (("data", "root"), ("attack", "inversion", "prior_weights"))  # every key of a config that names a file
-
 
 def rebase(tables: MutableMapping[str, Any], start: Path, end: Path) -> None:
-    """Rewrites the relative paths of a config's tables, so that they mean from `end` what they meant from `start`.
+    """Rewrites the relative path of a config's data, so that it means from `end` what it meant from `start`.
 
     >>> config = {"data": {"name": "csv", "root": "adult.csv"}}
     >>> rebase(config, Path("/work"), Path("/work/study"))
     >>> config
     {'data': {'name': 'csv', 'root': '../adult.csv'}}
     """
-    for *names, key in PATHS:
-        table: Any = tables
-        for name in names:
-            table = table.get(name, {})
-        if isinstance(path := table.get(key), str) and path:
-            table[key] = _moved(path, start, end)
+    data = tables.get("data", {})
+    if isinstance(path := data.get("root"), str) and path:
+        data["root"] = _moved(path, start, end)
 
 
 def _moved(path: str, start: Path, end: Path) -> str:

@@ -55,7 +55,7 @@ class Waits(TorchDispatchMode):
 def test_an_iteration_waits_for_a_gpu_once_and_a_softened_relu_not_at_all() -> None:
     descent = Descent.begin(torch.rand(3, N, *SHAPE, generator=torch.Generator().manual_seed(0)))
     with Waits() as waits:
-        descent.go(lambda images: (images.square().sum((1, 2, 3, 4)), 2 * images), 5, 5, 0.1)
+        descent.go(lambda images: (images.square().sum((1, 2, 3, 4)), 2 * images), 5, 0.1)
     assert waits.count == 5
     with Waits() as waits, Softly(0.1):
         torch.relu(torch.linspace(-1, 1, 5))

@@ -149,34 +149,6 @@ def test_in_single_precision(layers: str) -> None:
     assert_equal(both(module, targets_of(module), "cosine", torch.float32), 1e-4)
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize(
-    "extra", [{}, {"penalties": (Proximal(2.0),), "factor": 0.6}, EXTRAS["momentum"], EXTRAS["rates"]]
-)
-@pytest.mark.parametrize("name", ["cosine", "euclidean"])
-def test_few_steps_of_a_wide_layer_are_rows(name: Name, extra: dict, hidden: bool) -> None:
-    """Whose weights are not formed, where all messages are at the same ones; else, and of many steps, they are."""
-    wide = [nn.Linear(120, 40), nn.Tanh(), nn.Linear(40, 20)] if hidden else [nn.Linear(120, 20, bias=False)]
-    module = network([*PLAIN[:3], *wide])
-    own = targets_of(module, replace(RECIPE, **extra), clip_norm=0.05, per_layer=True)
-    same = [replace(one, weights=own[0].weights) for one in own]
-    assert_equal(both(module, same, name, torch.float64), 1e-9)
-    opened = open_stages(module, SHAPE)
-    assert opened is not None
-
-    def low(targets: list[Target]) -> set[int]:
-        return set(GroupedSteps(*opened, Layout.of(module), targets, Matching.of(name, targets)).low)
-
-    assert low(same) == ({1, 2} if hidden else {1}) and low(own) == set()
-    for other in (
-        {"sizes": (2, 1) * 10, "epochs": 10},
-        {"optimiser": "adam"},
-        {"step_clip": StepClip("gradient", 1.0)},
-    ):
-        recipe = replace(RECIPE, **other)
-        assert low([replace(one, recipe=recipe) for one in same]) == set()
-
-
 def test_its_gradient_is_the_slope() -> None:
     """Central differences in float64."""
     module = network(NETWORKS["mean pooling"]).double()

@@ -7,12 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.labels.bias import distinct_labels, labels_from_bias
 from dpfl_audit.attacks.inversion.labels.classifier import find_classifier
-from dpfl_audit.attacks.inversion.labels.counts import nearest_counts
+from dpfl_audit.attacks.inversion.labels.counts import dealt_counts, labels_from_bias, nearest_counts, predicted_counts
 from dpfl_audit.attacks.inversion.labels.infer import METHODS, Inferred, infer, read
-from dpfl_audit.attacks.inversion.labels.restore import counts_of, restore
-from dpfl_audit.attacks.inversion.labels.steps import dealt_counts, predicted_counts
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses import models
@@ -49,7 +46,6 @@ def test_counts_at_a_uniform_softmax(counts: list[int]) -> None:
     assert labels_from_bias(1e-6 * gradient, sum(counts)).tolist() == wanted
     even = torch.full((len(counts),), 1 / len(counts))
     assert predicted_counts(gradient, even, even, sum(counts)).tolist() == counts
-    assert counts_of(gradient, even.expand(len(counts), -1), sum(counts)).tolist() == counts
 
 
 def test_noise_alone_still_gives_labels() -> None:
@@ -72,15 +68,6 @@ def test_nearest_counts_are_the_nearest_of_all() -> None:
         cut = [(torch.tensor(k) - wanted.clamp_min(0)).square().sum().item() for k in every]
         assert cut[every.index(tuple(found.tolist()))] == pytest.approx(min(cut))
         assert (wanted < 0).any() or costs[every.index(tuple(found.tolist()))] == pytest.approx(min(costs))
-
-
-def test_restoring_is_exact_where_all_images_have_the_same_features() -> None:
-    """Theorem: then G_W[c]/g_b[c] is that feature, for every class, and Σ_j k_j (P_j − e_j) = n·g_b has one answer."""
-    rng = torch.Generator().manual_seed(1)
-    weight, bias = 3 * torch.randn(6, 5, generator=rng), torch.randn(6, generator=rng)
-    feature, counts = torch.randn(5, generator=rng), torch.tensor([4, 0, 1, 0, 0, 2])
-    gradient = (weight @ feature + bias).softmax(0) - counts / 7
-    assert torch.equal(restore(gradient, gradient[:, None] * feature, weight, bias, 7), counts)
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam", "rmsprop"])
@@ -137,9 +124,9 @@ def test_distinct_labels_are_exact_at_the_initial_weights(seed: int, bias: bool)
     module, labels = network(seed, bias), torch.randperm(10, generator=rng)[:6].sort().values
     target = make_target(module, torch.rand(6, *SHAPE, generator=rng), labels)
     found = found_in(module, target)
-    assert found.labels.tolist() == labels.tolist() and found.method == ("ilrg" if bias else "predicted")
+    assert found.labels.tolist() == labels.tolist() and found.method == "predicted"
     sent = read(module, Layout.of(module), target, SHAPE)
-    assert METHODS["analytic"](sent).tolist() == METHODS["bias-corrected"](sent).tolist() == labels.tolist()
+    assert METHODS["bias-corrected"](sent).tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -211,16 +198,11 @@ def test_what_cannot_be_read_is_said_in_one_sentence() -> None:
         found_in(network(0, False), replace(adam, recipe=recipe, update=-0.01 * adam.gradient.sign()))
     with pytest.raises(ValueError, match="count is 0"):
         labels_from_bias(torch.zeros(3), 0)
-    with pytest.raises(ValueError, match="at most so many can be distinct"):
-        distinct_labels(torch.zeros(3), 4)
     with pytest.raises(ValueError, match="expected finite"):
         nearest_counts(torch.tensor([float("nan"), 1]), 2)
-    with pytest.raises(ValueError, match="must be"):
-        counts_of(torch.zeros(3), torch.zeros(2, 3), 2)
     sent = read(Odd(), Layout.of(Odd()), make_target(Odd(), torch.rand(2, 3, 2, 2), torch.tensor([0, 1])), (3, 2, 2))
-    for method, why in (("idlg", "one image"), ("dealt", "Adam")):
-        with pytest.raises(ValueError, match=why):
-            METHODS[method](sent)
+    with pytest.raises(ValueError, match="Adam"):
+        METHODS["dealt"](sent)
 
 
 class Cut(nn.Module):

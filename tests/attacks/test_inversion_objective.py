@@ -1,19 +1,18 @@
-"""Both implementations of the matching objectives against one slow reference: full gradients, double backward."""
+"""All implementations of the matching objectives against one slow reference: full gradients, double backward."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
-from dpfl_audit.attacks.inversion.engines import convolved, grouped, unfolded, windows
-from dpfl_audit.attacks.inversion.engines.candidate_products import Messages
+from dpfl_audit.attacks.inversion.engines import convolved
+from dpfl_audit.attacks.inversion.engines.candidate_products import Messages, ThinLinear
 from dpfl_audit.attacks.inversion.engines.convolved import Convolved, open_stages
 from dpfl_audit.attacks.inversion.engines.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.engines.ghost import Ghost
-from dpfl_audit.attacks.inversion.engines.grouped import Grouped
-from dpfl_audit.attacks.inversion.engines.low_rank import ThinLinear
-from dpfl_audit.attacks.inversion.engines.unfolded import Unfolded, fits
+from dpfl_audit.attacks.inversion.match.evaluate import evaluator
 from dpfl_audit.attacks.inversion.match.objective import Matching, Products
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses import models
@@ -143,6 +142,22 @@ def test_an_l1_clip_needs_whole_gradients(per_layer: bool) -> None:
         Ghost(open_chain(module), Layout.of(module), targets, labels, 1, Matching.of("euclidean", targets))
 
 
+def test_each_network_gets_the_engine_that_is_fast_there() -> None:
+    """By shapes, precision and clip alone."""
+    sides = {"input_shape": (3, 32, 32), "classes": CLASSES, "mean": [0.5] * 3, "std": [0.5] * 3}
+    norm = partial(evaluator, labels=torch.zeros(1, 8, dtype=torch.long), objective="euclidean", shape=(3, 32, 32))
+    for name, fast in (("mlp", Ghost), ("lenet", Convolved), ("cnn6", Convolved), ("cnn", DoubleBackward)):
+        module = models.build(name, seed=0, **sides)
+        weights = flat([p.detach() for p in module.parameters()])
+        target, layout = Target("t", weights, weights, None, 8, clip_norm=1.0), Layout.of(module)
+        by_l1 = replace(target, clip_order=1)
+        precise = replace(target, weights=weights.double(), gradient=weights.double())
+        assert type(norm(module, layout, [target], repeat=1)) is fast
+        assert type(norm(module, layout, [by_l1], repeat=1)) is DoubleBackward
+        slow = Ghost if fast is Ghost else DoubleBackward
+        assert type(norm(module.double(), layout, [precise], repeat=1)) is slow
+
+
 def test_chains_without_bias_and_with_stacked_linears() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(
@@ -175,23 +190,6 @@ def small_cnn(activation: nn.Module | None = None) -> nn.Module:
     return module.double().eval()
 
 
-class Residual(nn.Module):
-    """A strided block with a shortcut, both kinds of normalisation, pooling, and an activation in place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.norm = nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.GroupNorm(2, 4)
-        self.way, self.short = nn.Conv2d(4, 6, 3, 2, 1), nn.Conv2d(4, 6, 1, 2, bias=False)
-        norm = nn.BatchNorm2d(6)
-        norm.running_mean = torch.linspace(-0.1, 0.1, 6)
-        self.frozen = models.FrozenBatchNorm(norm)
-        self.end = nn.Linear(6, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.silu(self.norm(self.first(x)))
-        return self.end(F.leaky_relu_(self.frozen(self.way(x)) + self.short(x)).mean((2, 3)))
-
-
 def stacked(
     module: nn.Module, layout: Layout, targets: list[Target], labels: Tensor, repeat: int, matching: Matching
 ) -> Convolved:
@@ -200,19 +198,9 @@ def stacked(
     return Convolved(*opened, layout, targets, labels, repeat, matching)
 
 
-def apart(
-    module: nn.Module, layout: Layout, targets: list[Target], labels: Tensor, repeat: int, matching: Matching
-) -> Unfolded:
-    return Unfolded(module, layout, targets, labels, repeat, matching, SHAPE)
-
-
-@pytest.mark.parametrize("scatters", (0.0, 1e9))
 @pytest.mark.parametrize("between", (nn.Identity, nn.Dropout))
 @pytest.mark.parametrize(("stride", "padding"), ((2, 1), (3, 0)))
-def test_strided_convolutions_with_nothing_between(
-    stride: int, padding: int, between: type[nn.Module], scatters: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(windows, "SCATTERS", scatters)
+def test_strided_convolutions_with_nothing_between(stride: int, padding: int, between: type[nn.Module]) -> None:
     torch.manual_seed(0)
     first, second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 5, 3, stride, padding)
     module = nn.Sequential(models.Normalise([0.4] * 3, [0.2, 0.3, 0.4], SHAPE), first, between(), second)
@@ -223,13 +211,10 @@ def test_strided_convolutions_with_nothing_between(
     check(stacked, "cosine", module, targets, labels, 2, 1e-9)
 
 
-@pytest.mark.parametrize("implementation", (DoubleBackward, apart, stacked))
-@pytest.mark.parametrize("order", (1, 2))
-@pytest.mark.parametrize("scatters", (0.0, 1e9))
-def test_convolutions(implementation, order: int, scatters: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "SCATTERS", scatters)
+@pytest.mark.parametrize("implementation", (DoubleBackward, stacked))
+def test_convolutions(implementation) -> None:
     module = small_cnn(nn.LeakyReLU(0.2))
-    targets, labels = make_targets(module, 0.7, order, per_layer=True)
+    targets, labels = make_targets(module, 0.7, per_layer=True)
     for name in OBJECTIVES:
         check(implementation, name, module, targets, labels, 2, 1e-9)
 
@@ -244,19 +229,15 @@ FIRST = (
 
 
 @pytest.mark.parametrize("first", FIRST)
-@pytest.mark.parametrize("order", (1, 2))
-def test_grouped_convolutions_float32(first: nn.Conv2d, order: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grouped_convolutions_float32(first: nn.Conv2d) -> None:
     """Channels filled up with zeros, and a first layer's pixels laid side by side, change nothing."""
-    monkeypatch.setattr(grouped, "_WASTE", 1e9)
     torch.manual_seed(0)
     second = nn.Conv2d(first.out_channels, 5, 2, padding=1, bias=False)
     normalise = models.Normalise([0.4] * 3, [0.2, 0.3, 0.4], SHAPE)
     module = nn.Sequential(normalise, first, nn.LeakyReLU(0.2), second, nn.Sigmoid(), nn.Flatten())
     wide = module(torch.zeros(1, *SHAPE)).shape[1]
     module.extend([nn.Linear(wide, 6), nn.Tanh(), nn.Linear(6, CLASSES)]).eval()
-    targets, labels = make_targets(module, 0.7, order)
-    engine = stacked(module, Layout.of(module), targets, labels, 2, Matching.of("cosine", targets, 2))
-    assert isinstance(engine.parts[0], Grouped) == torch.backends.mkldnn.is_available()
+    targets, labels = make_targets(module, 0.7)
     for name in OBJECTIVES:
         check(stacked, name, module, targets, labels, 2, 1e-4)
 
@@ -314,56 +295,11 @@ def test_what_nobody_noised_is_multiplied_by_thin_factors(
         check(Ghost, name, module, targets, labels[:1].expand(len(targets), -1), 1, tolerance)
 
 
-def test_residual_networks() -> None:
-    torch.manual_seed(1)
-    module = nn.Sequential(models.Normalise([0.4] * 3, [0.2] * 3, SHAPE), Residual()).double().eval()
-    targets, labels = make_targets(module, 0.7)
-    assert open_stages(module, SHAPE) is None
-    assert fits(module, Layout.of(module), targets[0], labels[:1], SHAPE)
-    for name in OBJECTIVES:
-        check(apart, name, module, targets, labels, 2, 1e-9)
-
-
-@pytest.mark.parametrize("implementation", (apart, stacked))
-def test_candidates_in_several_chunks_are_the_same(implementation, monkeypatch: pytest.MonkeyPatch) -> None:
-    for part in (unfolded, convolved):
-        monkeypatch.setattr(part, "_CHUNK", 1)
-    monkeypatch.setattr(convolved, "_GROUPED", 1)
-    monkeypatch.setattr(grouped, "_WASTE", 1e9)
+def test_candidates_in_several_chunks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolved, "_CHUNK", 1)
     for module, tolerance in ((small_cnn(), 1e-9), (small_cnn().float(), 1e-4)):
         targets, labels = make_targets(module, 0.7)
-        check(implementation, "euclidean", module, targets, labels, 2, tolerance)
-
-
-def test_networks_that_unfolding_takes() -> None:
-    sides = {"input_shape": (3, 32, 32), "classes": 4, "mean": [0.5] * 3, "std": [0.5] * 3}
-    for name, stack in (("lenet", True), ("cnn", False), ("cnn6", True), ("mlp", False)):
-        module = models.build(name, seed=0, **sides)
-        assert unfolded.supports(module) and (open_stages(module, (3, 32, 32)) is not None) == stack
-    shared = nn.Linear(2, 2)
-    assert not unfolded.supports(nn.Sequential(shared, shared))
-    assert not unfolded.supports(nn.Sequential(nn.Conv2d(1, 1, 3, padding="same")))
-    assert not unfolded.supports(nn.MultiheadAttention(4, 2))
-
-
-def test_a_layer_that_is_called_twice_is_found_by_trying() -> None:
-    class Twice(nn.Module):
-        def __init__(self, times: int) -> None:
-            super().__init__()
-            self.conv, self.end, self.times = nn.Conv2d(3, 3, 3, padding=1), nn.Linear(3, CLASSES), times
-
-        def forward(self, x: Tensor) -> Tensor:
-            for _ in range(self.times):
-                x = self.conv(x).tanh()
-            return self.end(x.mean((2, 3)))
-
-    for times in (0, 1, 2):
-        module = Twice(times).double()
-        weights = flat([p.detach() for p in module.parameters()])
-        target = Target("0", weights, torch.randn_like(weights), torch.zeros(N, dtype=torch.long), N)
-        labels = target.labels
-        assert labels is not None
-        assert fits(module, Layout.of(module), target, labels[None], SHAPE) == (times == 1)
+        check(stacked, "euclidean", module, targets, labels, 2, tolerance)
 
 
 def test_the_profiled_scale_is_the_best_scale() -> None:

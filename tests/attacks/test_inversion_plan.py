@@ -11,10 +11,10 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.case import Auxiliary, Case
-from dpfl_audit.attacks.inversion.match.denoiser import Denoiser
 from dpfl_audit.attacks.inversion.match.evaluate import loss_at
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.match.solution import Solution, start_images
+from dpfl_audit.attacks.inversion.match.wiener import WienerFilter
 from dpfl_audit.attacks.inversion.plan import PLAN, cost, cost_of
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, undone
 from dpfl_audit.attacks.inversion.read.table import OwnRows
@@ -154,13 +154,12 @@ class Row:
     far: Callable[[Case, Solution], float] = by_objective
 
 
-PRIOR = replace(FEW, objective="euclidean", tv=0.0, learned=True, prior_network=False)
+PRIOR = replace(FEW, objective="euclidean", tv=0.0, learned=True)
 ROWS: dict[str, Row] = {
     "first layer": Row(lambda: of_mlp(64), of_lenet),
     "one adaptive step": Row(lambda: by_adam(N), lambda: by_adam(2)),
-    "row search": Row(lambda: of_table(0.0), of_lenet),
     "features": Row(of_lenet, lambda: of_mlp(64)),
-    "learned prior": Row(lambda: of_lenet(PRIOR, 0.3, Auxiliary(Denoiser((3, 12, 12), ()), "x")), of_lenet),
+    "learned prior": Row(lambda: of_lenet(PRIOR, 0.3, Auxiliary(WienerFilter.learned(pictures(12)))), of_lenet),
     "softened search": Row(softened, of_lenet),
     "search": Row(of_lenet, softened),
     "first layer of the guess": Row(lambda: of_mlp(12), of_lenet),

@@ -152,7 +152,6 @@ def test_the_preset_says_that_the_place_is_learned_and_of_a_gradient_that_there_
     [
         {"along_rate": -0.1},
         {"along_rate": 2.0},
-        {"along_rate": 0.1, "restarts": 2, "halving": True},
         {"along_rate": 0.1, "optimiser": "lbfgs", "tv": 0.0},
         {"along_rate": 0.1, "objective": "euclidean", "learned": True},
     ],

@@ -10,18 +10,21 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.exact.second_layer import SecondLayer
-from dpfl_audit.attacks.inversion.exact.words import columns_by_words
+from dpfl_audit.attacks.inversion.exact.words import RowCells, columns_by_words
 from dpfl_audit.attacks.inversion.match.case import Auxiliary, Case
-from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
-from dpfl_audit.attacks.inversion.strategies import row_fit, row_search
-from dpfl_audit.attacks.inversion.strategies.row_fit import DAMPINGS, dampings_of, fit_operations, nearer, with_fit
+from dpfl_audit.attacks.inversion.strategies import row_fit
+from dpfl_audit.attacks.inversion.strategies.row_fit import (
+    DAMPINGS,
+    dampings_of,
+    fit_operations,
+    nearer,
+    rows_like,
+    with_fit,
+)
 from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
-from dpfl_audit.attacks.inversion.strategies.row_search import rows_by_search, with_rows
-from dpfl_audit.attacks.inversion.strategies.strategy import Found, StrategyWork
 from dpfl_audit.attacks.inversion.strategies.with_words import as_shares, with_words
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
@@ -121,86 +124,9 @@ def test_shares_add_up_to_one_and_have_the_slope_of_autograd():
     assert with_words(objective, ()) is objective
 
 
-def second(network, target, images):
-    """`SecondLayer`, whitened by other rows of the same table."""
-    others = UnitScale.of(census(300, 77)[0]).images(census(300, 77)[1]).flatten(1)
-    return SecondLayer.of(network, target, target.labels, others)
-
-
-def test_a_second_layer_tells_of_every_row_whether_it_is_there():
-    network, target, images, _ = sent(40, 1, seed=2)
-    layer, rows = second(network, target, images), images.flatten(1).double()
-    assert layer.count == 40
-    assert layer.outside(rows).max() < 1e-4 and layer.outside(rows.flip(0).roll(1, 1)).min() > 1e-2
-    shares = layer.shares(rows, target.labels) / 40
-    assert torch.allclose(shares, torch.eye(40, dtype=torch.float64), atol=0.02)
-    assert (layer.shares(rows, 1 - target.labels).diagonal() < 0).all()  # the other label's error is the opposite
-    less = layer.without(rows[:30], target.labels[:30], 1 / 40)
-    assert less.count == 10 and less.outside(rows[30:]).max() < 1e-3 < 1e-2 < less.outside(rows[:30]).min()
-    moved = rows.clone()
-    moved[:, :6] += 1e-3
-    assert (layer.pulled(moved, torch.arange(6)) - rows).abs().max() < 1e-4
-
-
 def case_of(network, target, settings=None, own=None):
     given = Auxiliary(rows=own)
     return Case(network, Layout.of(network), target, target.labels, (106, 1, 1), settings or Inversion(), 0, given)
-
-
-def by_rows(network, target, images):
-    """`with_rows`; what it makes of a batch that is left are gray rows."""
-
-    def gray(cases, progress):
-        rest = cases[0].target
-        left.append(rest)
-        return [Found(Solution(torch.full((rest.count, 106, 1, 1), 0.5), torch.zeros(0), rest.labels, 0.0))]
-
-    left = []
-    found = with_rows(case_of(network, target), StrategyWork(None, gray))
-    error = (found.images[:, None] - images[None]).abs().flatten(2).amax(2)
-    return found, left, error
-
-
-@pytest.mark.parametrize("classes", quick([2, 3], 1))
-def test_rows_are_found_one_by_one(classes, monkeypatch):
-    """30 rows of 48 neurons; of three classes the errors of each have a direction of their own."""
-    network, target, images, _ = sent(30, 1, seed=4, width=48, classes=classes)
-    assert target.labels.unique().numel() == classes
-    monkeypatch.setattr(row_search, "STARTS", 100)
-    if classes == 3:  # a clip that nobody tells the scale behind
-        target = replace(target, gradient=0.1 * target.gradient, scale_known=False)
-    found, left, error = by_rows(network, target, images)
-    assert found.determined and not left
-    assert error.amin(1).max() < 5e-3 and error.argmin(1).unique().numel() == 30
-    assert torch.equal(found.labels, target.labels[error.argmin(1)])
-
-
-def test_rows_that_a_layer_cannot_tell_apart_are_left_as_a_batch_of_their_own(monkeypatch):
-    """Two rows that differ little have one error, and the layer sees their mean."""
-    network, target, images, _ = sent(16, 1, seed=5, width=48, twin=1e-3)
-    monkeypatch.setattr(row_search, "STARTS", 100)
-    found, left, error = by_rows(network, target, images)
-    (rest,) = left
-    assert rest.count == 2 and not found.determined
-    assert (error.amin(0) < 5e-3).sum() == 14 and (error.amin(0)[:2] > 0.1).all()
-    layout = Layout.of(network)
-    network.load_state_dict(layout.split(target.weights), strict=False)  # before the step
-    F.cross_entropy(network(images[:2]), target.labels[:2]).backward()
-    mean = layout.join({name: p.grad for name, p in network.named_parameters()})
-    assert (rest.gradient - mean).norm() < 1e-3 * mean.norm()
-
-
-def test_no_row_is_made_up_where_noise_or_too_many_rows_hide_the_span():
-    network, target, images, _ = sent(12, 1, seed=1, width=40)
-    assert second(network, target, images) is not None
-    noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(3))
-    noisy = replace(target, gradient=target.gradient + target.gradient.norm() / len(noise) ** 0.5 * noise)
-    assert second(network, noisy, images) is None and second(network, replace(target, gradient=noise), images) is None
-    assert rows_by_search(network, Layout.of(network), noisy, target.labels, 0) is None
-    network, target, images, _ = sent(40, 1, seed=1, width=40)
-    assert second(network, target, images) is None
-    network, target, images, _ = sent(12, 3, seed=1, width=40)  # several steps
-    assert second(network, target, images) is None
 
 
 def own_rows(many=200):
@@ -249,7 +175,6 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
         target = replace(target, gradient=0.2 * target.gradient, noise_std=0.2 * std)
         target = replace(target, clip_norm=target.gradient.norm().item())
     own, done = own_rows(), []
-    assert second(network, target, images) is None  # no row can be told to be there by itself
     case = case_of(network, target, Inversion(objective="euclidean"), own)
     found = with_fit(case, lambda now, total, words="": done.append((now, total)))
     assert found is not None and "200" in found.rows_by and not found.determined
@@ -264,6 +189,23 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     assert nearer(case, gray, found) is found
     true = replace(gray, images=images)
     assert nearer(case, true, found) is true
+
+
+def test_without_rows_of_its_own_an_attacker_draws_some(few):
+    """By the columns' frequencies: more cells are right than of other rows of the table, matched as well."""
+    network, target, images, _ = sent(12, 1, seed=7, width=40)
+    target, own = replace(target, recipe=None, update=None), own_rows(99)
+    assert rows_like(case_of(network, target, own=own_rows(100)), None)[0].images.shape[0] == 100
+    cells = RowCells.of(network, Layout.of(network), target, case_of(network, target).words)
+    rows, about = rows_like(case_of(network, target, own=own), cells)
+    assert len(rows.images) == row_fit.LIKE and "auxiliary" not in about
+    shares = rows.images[:, 6:].flatten(1).split(list(WIDTHS), 1)
+    assert all((one.sum(1) == 1).all() for one in shares)  # a word of every column
+    found = with_fit(case_of(network, target, Inversion(objective="euclidean"), own))
+    assert found is not None and found.rows_by == about
+    alike = torch.cat([own.images[own.labels == kind][: int((target.labels == kind).sum())] for kind in (0, 1)])
+    other = scored_cells(images, target.labels, alike[target.labels.argsort(stable=True).argsort()], target.labels)
+    assert scored_cells(images, target.labels, found.images, found.labels) > 0.65 > 0.45 > other
 
 
 def scored_cells(images, labels, rows, of_rows):
@@ -281,19 +223,17 @@ def test_of_more_rows_than_neurons_one_damping_is_tried_and_a_network_may_have_n
     assert dampings_of(9, nn.Sequential(nn.Flatten(), nn.Linear(5, 2))) == DAMPINGS[1:]
 
 
-def test_nothing_is_fitted_where_most_is_noise_or_little_is_known():
+def test_nothing_is_fitted_where_most_is_noise_or_steps_are_several():
     network, target, _, _ = sent(12, 1, seed=1, width=16)
-    dim, own = Layout.of(network).dim, own_rows()
-    assert fit_operations(target, own, dim) > 0
+    dim = Layout.of(network).dim
+    assert fit_operations(target, 106, dim) > 0
     loud = replace(target, noise_std=target.gradient.norm().item() / dim**0.5)
     clipped = replace(target, clip_norm=target.gradient.norm().item(), per_layer=True)
     several, _ = sent(12, 3, seed=1, width=16)[1:3]
     for none in (loud, clipped, several):
-        assert fit_operations(none, own, dim) == 0
-    assert fit_operations(target, OwnRows(own.images[:50], own.labels[:50]), dim) == 0
-    assert fit_operations(target, own, 10**9) == 0
-    few = OwnRows(own.images[:50], own.labels[:50])
-    assert with_fit(case_of(network, target, own=few)) is None
+        assert fit_operations(none, 106, dim) == 0
+        assert with_fit(case_of(network, none)) is None
+    assert fit_operations(target, 106, 10**9) == 0
 
 
 def config(folder, **scheme):

@@ -2,7 +2,8 @@
 
 Cells of one grid often differ in how much of the same noise was added and in how the same gradient was scaled: all
 their messages lie in the span of two vectors. One candidate's message is read from memory for its few rows alone, and
-the basis once for the rows of all. Whether that is so is found from the messages, nothing else.
+the basis once for the rows of all. Whether that is so is found from the messages, nothing else. And a linear layer's
+gradient that nobody noised has no more than one rank for each image, so that products with it go through thin factors.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .low_rank import Thin, ThinLinear
 from .matmul import Linear
 from .parts import Some
 
 _EXACT = 1e-6  # of a message's norm may be missing: what its float32 numbers leave open
 _BLOCK = 2**16  # numbers of each message at a time
 _BALANCE = 34  # rows whose product takes as long as reading the matrix: 4 bytes at 10 GB/s, 2 operations at 170 GFLOP/s
+_MORE = 8  # directions beside those looked for (Halko, Martinsson and Tropp 2011, arXiv:0909.4061, section 4.2)
+_ROUNDED = 8  # times the precision of the numbers may be missing, of the norm: rounding of products as long as these
+_PAYS = 0.5  # of the numbers may be in the factors
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,57 @@ def _spanned(messages: Sequence[Tensor], limit: int, begin: int) -> Messages | N
         return None
     told = torch.linalg.solve(cosines[chosen][:, chosen], cosines[chosen]).T * norms[:, None] / norms[chosen]
     return Messages(torch.stack([messages[k] for k in chosen]), told.to(first))
+
+
+def numbers(outputs: int, inputs: int, rank: int) -> int:
+    """In the factors of a matrix of this rank."""
+    return (rank + _MORE) * (outputs + inputs)
+
+
+@dataclass(frozen=True, eq=False)
+class Thin:
+    """left (o, k) @ right (k, i)."""
+
+    left: Tensor
+    right: Tensor
+
+    @property
+    def mT(self) -> Thin:
+        return Thin(self.right.mT, self.left.mT)
+
+    @classmethod
+    def of(cls, matrix: Tensor, rank: int) -> Thin | None:
+        """`matrix` (o, i) to rounding, by a few directions more than `rank`; None where it has more, or factors of that
+        size would not make products cheaper.
+
+        Its columns' span is that of its products with random vectors, always the same ones.
+
+        >>> thin = Thin.of(torch.outer(torch.arange(40.0), torch.arange(60.0)), rank=1)
+        >>> thin.left.shape, thin.right.shape
+        (torch.Size([40, 9]), torch.Size([9, 60]))
+        >>> Thin.of(torch.eye(40), rank=1) is None
+        True
+        """
+        outputs, inputs = matrix.shape
+        if numbers(outputs, inputs, rank) > _PAYS * outputs * inputs:
+            return None
+        rng = torch.Generator().manual_seed(0)
+        drawn = torch.randn(inputs, rank + _MORE, generator=rng).to(matrix)
+        left = torch.linalg.qr(matrix @ drawn).Q
+        right = left.mT @ matrix
+        missing = torch.addmm(matrix, left, right, alpha=-1).norm()
+        exact = missing <= _ROUNDED * torch.finfo(matrix.dtype).eps * matrix.norm()
+        return cls(left, right) if exact else None
+
+
+class ThinLinear:
+    """rows ↦ rows @ matrix.T for about `rows` rows at a time, as `Linear`."""
+
+    def __init__(self, matrix: Thin, rows: int) -> None:
+        self.first, self.second = Linear(matrix.right, rows), Linear(matrix.left, rows)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self.second(self.first(rows))
 
 
 class OwnProducts:

@@ -6,7 +6,7 @@ brings the network's there. Nothing has to come back: norms, products and steps 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -33,19 +33,19 @@ class OwnLayer(Protocol):
         """The network's bias (…, O) as (…, outputs)."""
         ...
 
-    def ready(self, weights: Tensor) -> Any:
+    def ready(self, weights: Tensor) -> Tensor:
         """Weights (T, *shape) as the other functions take them."""
         ...
 
-    def forth(self, x: Tensor, weights: Any, bias: Tensor | None) -> Tensor:
+    def forth(self, x: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
         """W x + b."""
         ...
 
-    def back(self, error: Tensor, x: Tensor, weights: Any) -> Tensor:
+    def back(self, error: Tensor, x: Tensor, weights: Tensor) -> Tensor:
         """Wᵀ error, laid out as the input x."""
         ...
 
-    def outer(self, error: Tensor, x: Tensor, into: Any, add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, into: Tensor, add: bool) -> None:
         """Writes what ⟨error, W x⟩ is by W into (T, *shape), or adds it there; zeros that were filled in stay."""
         ...
 
@@ -134,13 +134,13 @@ class OwnLinear:
     def ready(self, weights: Tensor) -> Tensor:
         return weights
 
-    def forth(self, x: Tensor, weights: Any, bias: Tensor | None) -> Tensor:
+    def forth(self, x: Tensor, weights: Tensor, bias: Tensor | None) -> Tensor:
         return torch.bmm(x, weights.mT) if bias is None else torch.baddbmm(bias[:, None], x, weights.mT)
 
-    def back(self, error: Tensor, x: Tensor, weights: Any) -> Tensor:
+    def back(self, error: Tensor, x: Tensor, weights: Tensor) -> Tensor:
         return torch.bmm(error, weights)
 
-    def outer(self, error: Tensor, x: Tensor, into: Any, add: bool) -> None:
+    def outer(self, error: Tensor, x: Tensor, into: Tensor, add: bool) -> None:
         into.baddbmm_(error.mT, x, beta=int(add))
 
     def sums(self, error: Tensor) -> Tensor:

@@ -8,9 +8,9 @@ G appears only as δᵀa again. All by hand, so nothing is recorded.
 Cost for a layer of i inputs, o outputs and N images, in units of its one N×i×o product (2N·i·o operations): forward 1,
 back-propagation 1, a G*ᵀ 1, tangent forward 1, tangent backward 2 (W and G*); on the first layer 4 instead of 6, as
 images have no tangent and their own error is not needed. That is the floor of this method, but for a message that
-nobody noised, whose two products G* cost next to nothing (`low_rank.py`); the Gram matrices add 2N²(i + o) a candidate.
-For 3072-1024-1024-1024-100 and 25 images: 1.3 GFLOP an iteration. Double backward needs about 1.6 GFLOP, and reads and
-writes arrays of the size of the weights some ten times beside it.
+nobody noised, whose two products G* cost next to nothing (`candidate_products.py`); the Gram matrices add 2N²(i + o) a
+candidate. For 3072-1024-1024-1024-100 and 25 images: 1.3 GFLOP an iteration. Double backward needs about 1.6 GFLOP, and
+reads and writes arrays of the size of the weights some ten times beside it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .parts import Partial, Some, along, compare
+from .parts import DotAndSquare, Some, along, compare
 
 _LEAST = 16  # channels of a group
 _WASTE = 2.5  # times as much to multiply as without zeros; LeNet: 2.0
@@ -128,7 +128,8 @@ class Grouped:
     """A `HandLayer` on images (n, T·C, h, w), channels last. Its gradient is formed, and with it v.
 
     Args:
-        shape: its arithmetic. weight, bias, observed, observed_bias, absolute: as of `Windowed`.
+        shape: its arithmetic. weight: (O, C, kh, kw). bias: (O,) or None.
+        observed, observed_bias: of every target, (targets, …).
     """
 
     def __init__(
@@ -138,9 +139,8 @@ class Grouped:
         bias: Tensor | None,
         observed: Tensor,
         observed_bias: Tensor | None,
-        absolute: bool,
     ) -> None:
-        self.shape, self.absolute = shape, absolute
+        self.shape = shape
         self.one = shape.spread(weight)
         self.one_bias = None if bias is None else shape.fill(bias)
         self.observed = _flat(shape.spread(observed))
@@ -177,11 +177,11 @@ class Grouped:
         if self.observed_bias is not None:
             self.own.append(bias.view(T, -1))
             self.other.append(self.some.of(self.observed_bias))
-        self.compared = [compare(g, h, self.absolute) for g, h in zip(self.own, self.other)]
+        self.compared = [compare(g, h) for g, h in zip(self.own, self.other)]
         return pulled if wanted else error
 
-    def turn(self, partials: Sequence[Partial]) -> None:
-        direction = [along(*them) for them in zip(self.own, self.other, partials)]
+    def turn(self, partials: Sequence[DotAndSquare]) -> None:
+        direction = [along(g, h, *by) for g, h, by in zip(self.own, self.other, partials)]
         channels, *kernel = self.one.shape[1:]
         self.v = direction[0].view(-1, *kernel, channels).permute(0, 3, 1, 2)
         self.v_bias = direction[1].flatten() if self.bias is not None else None
@@ -208,6 +208,16 @@ class Grouped:
 def _flat(weights: Tensor) -> Tensor:
     """(T, numbers) of (T, O, C, h, w), channels last."""
     return weights.permute(0, 1, 3, 4, 2).flatten(1)
+
+
+def takes(layer: nn.Conv2d) -> bool:
+    """Whether `GroupShape` can do this layer's arithmetic."""
+    return (
+        layer.groups == 1
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+        and all(s == 1 or d == 1 for s, d in zip(layer.stride, layer.dilation))
+    )
 
 
 def groups_pay(shapes: Sequence[GroupShape], where: Tensor, images: int) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,29 +23,26 @@ from ....defenses.layout import Layout
 from ..match.batches import CHUNK_NUMBERS
 from ..match.objective import Matching, Products
 from ..read.local_steps import LocalSteps
-from ..read.local_training import Recipe
 from ..read.target import Target
 from ..settings import Name
 from .candidate_weights import OwnConvolution, OwnLayer, OwnLinear
-from .convolved import Stage, open_stages
-from .grouped import GroupShape, runs_fast
-from .parts import along, compare
+from .convolved import Stage, open_stages, shapes_of
+from .grouped import runs_fast
+from .parts import along, bent, compare
 from .passage import Passage
-from .row_weights import LowRank, LowRankLinear, RowPair
-
-LOW = 3  # rows that an image leaves of a linear layer's steps: a gradient's, and two of its derivative
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What a step went through, layer by layer: weights, inputs, errors; of each activation what is kept, what the
-    passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
+    """What a step went through, layer by layer: weights, inputs, errors; of each activation its slopes and curves,
+    what the passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
     """
 
-    weights: list[Any]
+    weights: list[Tensor]
     inputs: list[Tensor]
     errors: list[Tensor]
-    kept: list[Tensor]
+    slopes: list[Tensor]
+    curves: list[Tensor | None]
     seen: list[tuple[Tensor, ...]]
     grown: list[Tensor]
     probabilities: Tensor
@@ -73,32 +69,25 @@ class GroupedSteps:
             raise ValueError("targets are of different recipes, or of one that is not known, or sparse")
         self.recipe, self.matching, self.stages = recipe, matching, stages
         self.mean, self.std = (c.to(where) for c in constants)
-        self.curves = [stage.curve for stage in stages if stage.curve is not None]  # of all but the last
+        self.bends = [stage.bend for stage in stages if stage.bend is not None]  # of all but the last
         named = [layout.split(one.weights) for one in targets]
         observed = [layout.split(one.gradient) for one in targets]
         self.layers: list[OwnLayer] = []
-        self.low: dict[int, LowRankLinear] = {}
         shapes: dict[str, tuple[int, ...]] = {}
-        convolutions = iter(_shapes(stages))
-        for k, stage in enumerate(stages):
+        convolutions = iter(shapes_of(stages))
+        for stage in stages:
             if isinstance(stage.layer, nn.Conv2d):
                 self.layers.append(OwnConvolution(next(convolutions), T, where))
             else:
-                plain = OwnLinear(stage.layer, stage.takes if len(stage.takes) > 1 else None)
-                begin, seen = ([plain.fill(one[stage.weight]) for one in each] for each in (named, observed))
-                if _few(recipe, stage, matching) and all(torch.equal(one, begin[0]) for one in begin[1:]):
-                    self.low[k] = LowRankLinear(stage.layer, plain.before, begin[0], torch.stack(seen), recipe)
-                self.layers.append(self.low.get(k, plain))
-            if k not in self.low:
-                shapes[stage.weight] = self.layers[-1].shape
+                self.layers.append(OwnLinear(stage.layer, stage.takes if len(stage.takes) > 1 else None))
+            shapes[stage.weight] = self.layers[-1].shape
             if stage.bias is not None:
                 shapes[stage.bias] = (self.layers[-1].outputs,)
         self.passages = [_passage(stage, layer, after) for stage, layer, after in zip(stages, self.layers, stages[1:])]
         self.layout = Layout(tuple(shapes), tuple(shapes.values()))
         self.start = torch.stack([self._filled(one) for one in named])
         self.observed = torch.stack([self._filled(one) for one in observed])
-        squares = [h.square().sum(1) for h in self.observed.split(self.layout.sizes, 1)]
-        self.squares = torch.stack([*squares, *(layer.squares for layer in self.low.values())], 1)
+        self.squares = torch.stack([h.square().sum(1) for h in self.observed.split(self.layout.sizes, 1)], 1)
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to images (T, E·n, *shape) with labels (T, E·n)."""
@@ -106,18 +95,16 @@ class GroupedSteps:
         assert isinstance(entrance, OwnConvolution)
         sizes = list(self.recipe.sizes)
         steps: list[_Step] = []
-        for layer in self.low.values():
-            layer.begin()
         entered = entrance.geometry.enter((images - self.mean).div_(self.std))
         for x, y in zip(entered.split(sizes), labels.split(sizes, 1)):
-            step, gradient = self._gradient(len(steps), walk.weights, x, y)
+            step, gradient = self._gradient(walk.weights, x, y)
             steps.append(step)
             walk.forward(gradient)
         values, cotangent = self._matched(walk.weights - self.start)
         backward, parts = walk.backward(), []
         for k in range(len(steps) - 1, -1, -1):
             of_gradient, cotangent = backward(cotangent)
-            parts.append(self._curvature(k, steps.pop(), of_gradient, cotangent if k else None))
+            parts.append(self._curvature(steps.pop(), of_gradient, cotangent if k else None))
         slope = entrance.geometry.leave(torch.cat(parts[::-1]), len(images))
         return values, slope.div_(self.std)
 
@@ -125,34 +112,30 @@ class GroupedSteps:
         """The objective (T,), and its derivative (T, d) by what the weights moved (T, d)."""
         scale, matching = -1 / self.recipe.scale, self.matching
         own, observed = ([each[:, part] for part in self.layout.slices] for each in (moved, self.observed))
-        if matching.name == "absolute":
+        if matching.name == "absolute" or matching.needs_absolute:
             one = [[scale * u[t] for u in own] for t in range(len(moved))]
             found = [matching.direction(t, u, [h[t] for h in observed]) for t, u in enumerate(one)]
             return torch.stack([v for v, _ in found]), torch.stack([scale * torch.cat(d) for _, d in found])
-        compared = [compare(u, h, matching.needs_absolute) for u, h in zip(own, observed)]
-        compared += [(*layer.compared(), None) for layer in self.low.values()]
-        dot, square = torch.stack([d for d, _, _ in compared], 1), torch.stack([s for _, s, _ in compared], 1)
-        sizes = [abs(scale) * l1 for _, _, l1 in compared if l1 is not None]
-        products = Products(scale * dot, scale**2 * square, self.squares, torch.stack(sizes, 1) if sizes else None)
-        value, partial = matching.derivatives(products)
-        ones = [None] * len(own) if partial.absolute is None else (abs(scale) * partial.absolute).unbind(1)
+        compared = [compare(u, h) for u, h in zip(own, observed)]
+        dot, square = (torch.stack(each, 1) for each in zip(*compared))
+        value, partial = matching.derivatives(Products(scale * dot, scale**2 * square, self.squares))
         of_dot, of_square = (scale * partial.dot).unbind(1), (scale**2 * partial.square).unbind(1)
-        for layer, p, q in zip(self.low.values(), of_dot[len(own) :], of_square[len(own) :]):
-            layer.turn(p, q)
-        each = zip(own, observed, of_dot, of_square, ones)
-        return value, torch.cat([along(u, h, (p, q, r)) for u, h, p, q, r in each], 1)
+        each = zip(own, observed, of_dot, of_square)
+        return value, torch.cat([along(u, h, p, q) for u, h, p, q in each], 1)
 
-    def _gradient(self, number: int, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
+    def _gradient(self, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
         """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""
-        (T, n), own = labels.shape, self._ready(weights, {k: layer.at(number) for k, layer in self.low.items()})
+        (T, n), own = labels.shape, self._ready(weights)
         biases = self._biases(weights)
         inputs: list[Tensor] = []
-        kept: list[Tensor] = []
+        slopes: list[Tensor] = []
+        curves: list[Tensor | None] = []
         seen: list[tuple[Tensor, ...]] = []
-        for k, (layer, curve) in enumerate(zip(self.layers, self.curves)):
+        for k, (layer, bend) in enumerate(zip(self.layers, self.bends)):
             inputs.append(x)
-            x, bent = curve.value(layer.forth(x, own[k], biases[k]))
-            kept.append(bent)
+            x, slope, curve = bend(layer.forth(x, own[k], biases[k]))
+            slopes.append(slope)
+            curves.append(curve)
             x, way = self.passages[k].first(x)
             seen.append(way)
         inputs.append(x)
@@ -161,7 +144,7 @@ class GroupedSteps:
         errors: list[Tensor] = [error]
         grown: list[Tensor] = []
         gradient = torch.empty_like(weights)
-        into = self._into(gradient, {k: layer.gradients[number] for k, layer in self.low.items()})
+        into = self.layout.split(gradient)
         for k in range(len(self.layers) - 1, -1, -1):
             layer, stage = self.layers[k], self.stages[k]
             layer.outer(error, inputs[k], into[stage.weight], add=False)
@@ -169,15 +152,15 @@ class GroupedSteps:
                 into[stage.bias].copy_(layer.sums(error))
             if k:
                 grown.insert(0, self.passages[k - 1].back(layer.back(error, inputs[k], own[k]), seen[k - 1]))
-                error = self.curves[k - 1].pulled(grown[0], kept[k - 1])
+                error = grown[0] * slopes[k - 1]
                 errors.insert(0, error)
-        return _Step(own, inputs, errors, kept, seen, grown, probabilities), gradient
+        return _Step(own, inputs, errors, slopes, curves, seen, grown, probabilities), gradient
 
-    def _curvature(self, number: int, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
+    def _curvature(self, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
         """The derivative of ⟨gradient, along⟩, `along` (T, d), by what entered; that by the weights is added to
         `of_weights` (T, d).
         """
-        own = self._ready(along, {k: layer.along(number) for k, layer in self.low.items()})
+        own = self._ready(along)
         biases = self._biases(along)
         inputs, weights, last = step.inputs, step.weights, len(self.layers) - 1
         tangents: list[Tensor] = []
@@ -186,12 +169,10 @@ class GroupedSteps:
             tangent, way = layer.forth(inputs[k], own[k], biases[k]), moved[k]
             tangents.append(tangent if way is None else tangent.add_(layer.forth(way, weights[k], None)))
             if k < last:
-                pulled = self.curves[k].pulled(tangents[k], step.kept[k])
-                moved.append(self.passages[k].forth(pulled, step.seen[k]))
+                moved.append(self.passages[k].forth(tangents[k] * step.slopes[k], step.seen[k]))
         p = step.probabilities
         change = (tangents[-1] - torch.linalg.vecdot(p, tangents[-1])[..., None]).mul_(p).div_(p.shape[1])
-        rows = {k: layer.curvatures[number] for k, layer in self.low.items()}
-        into = None if of_weights is None else self._into(of_weights, rows)
+        into = None if of_weights is None else self.layout.split(of_weights)
         for k in range(last, -1, -1):
             layer, stage, error, way = self.layers[k], self.stages[k], step.errors[k], moved[k]
             if into is not None:
@@ -203,39 +184,26 @@ class GroupedSteps:
             back = layer.back(change, inputs[k], weights[k]).add_(layer.back(error, inputs[k], own[k]))
             if k:
                 back = self.passages[k - 1].back(back, step.seen[k - 1])
-                change = self.curves[k - 1].bent(back, tangents[k - 1], step.grown[k - 1], step.kept[k - 1])
+                change = bent(back, step.slopes[k - 1], step.curves[k - 1], tangents[k - 1], step.grown[k - 1])
         return back
 
     def _filled(self, named: dict[str, Tensor]) -> Tensor:
-        """The network's parameters in the layers' arrangement, flat, without those that are `low`."""
+        """The network's parameters in the layers' arrangement, flat."""
         parts: dict[str, Tensor] = {}
-        for k, (layer, stage) in enumerate(zip(self.layers, self.stages)):
-            if k not in self.low:
-                parts[stage.weight] = layer.fill(named[stage.weight])
+        for layer, stage in zip(self.layers, self.stages):
+            parts[stage.weight] = layer.fill(named[stage.weight])
             if stage.bias is not None:
                 parts[stage.bias] = layer.fill_bias(named[stage.bias])
         return self.layout.join(parts)
 
-    def _ready(self, flat: Tensor, low: dict[int, LowRank]) -> list[Any]:
+    def _ready(self, flat: Tensor) -> list[Tensor]:
         """Each layer's weights."""
         named = self.layout.split(flat)
-        each = enumerate(zip(self.layers, self.stages))
-        return [low[k] if k in low else layer.ready(named[stage.weight]) for k, (layer, stage) in each]
-
-    def _into(self, flat: Tensor, low: dict[int, list[RowPair]]) -> dict[str, Any]:
-        """Where what is of each parameter goes, by name."""
-        return {**self.layout.split(flat), **{self.stages[k].weight: pairs for k, pairs in low.items()}}
+        return [layer.ready(named[stage.weight]) for layer, stage in zip(self.layers, self.stages)]
 
     def _biases(self, flat: Tensor) -> list[Tensor | None]:
         named = self.layout.split(flat)
         return [None if stage.bias is None else named[stage.bias] for stage in self.stages]
-
-
-def _few(recipe: Recipe, stage: Stage, matching: Matching) -> bool:
-    """Whether a linear layer's steps are few rows, and products are all that is asked of them."""
-    weighed = recipe.linear and recipe.own_gradients and recipe.step_clip is None
-    compared = matching.name != "absolute" and not matching.needs_absolute
-    return weighed and compared and LOW * sum(recipe.sizes) <= stage.layer.weight.shape[0]
 
 
 def _passage(stage: Stage, layer: OwnLayer, after: Stage) -> Passage:
@@ -244,15 +212,6 @@ def _passage(stage: Stage, layer: OwnLayer, after: Stage) -> Passage:
         return Passage(stage.pool)
     height, width, _ = after.takes
     return Passage(stage.pool, layer.rows, lambda rows: layer.images(rows, (height, width)))
-
-
-def _shapes(stages: Sequence[Stage]) -> list[GroupShape]:
-    """Of a network's convolutions."""
-    return [
-        GroupShape(stage.layer, stage.takes[0], stage.takes[1], first=not k)
-        for k, stage in enumerate(stages)
-        if isinstance(stage.layer, nn.Conv2d)
-    ]
 
 
 def alike(network: nn.Module, targets: Sequence[Target], shape: Sequence[int]) -> list[list[int]]:
@@ -295,7 +254,7 @@ def _opened(
     and one candidate as for 8.
     """
     opened = open_stages(network, shape, pools=True)
-    return opened if opened is not None and runs_fast(_shapes(opened[0]), where) else None
+    return opened if opened is not None and runs_fast(shapes_of(opened[0]), where) else None
 
 
 def _numbers(stages: Sequence[Stage], target: Target) -> int:
@@ -305,8 +264,8 @@ def _numbers(stages: Sequence[Stage], target: Target) -> int:
     """
     recipe = target.recipe
     assert recipe is not None
-    shapes = _shapes(stages)
+    shapes = shapes_of(stages)
     filled = sum(prod((s.outputs, s.channels, *s.kernel)) - s.layer.weight.numel() for s in shapes)
     kept = 1 + (recipe.step_clip is not None) + 4 * (not recipe.linear)
-    image = shapes[0].channels * prod(shapes[0].entered) + sum(5 * shape.numbers for shape in shapes)
+    image = shapes[0].channels * prod(shapes[0].entered) + sum(6 * shape.numbers for shape in shapes)
     return len(recipe.sizes) * kept * (len(target.weights) + filled) + sum(recipe.sizes) * image

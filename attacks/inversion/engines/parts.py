@@ -1,6 +1,6 @@
 """What a layer does to its candidates by hand, in the passes of `convolved.py`; and what is compared of its gradient.
 
-Where tangents come in, each candidate has a direction of its own, v = p G* + 2q G (+ r sign G), beside the weights.
+Where tangents come in, each candidate has a direction of its own, v = p G* + 2q G, beside the weights.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# Partial derivatives (T,) of the objective by ⟨G, G*⟩, ‖G‖² and ‖G‖₁ of one tensor; None where that is not used.
-Partial = tuple[Tensor, Tensor, Tensor | None]
+# Of one tensor ⟨G, G*⟩ and ‖G‖², or the objective's partial derivatives by them; each (T,).
+DotAndSquare = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Some:
 class HandLayer(Protocol):
     """A layer with weights W. What comes in and goes out is laid out as the layer likes it, the same for all passes.
 
-    compared: after `back`, of each of its tensors, ⟨G, G*⟩, ‖G‖² and, where that is asked for, ‖G‖₁, each (T,).
+    compared: after `back`, of each of its tensors.
     """
 
-    compared: list[tuple[Tensor, Tensor, Tensor | None]]
+    compared: list[DotAndSquare]
 
     def forth(self, x: Tensor, some: Some) -> Tensor:
         """z = W x + b."""
@@ -57,7 +57,7 @@ class HandLayer(Protocol):
         """Wᵀ error, or anything where it is not wanted."""
         ...
 
-    def turn(self, partials: Sequence[Partial]) -> None:
+    def turn(self, partials: Sequence[DotAndSquare]) -> None:
         """Takes in the derivatives by what was compared."""
         ...
 
@@ -70,16 +70,22 @@ class HandLayer(Protocol):
         ...
 
 
-def compare(own: Tensor, observed: Tensor, absolute: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+def bent(back: Tensor, slope: Tensor, curve: Tensor | None, tangent: Tensor, grown: Tensor) -> Tensor:
+    """back · f'(z) + f''(z) · tangent · grown.
+
+    Args:
+        back, tangent: behind and at the activation; both are overwritten. slope, curve: of its `chain.bend`.
+        grown: the error before the slope.
+    """
+    change = back.mul_(slope)
+    return change if curve is None else change.addcmul_(tangent.mul_(curve), grown)
+
+
+def compare(own: Tensor, observed: Tensor) -> DotAndSquare:
     """What is compared of gradients (T, numbers) that were formed."""
-    dot, square = torch.linalg.vecdot(own, observed), torch.linalg.vecdot(own, own)
-    return dot, square, own.abs().sum(1) if absolute else None
+    return torch.linalg.vecdot(own, observed), torch.linalg.vecdot(own, own)
 
 
-def along(own: Tensor, observed: Tensor, partial: Partial) -> Tensor:
-    """v (T, numbers) of gradients that were formed."""
-    v = partial[0][:, None] * observed
-    v.addcmul_(partial[1][:, None], own, value=2)
-    if partial[2] is not None:
-        v.addcmul_(partial[2][:, None], own.sign())
-    return v
+def along(own: Tensor, observed: Tensor, of_dot: Tensor, of_square: Tensor) -> Tensor:
+    """v (T, numbers) of gradients that were formed. of_dot, of_square: derivatives (T,) by what was compared."""
+    return (of_dot[:, None] * observed).addcmul_(of_square[:, None], own, value=2)

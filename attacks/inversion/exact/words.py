@@ -12,12 +12,16 @@ The published attack, TabLeak (Vero et al. 2023, arXiv:2210.01785), descends wit
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import log, prod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ....defenses.chain import open_chain
+from ....defenses.layout import Layout
 from ....defenses.randomness import generator
+from ..read.target import Target
 from .columns import Columns, columns_of, fitted, least, polished, reduced, sparsest
 from .first_layer import FirstLayer
 from .row_space import RowSpace
@@ -33,6 +37,8 @@ ABSENT = 1e-4  # of a feature's deviation, by which the rows of a batch differ i
 WORK = 10**11  # operations of it all, about, where much fits
 LIKELY = 512  # rows that are followed to a column
 TOLD = 1e-4  # weight of the error that the weights tell beside the neurons that are off
+RARE = 0.02  # least frequency that words are drawn by
+EVEN, BEYOND = 0.3, 0.25  # of numbers drawn, how many are spread evenly; beyond [0, 1]
 
 
 def columns_by_words(layer: FirstLayer, columns: Columns, words: Words, labels: Tensor, seed: int) -> Columns:
@@ -187,3 +193,48 @@ def _own_columns(span: RowSpace, outputs: Tensor, errors: Tensor) -> Columns:
     off = (outputs < 0).to(span.left)
     squares = torch.einsum("oa,mo,ob->mab", span.left, off, span.left) - TOLD * errors[:, :, None] * errors[:, None]
     return columns_of(least(squares), span)
+
+
+@dataclass(frozen=True, eq=False)
+class RowCells:
+    """What rows of a batch may be.
+
+    mean, std: (f,) of features in [0, 1]. cells: of each column of words the features that some row of the batch has;
+    then of each number its feature alone. numbers: (k,), features that are numbers.
+    """
+
+    mean: Tensor
+    std: Tensor
+    cells: tuple[Tensor, ...]
+    numbers: Tensor
+
+    @classmethod
+    def of(cls, home: nn.Module, layout: Layout, target: Target, words: Words) -> RowCells | None:
+        """None where the network is no chain of layers with a bias in the first, or a column has no word."""
+        chain = open_chain(home)
+        if chain is None or chain.layers[0].bias is None:
+            return None
+        named = layout.split(target.gradient.cpu().double())
+        weight, bias = named[chain.layers[0].weight], named[chain.layers[0].bias]
+        mean, std = chain.mean.flatten(), chain.std.flatten()
+        there = (weight * std + bias[:, None] * mean).norm(dim=0) > ABSENT * bias.norm()  # 0 of a feature that is 0
+        cells = [first + there[first : first + width].nonzero()[:, 0] for first, width in words]
+        if not all(len(own) for own in cells):
+            return None
+        of_words = {first + k for first, width in words for k in range(width)}
+        numbers = torch.tensor([k for k in range(len(mean)) if k not in of_words], dtype=torch.long)
+        return cls(mean, std, (*cells, *numbers[:, None]), numbers)
+
+    def drawn(self, many: int, draw: torch.Generator) -> Tensor:
+        """Rows (many, f): words by how often a column has them; numbers normal, and some spread evenly over all that
+        the column's own rows had and a little more.
+        """
+        rows = torch.zeros(many, len(self.mean))
+        for own in self.cells[: len(self.cells) - len(self.numbers)]:
+            place = torch.multinomial(self.mean[own].clamp_min(RARE), many, True, generator=draw)
+            rows[torch.arange(many), own[place]] = 1
+        for k in self.numbers.tolist():
+            normal = self.mean[k] + self.std[k] * torch.randn(many, generator=draw)
+            even = torch.rand(many, generator=draw) * (1 + 2 * BEYOND) - BEYOND
+            rows[:, k] = torch.where(torch.rand(many, generator=draw) < EVEN, even, normal)
+        return rows

@@ -13,14 +13,10 @@ from torch import Tensor, nn
 
 from ....defenses.layout import Layout
 from ..read.target import Target
-from .bias import distinct_labels, labels_from_bias, one_label
 from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
-from .counts import as_labels, nearest_counts
-from .restore import restore
-from .steps import dealt_counts, predicted_counts
+from .counts import as_labels, dealt_counts, labels_from_bias, nearest_counts, predicted_counts
 
 NOISY = 0.5  # counts by which noise moves an entry of the bias: from there on the weight's rows are read too
-EXACT = 0.1  # counts, up to which the quotients of rows are those of the gradient
 ACTIVE = 0.999  # of the clip norm: from there on a value may have been clipped, and its scale is unknown
 
 
@@ -29,7 +25,6 @@ class OfClassifier:
     """What a message says of the classifier.
 
     gradient: (classes,) of the bias, of unknown positive scale unless `scaled`.
-    rows: the gradients of weight and bias, None where it has no bias.
     update: (classes,) what an optimiser that rescales gradients added to the bias, in parameter units; None of others.
     noise: its standard deviation on an entry of the bias, in counts (of a rescaling optimiser: as a share of the
     longest way that its steps can go, times the count).
@@ -38,19 +33,12 @@ class OfClassifier:
 
     target: Target
     classifier: Head
-    weights: dict[str, Tensor]
     gradient: Tensor
-    rows: tuple[Tensor, Tensor] | None
     update: Tensor | None
     noise: float
     start: Probed
     end: Probed
     scaled: bool
-
-    @property
-    def steps(self) -> int:
-        recipe = self.target.recipe
-        return 1 if recipe is None else len(recipe.sizes)
 
     @property
     def predicted(self) -> bool:
@@ -84,29 +72,18 @@ def read(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, ..
             f" {classifier.name!r} alone, and it has none; {KNOW_THEM}"
         )
     gradient = bias_like(named, classifier, start.features, noise > NOISY and not several)
-    rows, update, end = None, None, start
-    if classifier.bias is not None:
-        rows = (named[classifier.weight].double(), named[classifier.bias].double())
+    update, end = None, start
     if target.update is not None and (rescaled or scaled):
         # A rescaled row is no sum over images: only the bias' own will do, where nothing but gradients moved it.
         if rescaled and classifier.bias is not None and (recipe is None or recipe.own_gradients):
             update = layout.split(target.update.cpu())[classifier.bias].double()
         if target.noise_share < 0.5:
             end = probe(module, layout.split(target.weights + target.update.to(target.weights)), classifier, shape)
-    return OfClassifier(target, classifier, weights, gradient, rows, update, noise, start, end, scaled)
+    return OfClassifier(target, classifier, gradient, update, noise, start, end, scaled)
 
 
-def _idlg(sent: OfClassifier) -> Tensor:
-    if sent.target.count != 1:
-        raise ValueError(f"iDLG reads the label of one image; the message is of {sent.target.count}")
-    return torch.tensor([one_label(sent.gradient)])
-
-
-def _ilrg(sent: OfClassifier) -> Tensor:
-    if sent.rows is None or sent.classifier.bias is None or not sent.scaled:
-        raise ValueError("iLRG needs a classifier with a bias, and the scale of the gradient")
-    weight, bias = sent.weights[sent.classifier.weight].cpu(), sent.weights[sent.classifier.bias].cpu()
-    return as_labels(restore(sent.rows[1], sent.rows[0], weight, bias, sent.target.count))
+def _by_sign(sent: OfClassifier) -> Tensor:
+    return labels_from_bias(sent.gradient, sent.target.count)
 
 
 def _predicted(sent: OfClassifier) -> Tensor:
@@ -125,10 +102,8 @@ def _dealt(sent: OfClassifier) -> Tensor:
 
 
 METHODS: dict[str, Callable[[OfClassifier], Tensor]] = {
-    "idlg": _idlg,
-    "analytic": lambda sent: distinct_labels(sent.gradient, sent.target.count),
-    "bias-corrected": lambda sent: labels_from_bias(sent.gradient, sent.target.count),
-    "ilrg": _ilrg,
+    "idlg": _by_sign,  # of one image
+    "bias-corrected": _by_sign,
     "predicted": _predicted,
     "dealt": _dealt,
 }
@@ -153,13 +128,6 @@ RULES: tuple[Way, ...] = (
         lambda sent: sent.update is not None and sent.predicted and sent.noise <= sent.target.count,
         "dealt",
         "likeliest counts behind an update of the classifier's bias, records dealt to the steps' batches by lot",
-    ),
-    Way(
-        lambda sent: (
-            sent.rows is not None and sent.scaled and sent.predicted and sent.steps == 1 and sent.noise <= EXACT
-        ),
-        "ilrg",
-        "counts by least squares over the classifier's class-wise rows (iLRG)",
     ),
     Way(
         lambda sent: sent.scaled and sent.predicted,

@@ -13,17 +13,11 @@ from ..read.target import Target
 
 # A batch of candidates holds at most about this many numbers (0.5 GB in float32); a rule on shapes only.
 CHUNK_NUMBERS = 2**27
-ON_A_GPU = 2**26  # numbers that a layer's arrays have at a time, about; not measured
 
 
 def numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
     """About how many numbers a candidate's image takes: itself, its activations, what the optimiser keeps of both."""
     return 8 * (prod(input_shape) + sum(shape[0] for shape in Layout.of(module).shapes))
-
-
-def at_a_time(in_cache: int, where: Tensor) -> int:
-    """How many numbers to work on at a time: as many as a core's cache holds, on a CPU. A GPU gains by fewer calls."""
-    return in_cache if where.device.type == "cpu" else ON_A_GPU
 
 
 def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:

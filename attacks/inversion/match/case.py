@@ -13,7 +13,7 @@ from ...cost import CALL, forward_operations
 from ..read.table import OwnRows
 from ..read.target import Target
 from ..settings import Settings
-from .denoiser import Denoiser
+from .wiener import WienerFilter
 
 ImageShape = tuple[int, ...]
 
@@ -24,11 +24,10 @@ PASSES = 8  # of the network for the gradient of a gradient's distance: 6 by `Gh
 class Auxiliary:
     """What the attacker's auxiliary records give.
 
-    denoiser: the learned prior, None without. about: what it is, in words. rows: of a table, None for images.
+    wiener: the prior that is learned from them, None without. rows: of a table, None for images.
     """
 
-    denoiser: Denoiser | None = None
-    about: str = ""
+    wiener: WienerFilter | None = None
     rows: OwnRows | None = None
 
 

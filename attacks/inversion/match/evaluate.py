@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from ....defenses.chain import open_chain
 from ....defenses.layout import Layout
-from ..engines.convolved import Convolved, open_stages
+from ..engines.convolved import Convolved, open_stages, pays
 from ..engines.double_backward import DoubleBackward
 from ..engines.ghost import Ghost
-from ..engines.unfolded import Unfolded, fits
 from ..read.target import Target
 from ..settings import Name, Settings
 from .case import Case
@@ -93,10 +92,10 @@ def evaluator(
     repeat: int,
     objective: Name,
     shape: Sequence[int],
-) -> Ghost | Convolved | Unfolded | DoubleBackward | Joint:
+) -> Ghost | Convolved | DoubleBackward | Joint:
     """`Joint` of these for targets of several messages; of one: `Ghost` where the network is a chain of linear layers
-    and no L1 clip is modelled; `Convolved` for convolutions before them; `Unfolded` for several candidates of other
-    networks that it `fits`; else, and where only some components were sent, `DoubleBackward`.
+    and `Convolved` for convolutions before them, where that pays; else, and where an L1 clip is modelled or only some
+    components were sent, `DoubleBackward`.
 
     Args:
         network: in evaluation mode. layout: of its parameters. targets: T, of equal count n.
@@ -106,14 +105,11 @@ def evaluator(
     if targets[0].others:
         return joint(targets, repeat, lambda own: evaluator(network, layout, own, labels, repeat, objective, shape))
     matching = Matching.of(objective, targets, repeat)
-    if matching.name == "absolute" or any(target.sparse_by(objective) is not None for target in targets):
-        return DoubleBackward(network, layout, targets, labels, repeat, matching)
-    chain = open_chain(network)
-    if chain is not None and not matching.needs_absolute:
-        return Ghost(chain, layout, targets, labels, repeat, matching)
-    opened = open_stages(network, shape)
-    if opened is not None:
-        return Convolved(*opened, layout, targets, labels, repeat, matching)
-    if len(targets) * repeat > 1 and fits(network, layout, targets[0], labels[:1], shape):
-        return Unfolded(network, layout, targets, labels, repeat, matching, shape)
+    by_norms = matching.name != "absolute" and not matching.needs_absolute
+    if by_norms and all(target.sparse_by(objective) is None for target in targets):
+        chain, opened = open_chain(network), open_stages(network, shape)
+        if chain is not None:
+            return Ghost(chain, layout, targets, labels, repeat, matching)
+        if opened is not None and pays(opened[0], targets, repeat):
+            return Convolved(*opened, layout, targets, labels, repeat, matching)
     return DoubleBackward(network, layout, targets, labels, repeat, matching)

@@ -58,7 +58,6 @@ def step_size(lr: float, iteration: int, iterations: int) -> float:
 class Descent:
     """T candidates on Adam's way. images, mean, square (T, n, c, h, w): where they are, and Adam's running means. best,
     lowest: the images with the lowest value met, and that value (T,). alive: (T,), whether all was finite so far.
-    iteration: steps done.
     """
 
     images: Tensor
@@ -67,7 +66,6 @@ class Descent:
     best: Tensor
     lowest: Tensor
     alive: Tensor
-    iteration: int = 0
 
     @classmethod
     def begin(cls, start: Tensor) -> Descent:
@@ -76,28 +74,15 @@ class Descent:
         zeros, values = torch.zeros_like(images), images.new_full((len(images),), float("inf"))
         return cls(images, zeros, zeros.clone(), images.clone(), values, torch.ones_like(values, dtype=torch.bool))
 
-    def those(self, which: Tensor) -> Descent:
-        """Some candidates, by their numbers (k,)."""
-        images, mean, square = self.images[which], self.mean[which], self.square[which]
-        return Descent(
-            images, mean, square, self.best[which], self.lowest[which], self.alive[which], iteration=self.iteration
-        )
-
     def go(
-        self,
-        objective: Objective,
-        until: int,
-        iterations: int,
-        lr: float,
-        signed: bool = True,
-        tick: Tick | None = None,
+        self, objective: Objective, iterations: int, lr: float, signed: bool = True, tick: Tick | None = None
     ) -> None:
-        """Steps as of `adam` until so many are done; the last images are evaluated where those are all.
+        """Steps as of `adam`; the last images are evaluated too.
 
         Args:
-            until: so many steps. objective, iterations, lr, signed, tick: as of `adam`.
+            objective, iterations, lr, signed, tick: as of `adam`.
         """
-        for iteration in range(self.iteration, until + (until == iterations)):
+        for iteration in range(iterations + 1):
             value, gradient = objective(self.images)
             self.alive &= value.isfinite() & gradient.flatten(1).sum(1).isfinite()
             better = self.alive & (value < self.lowest)
@@ -119,7 +104,6 @@ class Descent:
             into_box(self.images)
             if tick is not None:
                 tick()
-        self.iteration = until
 
 
 def adam(
@@ -138,7 +122,7 @@ def adam(
         tick: called once an iteration.
     """
     descent = Descent.begin(start)
-    descent.go(objective, iterations, iterations, lr, signed, tick)
+    descent.go(objective, iterations, lr, signed, tick)
     return descent.best, descent.lowest
 
 

@@ -37,16 +37,10 @@ PRESETS: dict[str, Published] = {
         " that grows with the noise",
         "on `photos` 5 to 8 dB better than the default where noise is more than half of the observed energy",
     ),
-    "learned-prior": Published(
-        Inversion(objective="euclidean", tv=0.0, iterations=60, lr=0.2, learned=True),
-        "ours: the likelihood of what was sent, and a denoiser trained on the attacker's auxiliary records for a prior"
-        " (RED-diff, Mardani et al. 2023, arXiv:2305.04391), images averaged over what is uncertain of them",
-        "only where noise is of known size",
-    ),
     "spectrum-prior": Published(
-        Inversion(objective="euclidean", tv=0.0, iterations=60, lr=0.2, learned=True, prior_network=False),
-        "ours: as learned-prior, with a Wiener filter by the auxiliary records' spectrum for the denoiser, for which"
-        " nothing is trained",
+        Inversion(objective="euclidean", tv=0.0, iterations=60, lr=0.2, learned=True),
+        "ours: the likelihood of what was sent, and the auxiliary records' spectrum for a prior (a Wiener filter),"
+        " images averaged over what is uncertain of them",
         "only where noise is of known size",
     ),
     "thesis": Published(

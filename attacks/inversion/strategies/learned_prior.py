@@ -1,4 +1,4 @@
-"""Images out of noisy messages with a denoiser for a prior, by variational inference.
+"""Images out of noisy messages with the spectrum of auxiliary records for a prior, by variational inference.
 
 What is sought is the mean of images whose gradient, averaged over what is uncertain of them, is the one sent: of
 x + ε, ε normal with the covariance that noise of standard deviation `level` leaves of an image. Averaging is what makes
@@ -7,9 +7,8 @@ likelihood is far below the truth's and nothing near it is better (on the demo's
 to 2 dB more). Copies stand in for the average, in pairs x ± ε, so that the pixels' own ε cancels. Of several messages
 of the same images the noises are independent, so that log-likelihoods add up, and so does what is told of a pixel.
 
-The prior's gradient is that of the denoiser's Wiener filter, exact, plus the network's part as a score at half the
-level, (D(x + τn) − W(x + τn))/τ² (Mardani et al. 2023, arXiv:2305.04391). The images move in the transform's
-coefficients over their standard deviations, where the prior is a unit ball.
+The images move in the coefficients of the Wiener filter (`match/wiener.py`) over their standard deviations, where the
+prior is a unit ball.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from ....defenses.progress import part_of
 from ....defenses.randomness import generator
 from ...cost import CALL
 from ..match.case import Case
-from ..match.denoiser import LEAST, MOST
 from ..match.evaluate import evaluator, loss_at, placed
 from ..match.joint import joint
 from ..match.optimise import EPS, Tick, into_box
@@ -41,13 +39,13 @@ STRONG = 0.5  # of a message's energy is noise, where the default run tries the 
 # Set on seeds 0 and 1 of the demo's cells, which are not among those reported.
 PAIRS = 2  # of copies of an image: 4 pairs give .2 dB more for twice the time
 SPREAD = 1.5  # of the uncertainty over what a message tells of a pixel on average: of most directions it tells less
-SCORED_AT = 0.5  # of the uncertainty's level, where the network's score is taken
+MOST = 3.0  # pixels: the uncertainty of images of which messages tell nothing
 BETAS = (0.9, 0.95)  # of Adam: it forgets its first slopes, which are a hundred times the later ones
 OUTSIDE = 0.05  # pixels; how soft the box [0, 1] is
 
 
 class PriorSearch(CaseSearch):
-    """By a denoiser, one candidate after the other; what it makes of noise alone is the start, the random control."""
+    """One candidate after the other; what the prior makes of noise alone is the start, the random control."""
 
     name = "learned prior"
 
@@ -58,9 +56,7 @@ class PriorSearch(CaseSearch):
         return case.settings.iterations * (case.settings.restarts + 1)  # once more for the control
 
     def cost(self, case: Case) -> int:
-        # copies of every image, which the denoiser's network costs as much as
-        copies = 2 * (PAIRS + case.settings.prior_network)
-        images = CALL + case.target.count * copies * case.image_operations
+        images = CALL + case.target.count * 2 * PAIRS * case.image_operations
         return self.steps(case) * len(case.target.messages) * images
 
     def ticks(self, settings: Settings, candidates: int) -> int:
@@ -89,12 +85,12 @@ class PriorSearch(CaseSearch):
         ]
 
     def assumed(self, case: Case, solution: Solution) -> tuple[str, ...]:
-        if self.applies(case):
+        if self.applies(case) or case.auxiliary.wiener is None:
             return ()
         nothing = "messages" if case.target.others else "a message"
         return (
             *super().assumed(case, solution),
-            f"images are like those of a denoiser {case.auxiliary.about}",
+            f"images are like those of a Wiener filter, {case.auxiliary.wiener.said}",
             f"the random control is what this prior makes of {nothing} of noise alone",
         )
 
@@ -106,25 +102,22 @@ def solve_with_prior(case: Case, what: object, tick: Tick | None = None) -> Tens
         case: each message with its noise's standard deviation; `iterations`, and the first step size `lr` in standard
             deviations of the prior. what: names, with the seed, all that is drawn. tick: called after every iteration.
     """
-    network, layout, target, settings, denoiser = (
-        *(case.network, case.layout, case.target, case.settings),
-        case.auxiliary.denoiser,
-    )
-    assert denoiser is not None
+    network, layout, target, settings = case.network, case.layout, case.target, case.settings
+    wiener = case.auxiliary.wiener
+    assert wiener is not None
     ready = placed(target, settings)
     draw = generator(case.seed, "learned prior", target.key, what)
-    device, shape, n = ready.weights.device, denoiser.shape, target.count
-    spread = denoiser.variance.sqrt()
+    device, shape, n = ready.weights.device, wiener.shape, target.count
+    spread = wiener.variance.sqrt()
 
     def drawn(*size: int) -> Tensor:
         return torch.randn(*size, *shape, generator=draw).to(device)
 
     def images_of(z: Tensor) -> Tensor:
-        return denoiser.back(denoiser.mean + spread * z)
+        return wiener.back(wiener.mean + spread * z)
 
     level = SPREAD * _level(network, layout, ready.messages, case.labels.to(device), images_of(drawn(n)), draw)
-    of_copies = (denoiser.variance * level**2 / (denoiser.variance + level**2)).sqrt()
-    scored_at = torch.full((n,), min(max(SCORED_AT * level, LEAST), MOST), device=device)
+    of_copies = (wiener.variance * level**2 / (wiener.variance + level**2)).sqrt()
     copied = case.labels.to(device).repeat(2 * PAIRS)
     # A message's objective is ‖g − g*‖²/‖g*‖², so this makes it the negative log-likelihood.
     first, *others = (
@@ -147,13 +140,10 @@ def solve_with_prior(case: Case, what: object, tick: Tick | None = None) -> Tens
     for iteration in range(settings.iterations):
         images = images_of(z)
         inside = into_box(images.clone())
-        off = denoiser.back(of_copies * drawn(PAIRS * n)).view(PAIRS, n, *shape)
+        off = wiener.back(of_copies * drawn(PAIRS * n)).view(PAIRS, n, *shape)
         _, slope = likelihood((inside + torch.cat([off, -off])).flatten(0, 1)[None])
         slope = slope.view(2 * PAIRS, n, *shape).sum(0) + (images - inside) / OUTSIDE**2
-        tau = scored_at.view(-1, 1, 1, 1)
-        if denoiser.widths:
-            slope -= denoiser.beyond(images + tau * drawn(n), scored_at) / tau**2
-        gradient = z + spread * denoiser.transformed(slope)
+        gradient = z + spread * wiener.transformed(slope)
         mean.lerp_(gradient, 1 - BETAS[0])
         square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         scale = (square / (1 - BETAS[1] ** (iteration + 1))).sqrt_().add_(EPS)

@@ -1,12 +1,12 @@
 """All rows of a batch fitted together, each by what the others leave of the gradient.
 
-Where more rows are in a gradient than a layer has neurons, no span tells whether one row is there (`row_search.py`).
-Still the gradient has many more numbers than the rows have cells. Rows are put one by one, the rest standing as the
-mean gradient of the attacker's own rows of that label: from those that fit what is left best one cell after the other
-is put to what fits better, and numbers are solved for, the slopes held (matching pursuit, Mallat and Zhang 1993). Then
-each row in turn is taken out and sought anew, beginning with what it was and with rows of the attacker's own. Distances
-are those of `row_metric.py`, which the attacker's own rows whiten, too: in the plain one the rows that are alike drown
-the rest.
+A gradient has many more numbers than the rows behind it have cells, where no span tells them by their words
+(`exact/words.py`), too. Rows are put one by one, the rest standing as the mean gradient of the attacker's own rows of
+that label: from those that fit what is left best one cell after the other is put to what fits better, and numbers are
+solved for, the slopes held (matching pursuit, Mallat and Zhang 1993). Then each row in turn is taken out and sought
+anew, beginning with what it was and with rows of the attacker's own. Distances are those of `row_metric.py`, which the
+attacker's own rows whiten, too: in the plain one the rows that are alike drown the rest. An attacker with too few rows
+of its own draws some by the columns' frequencies.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
+from ....defenses.chain import open_chain
 from ....defenses.progress import Progress, part_of
 from ....defenses.randomness import generator
-from ..exact.words import Words
+from ..exact.words import RowCells, Words
 from ..match.case import Case
 from ..match.evaluate import loss_at
 from ..match.features import one_gradient
 from ..match.solution import Solution, start_images
+from ..match.wiener import RECORDS
 from ..read.table import OwnRows
 from ..read.target import Target
-from .kept_denoiser import RECORDS
 from .learned_prior import STRONG
 from .row_metric import Factors, Matrices, RowMetric, scale_open
-from .row_search import LIKE, RowSearch, RowsOneByOne
 from .strategy import Found, Strategy, StrategyWork
 from .with_words import as_shares
 
@@ -46,17 +47,18 @@ DRAWS, NEAR, NARROWER = 4, 0.3, 0.8  # numbers taken of own rows, and near by; h
 STEPS = (1.0, 0.3)  # shares of the step to where numbers are solved for
 RIDGE = 1e-3  # of the diagonal, as numbers of a row may move its gradient alike
 MOST = 4 * 10**12  # operations, at most: some minutes
+LIKE = 1000  # rows that whiten, at most
 
 
-def fit_operations(target: Target, own: OwnRows, parameters: int) -> int:
+def fit_operations(target: Target, features: int, parameters: int) -> int:
     """About how many operations the fit of a target takes; 0 where there is none: what was sent is not one gradient, or
-    clipped tensor by tensor; half of it or more is noise; own rows are too few, or rows so many that it takes too long.
+    clipped tensor by tensor; half of it or more is noise; rows are so many that it takes too long.
     """
     whole = target.sparse is None and not target.others and not (target.per_layer and scale_open(target))
-    if not (whole and one_gradient(target)) or len(own.images) < RECORDS or target.noise_share >= STRONG:
+    if not (whole and one_gradient(target)) or target.noise_share >= STRONG:
         return 0
     tries = BEGUN * FIRST + AGAIN * ONCE_MORE // EACH + SWEEPS * ONCE_MORE * (1 + BESIDE)
-    many = len(DAMPINGS) * target.count * tries * own.images[0].numel() * 10 * parameters
+    many = len(DAMPINGS) * target.count * tries * features * 10 * parameters
     return many if many <= MOST else 0
 
 
@@ -67,23 +69,20 @@ class FitOfRows(Strategy):
     phase = "refine"
 
     def applies(self, case: Case) -> str:
-        if why := RowsOneByOne().applies(case):
-            return why
-        rows = case.auxiliary.rows
-        if rows is None or len(rows.images) < RECORDS:
-            return f"fewer than {RECORDS} auxiliary rows"
-        if not fit_operations(case.target, rows, case.layout.dim):
+        if not case.settings.exact:
+            return "exact = false"
+        if case.settings.learned:
+            return "the search is by a learned prior"
+        if not case.words:
+            return "no table with columns of words was attacked"
+        if not open_chain(case.network):
+            return "the network is no chain of linear layers"
+        if not self.cost(case):
             return "it is not one whole gradient that is mostly signal, or of too many rows"
         return ""
 
-    def needless(self, case: Case, found: Found) -> str:
-        if found.unsure is not None:
-            return "rows were found one by one"
-        return super().needless(case, found)
-
     def cost(self, case: Case) -> int:
-        rows = case.auxiliary.rows
-        return 0 if rows is None else fit_operations(case.target, rows, case.layout.dim)
+        return fit_operations(case.target, prod(case.shape), case.layout.dim)
 
     def solve(self, cases: Sequence[Case], found: Sequence[Found], work: StrategyWork) -> list[Found]:
         made = []
@@ -100,13 +99,14 @@ def with_fit(case: Case, progress: Progress | None = None) -> Solution | None:
     """The rows of a table that fit one gradient together best; None where this is none of a chain of linear layers, or
     `fit_operations` says so. progress: called with what is done and what there is.
     """
-    layout, target, words, rows = case.layout, case.target, case.words, case.auxiliary.rows
-    if not words or rows is None or fit_operations(target, rows, layout.dim) == 0:
+    target, words = case.target, case.words
+    if not words or fit_operations(target, prod(case.shape), case.layout.dim) == 0:
         return None
     home = copy.deepcopy(case.network).float().cpu()
-    search = RowSearch.of(home, layout, target, words)
-    if search is None:
+    cells = RowCells.of(home, case.layout, target, words)
+    if cells is None:
         return None
+    rows, about = rows_like(case, cells)
     best: tuple[float, Tensor] | None = None
     dampings = dampings_of(target.count, home)
     for k, damping in enumerate(dampings):
@@ -114,7 +114,7 @@ def with_fit(case: Case, progress: Progress | None = None) -> Solution | None:
         metric = RowMetric.of(home, target, words, case.labels, like, rows.labels[:LIKE], damping)
         if metric is None:
             return None
-        fit = RowFit(metric, search, words, case.labels, rows, generator(case.seed, "row fit", target.key))
+        fit = RowFit(metric, cells, words, case.labels, rows, generator(case.seed, "row fit", target.key))
         fitted = fit.fitted(part_of(progress, k / len(dampings), (k + 1) / len(dampings)))[:, :, None, None]
         loss = loss_at(case, fitted)
         if best is None or loss < best[0]:
@@ -122,8 +122,20 @@ def with_fit(case: Case, progress: Progress | None = None) -> Solution | None:
     assert best is not None
     loss, images = best
     start = start_images(case.seed, target.key, 0, target.count, tuple(images.shape[1:]))
-    about = f"{min(len(rows.images), LIKE)} auxiliary rows to be like those of the messages, see row_fit.py"
     return Solution(images.clamp(0, 1), start, case.labels, loss, rows_by=about)
+
+
+def rows_like(case: Case, cells: RowCells) -> tuple[OwnRows, str]:
+    """Rows that are like those of a message, and what that takes for granted: the attacker's own, or, where these are
+    too few, as many drawn by the columns' frequencies, with labels drawn from the message's.
+    """
+    own = case.auxiliary.rows
+    if own is not None and len(own.images) >= RECORDS:
+        return own, f"{min(len(own.images), LIKE)} auxiliary rows to be like those of the messages, see row_fit.py"
+    draw = generator(case.seed, "rows", case.target.key)
+    images = cells.drawn(LIKE, draw)[:, :, None, None].clamp(0, 1)
+    labels = case.labels[torch.randint(len(case.labels), (LIKE,), generator=draw)]
+    return OwnRows(images, labels), "rows of the messages to be as frequent as the table's columns say, see row_fit.py"
 
 
 def dampings_of(rows: int, network: nn.Module) -> tuple[float, ...]:
@@ -152,15 +164,15 @@ class RowFit:
     images: (n, f), as they are. scale: what the gradient is taken times. rest: of each layer, it less theirs.
 
     Args:
-        metric: how gradients compare. search: what cells there are. words: the table's. labels: (n,) of the rows.
+        metric: how gradients compare. cells: what rows may be. words: the table's. labels: (n,) of the rows.
         own: rows of the attacker's. draw: of all draws.
     """
 
     def __init__(
-        self, metric: RowMetric, search: RowSearch, words: Words, labels: Tensor, own: OwnRows, draw: torch.Generator
+        self, metric: RowMetric, cells: RowCells, words: Words, labels: Tensor, own: OwnRows, draw: torch.Generator
     ) -> None:
         self.metric, self.words, self.labels, self.draw = metric, words, labels, draw
-        self.cells, self.numbers, self.std = search.cells, search.numbers, search.std.float()
+        self.cells, self.numbers, self.std = cells.cells, cells.numbers, cells.std.float()
         every = own.images[:LIKE].flatten(1)
         self.own = {}
         for kind in labels.unique().tolist():

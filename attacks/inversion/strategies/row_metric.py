@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 from ....defenses.chain import Chain, open_chain
 from ....defenses.layout import Layout
-from ..exact.second_layer import whitening
 from ..exact.words import Words
 from ..read.target import Target
 
 NOISE = 3  # times as much damping as noise asks for; chosen on two batches (32 and 64 rows)
 IDLE = 0.9  # of a clip's norm, up to which it did nothing
+TINY = 1e-12
 
 Matrices = Sequence[Tensor]  # of each layer (o, i + 1)
 
@@ -183,3 +183,10 @@ def _usual_energy(batch: Tensor, known: Factors, labels: Tensor) -> Tensor:
         spread = spread + many * (alike.squares.sum() / count - sum(part.square().sum() for part in own))
         mean = [total + many * part for total, part in zip(mean, own)]
     return spread + sum(part.square().sum() for part in mean)
+
+
+def whitening(rows: Tensor, damping: float) -> Tensor:
+    """(d, d) by which rows (m, d) have about the identity for a second moment. damping: of its mean eigenvalue."""
+    values, vectors = torch.linalg.eigh(rows.T @ rows / len(rows))
+    values = values.clamp_min(0)
+    return vectors * (values + damping * values.mean() + TINY).rsqrt() @ vectors.T

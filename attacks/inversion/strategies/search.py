@@ -15,7 +15,6 @@ from ..match.case import Case
 from ..match.consensus import with_consensus
 from ..match.evaluate import evaluator, placed, tv_weight
 from ..match.features import SolvedFeatures, with_features
-from ..match.halving import halved, iterations_in_all
 from ..match.optimise import Objective, Tick, adam, lbfgs, with_prior
 from ..match.softened import Softly, annealed, softens, softly_matched
 from ..match.solution import Solution, start_images
@@ -182,10 +181,7 @@ class PixelDescent(CaseSearch):
         return "" if Softened().applies(case) else "the search is with softened kinks"
 
     def steps(self, case: Case) -> int:
-        restarts, iterations = case.settings.restarts, case.settings.iterations
-        if case.settings.halving and not case.settings.by_line_search:
-            return iterations_in_all(restarts, iterations)
-        return iterations * restarts
+        return case.settings.iterations * case.settings.restarts
 
     def ticks(self, settings: Settings, candidates: int) -> int:
         return settings.iterations * (candidates if settings.by_line_search else 1)
@@ -194,16 +190,9 @@ class PixelDescent(CaseSearch):
         settings = batch.settings
         if settings.by_line_search:
             return _line_search(batch, tick)
-        moving = _at_learned_places(batch)
-
-        def objective(restarts: int) -> Objective:
-            return batch.asked(moving or batch.matched(restarts), batch.tv.repeat_interleave(restarts), restarts)
-
-        signed, starts = settings.optimiser == "signed-adam", batch.candidates
-        if settings.halving:
-            images, least = halved(objective, starts, len(batch.cases), settings.iterations, settings.lr, signed, tick)
-        else:
-            images, least = adam(objective(len(batch.restarts)), starts, settings.iterations, settings.lr, signed, tick)
+        moving, many, signed = _at_learned_places(batch), len(batch.restarts), settings.optimiser == "signed-adam"
+        objective = batch.asked(moving or batch.matched(many), batch.tv.repeat_interleave(many), many)
+        images, least = adam(objective, batch.candidates, settings.iterations, settings.lr, signed, tick)
         return Candidates(as_shares(images, batch.words), least, None if moving is None else moving.place)
 
 

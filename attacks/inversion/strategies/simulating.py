@@ -300,7 +300,5 @@ def reordered(loss: LossByOrder, cases: Sequence[Case], guesses: Sequence[Soluti
         return value, whole
 
     descent = Descent.begin(torch.stack([guess.images for guess in guesses]).to(where))
-    descent.go(
-        any_order, settings.simulated, settings.simulated, REORDERED * settings.lr, settings.optimiser != "adam", tick
-    )
+    descent.go(any_order, settings.simulated, REORDERED * settings.lr, settings.optimiser != "adam", tick)
     return descent.images

@@ -26,14 +26,12 @@ class Found:
     """What is known of a case.
 
     solution: the best images so far, None before a search. sure: all images are certain, so that nothing is searched.
-    unsure: images that were read and may be wrong, which the search has to beat.
     reading: what the first layer tells. features: those that the classifier tells.
     methods: by a method's name, why it did not run, "" where it did.
     """
 
     solution: Solution | None = None
     sure: bool = False
-    unsure: Solution | None = None
     reading: Reading | None = None
     features: SolvedFeatures | None = None
     methods: Mapping[str, str] = field(default_factory=dict)
@@ -45,11 +43,8 @@ class Found:
         return self.solution
 
     def settled(self, labels_by: str) -> Found:
-        """The better one of the solution and what was read, with how its labels were inferred."""
-        best = self.best
-        if self.unsure is not None and self.unsure.loss < best.loss:
-            best = self.unsure
-        return replace(self, solution=replace(best, labels_by=labels_by))
+        """With how the solution's labels were inferred."""
+        return replace(self, solution=replace(self.best, labels_by=labels_by))
 
 
 @dataclass(frozen=True, eq=False)

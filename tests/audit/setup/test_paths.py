@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,9 @@ from dpfl_audit.audit.choose.outputs import recommended_toml
 from dpfl_audit.audit.choose.price import SearchPrice
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
-from dpfl_audit.audit.run.options import RunOptions, settings_of
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import read_config
 from dpfl_audit.audit.setup.experiment import build
-from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.setup.paths import rebase
 
@@ -32,7 +29,7 @@ RAW: dict[str, Any] = {
     "model": {"name": "logistic"},
     "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 8},
     "scheme": {"name": "ldp", "rounds": 2, "clip": 0.5, "sigma": 1.0, "share": "gradient"},
-    "attack": {"inversion": {"preset": "learned-prior", "prior_weights": "weights/prior.safetensors"}},
+    "attack": {"inversion": {"iterations": 2}},
 }
 
 
@@ -53,9 +50,8 @@ def file_of(config: dict[str, Any], folder: Path) -> Path:
 def test_paths_are_rewritten_to_the_same_files_and_stay_relative(there: str, tmp_path: Path) -> None:
     home, moved = tmp_path / "home", json.loads(json.dumps(RAW))
     rebase(moved, home, home / there)
-    for table, key in (("data", "root"), ("inversion", "prior_weights")):
-        old, new = (each.get(table, each["attack"].get(table))[key] for each in (RAW, moved))
-        assert not Path(new).is_absolute() and os.path.normpath(home / there / new) == os.path.normpath(home / old)
+    old, new = (each["data"]["root"] for each in (RAW, moved))
+    assert not Path(new).is_absolute() and os.path.normpath(home / there / new) == os.path.normpath(home / old)
     rebase(moved, home / there, home)
     assert moved == RAW  # there and back again
 
@@ -73,9 +69,8 @@ def test_absolute_paths_stay_and_links_to_folders_are_seen_through(tmp_path: Pat
 
 def test_a_recommended_config_trains_from_the_study_s_folder(tmp_path: Path) -> None:
     """`audit train study/recommended.toml` said that there is no adult.csv in study/."""
-    raw = {**RAW, "attack": {"inversion": {"iterations": 2}}}
     config = table_in(tmp_path / "home")
-    config.write_text("# my own words\n" + tomlkit.dumps(raw))
+    config.write_text("# my own words\n" + tomlkit.dumps(RAW))
     options = StudyOptions(vary=("scheme.clip=0.5,1",), goals=Goals(epsilon_at_most=1e9), trials=2, rows="training")
     case = opened_case(config, options, PUBLISHED, config.parent)
     chosen = Trial(number=0, point=case.first, state="measured", proof=case.priced(case.first)[0])
@@ -92,18 +87,10 @@ def test_a_recommended_config_trains_from_the_study_s_folder(tmp_path: Path) -> 
     assert tomllib.loads(recommended_toml(beside))["data"]["root"] == "tables/people.csv"
 
 
-def test_a_setup_is_the_same_wherever_its_config_lies_and_its_weights_are_those_of_the_config(tmp_path: Path) -> None:
+def test_a_setup_is_the_same_wherever_its_config_lies(tmp_path: Path) -> None:
     setups = []
     for home in (tmp_path / "one", tmp_path / "deep" / "er" / "two"):
         config = read_config(table_in(home))
         setups.append(train(build(config, home), home / "setups" / "s"))
     one, two = (json.loads((setup / "setup.json").read_text()) for setup in setups)
     assert one == two and one["config"]["data"]["root"] == "tables/people.csv"
-    for setup, home in zip(setups, (tmp_path / "one", tmp_path / "deep" / "er" / "two")):
-        found = settings_of("inversion", open_setup(setup), RunOptions())["prior_weights"]
-        assert Path(found).resolve() == home / "weights" / "prior.safetensors"
-        given = RunOptions(overrides=("inversion.prior_weights=mine.safetensors",))  # typed here, so it starts here
-        assert settings_of("inversion", open_setup(setup), given)["prior_weights"] == "mine.safetensors"
-    shutil.move(tmp_path / "one", tmp_path / "moved")  # a tree of folders, as a whole
-    found = settings_of("inversion", open_setup(tmp_path / "moved" / "setups" / "s"), RunOptions())["prior_weights"]
-    assert Path(found).resolve() == tmp_path / "moved" / "weights" / "prior.safetensors"
