@@ -332,11 +332,21 @@ def _discrete(r: Counted, moved: float) -> _Pair | None:
     half = int(np.ceil(REACH * sigma)) + 1
     if half * senders > 10**6:
         return None
-    one = np.exp(-(np.arange(-half, half + 1) ** 2) / (2 * sigma**2))
-    noise = np.array([1.0])
-    for _ in range(senders):
-        noise = np.convolve(noise, one / one.sum())
-    return np.concatenate([np.zeros(shift), noise]), np.concatenate([noise, np.zeros(shift)])
+    noise = _sum_of(np.exp(-(np.arange(-half, half + 1) ** 2) / (2 * sigma**2)), senders)
+    here, there = np.concatenate([np.zeros(shift), noise]), np.concatenate([noise, np.zeros(shift)])
+    least = float(SURE * 1e-15 * noise.max())  # far above what a transform's rounding leaves of a mass
+    kept = np.maximum(here, there) > least
+    return np.maximum(here[kept], least), np.maximum(there[kept], least)
+
+
+def _sum_of(one: _Array, senders: int) -> _Array:
+    """The masses of a sum of so many independent numbers with masses proportional to `one`."""
+    power, total, left = one / one.sum(), np.array([1.0]), senders
+    while left:
+        total = fftconvolve(total, power) if left & 1 else total
+        left >>= 1
+        power = fftconvolve(power, power) if left else power
+    return total
 
 
 # --- worlds as ε
