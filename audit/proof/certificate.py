@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from enum import Enum
 from math import inf
 from typing import Any
 
@@ -14,18 +13,8 @@ from ..proof.theorems.drawn import epsilon_of_drawn
 from ..proven.accounting import Price, proven, worst_mu
 from ..proven.views import Sight, Views, joint_price
 from ..results.format import Epsilon
+from ..results.premises import Premise
 from ..results.seal import seal
-
-
-class Premise(Enum):
-    """What a proof rests on and no accountant looks at."""
-
-    SECRET_KEY = "the key of the noise stays secret"
-    SECRET_DRAW = "nobody but those who collude knows who, or what, is drawn"
-    HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
-    DECLARED = "what the owner declares is so"
-    ANY_KEY = "the key is drawn, and not chosen"
-    NOTHING_ELSE_PUBLISHED = "nothing else is published that was computed of the records"
 
 
 @dataclass(frozen=True)
@@ -148,7 +137,7 @@ def _sights(views: Sequence[Views], question: ProofQuestion) -> list[Sequence[Si
 def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
     """The row of a table. more: what it holds beside the proof."""
     asked, price = proof.question, proof.price
-    premises = sorted(p.name.lower() for p in proof.premises) if isinstance(proof, Proven) else ()
+    premises = sorted(p.label for p in proof.premises) if isinstance(proof, Proven) else ()
     made = {
         "observer": str(asked.observer),
         "unit": asked.unit,
@@ -181,11 +170,12 @@ def _made(
 
 def premises_of(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency) -> set[str]:
     """As rows name them."""
-    return {premise.name.lower() for premise in _premises(views, views.of(observer, unit, adjacency))}
+    return {premise.label for premise in _premises(views, views.of(observer, unit, adjacency))}
 
 
 def _premises(views: Views, sights: Iterable[Sight]) -> frozenset[Premise]:
-    found, ledger = {Premise.NOTHING_ELSE_PUBLISHED, Premise.SECRET_KEY}, views.ledger
+    ledger = views.ledger
+    found = {Premise.NOTHING_ELSE_PUBLISHED, Premise.PUBLISHED_KEY if ledger.published_key else Premise.SECRET_KEY}
     if any(sight.drawn_in_secret for sight in sights):
         found.add(Premise.SECRET_DRAW)
     if any(sight.sums_noise for sight in sights):

@@ -38,8 +38,7 @@ class NoiseTarget:
 @dataclass(frozen=True)
 class EpsilonTable:
     """Rows as in results.json; targets: one a row, where a target was asked for. unseen: a claim that is about none of
-    the rows, in a sentence; "" where there is none. secret: whether the noise's key is; what is proven holds for such
-    a one alone.
+    the rows, in a sentence; "" where there is none.
     """
 
     source: str
@@ -47,7 +46,11 @@ class EpsilonTable:
     rows: tuple[Epsilon, ...]
     targets: tuple[NoiseTarget, ...] | None = None
     unseen: str = ""
-    secret: bool = True
+
+    @property
+    def secret(self) -> bool:
+        """Whether the noise's key is; what is proven holds for such a one alone."""
+        return all(row.secret_key for row in self.rows)
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""

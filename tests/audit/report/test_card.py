@@ -30,7 +30,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
 from scipy.stats import binom, norm
-from stated import proven_otherwise
+from stated import proven_otherwise, published
 
 Maker = Callable[..., Path]
 DELTA = 1e-5
@@ -128,8 +128,7 @@ def test_the_owner_answers_what_the_setup_cannot_know(audited: dict[str, Path]) 
 
 def test_a_published_key_is_a_side_channel(audited: dict[str, Path]) -> None:
     results = Results.read(audited["ldp"])
-    published = results.having(setup=results.setup.having(noise_key="published"))
-    said = sections(card_markdown(ClaimCard(published, Owner())))["Side channels"]
+    said = sections(card_markdown(ClaimCard(published(results), Owner())))["Side channels"]
     assert "Key: published" in said and "Key: secret" not in said
 
 
