@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from math import inf
 from typing import Any
 
-from ...defenses.releases import Release
+from ...defenses.releases import Facts
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..proof.theorems.drawn import epsilon_of_drawn
 from ..proven.accounting import Price, proven, worst_mu
@@ -81,7 +81,7 @@ def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | 
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
 
-def prove_settings(release: Release, rounds: int, seen_rate: float, question: ProofQuestion) -> Proven | Unproven:
+def prove_settings(release: Facts, rounds: int, seen_rate: float, question: ProofQuestion) -> Proven | Unproven:
     """The same of bare numbers: rounds of one release, in each of which a client is with this chance, openly."""
     asked: dict[str, Any] = {"unit": question.unit, "adjacency": question.adjacency, "delta": question.delta}
     price = proven([release], subject=0, times=rounds, **asked)
@@ -93,6 +93,18 @@ def prove_settings(release: Release, rounds: int, seen_rate: float, question: Pr
     if release.sampling is not None:
         premises.add(Premise.SECRET_DRAW)
     return _made(question, price, mu, "numbers", frozenset(premises))
+
+
+def towards_another_client(views: Views, question: ProofQuestion) -> float | None:
+    """What would be proven of who hears the broadcasts towards another client of the training, who hears them too and
+    knows its own draw and noise; None where that hides nothing from anybody, or is known already.
+    """
+    observer = question.observer
+    sights = views.of(observer, question.unit, question.adjacency)
+    hides = any(sight.drawn_in_secret or sight.sums_noise for sight in sights)
+    if observer.name != "downlink" or not hides or views.coalition(observer) or views.ledger.count_of_clients < 2:
+        return None
+    return prove(views, replace(question, observer=replace(observer, colluding=1))).price.epsilon
 
 
 def without_secret_draws(views: Views, question: ProofQuestion) -> float | None:

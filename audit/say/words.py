@@ -294,6 +294,12 @@ MULTIPLIER = (
 )
 
 
+def known_to_another(epsilon: float) -> str:
+    """Towards a client who takes part as well, beside an ε that counts on what it knows of itself."""
+    limit = f"ε is at most {at_most(epsilon)}" if epsilon < math.inf else "no finite ε is proven"
+    return f"Another client knows its own draw and noise: towards it {limit} (--colluding 1)."
+
+
 NO_SECRET = "The noise is not secret: its key is published, and whoever has the config can draw it and take it off."
 
 
