@@ -177,12 +177,19 @@ def _made(
     price = replace(price, mu=mu)
     if price.epsilon == inf:
         return Unproven(question, ledger, price)
+    premises |= _premises_of_question(question.unit, question.adjacency)
     return Proven(question, price.epsilon, price.accountant, premises, ledger, price, maker=_MAKER)
 
 
 def premises_of(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency) -> set[str]:
     """As rows name them."""
-    return {premise.label for premise in _premises(views, views.of(observer, unit, adjacency))}
+    premises = _premises(views, views.of(observer, unit, adjacency)) | _premises_of_question(unit, adjacency)
+    return {premise.label for premise in premises}
+
+
+def _premises_of_question(unit: Unit, adjacency: Adjacency) -> frozenset[Premise]:
+    """Messages say of how many records they are, and so does a mean that weighs by them: no noise hides that."""
+    return frozenset({Premise.COUNTS_STAY} if (unit, adjacency) == ("client", "replace_one") else ())
 
 
 def _premises(views: Views, sights: Iterable[Sight]) -> frozenset[Premise]:

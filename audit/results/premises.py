@@ -9,9 +9,10 @@ class Premise(Enum):
     """A row names it by its label; the words go on from "This holds if"."""
 
     SECRET_KEY = "the noise's key is secret"
-    PUBLISHED_KEY = "the noise's key is secret, which this one is not"
+    PUBLISHED_KEY = "nobody draws the noise again, whose key is published"
     SECRET_DRAW = "nobody but those who collude knows who, or what, is drawn"
     HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
+    COUNTS_STAY = "numbers of records are known anyway, so that another in a client's place has as many"
     DECLARED = "what the owner declares is so"
     ANY_KEY = "the key is drawn, and not chosen"
     NOTHING_ELSE_PUBLISHED = (

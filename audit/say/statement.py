@@ -19,7 +19,7 @@ _LEVELS = {
 }
 ADJACENCIES_IN_WORDS = {
     "zero_out": "in one of the worlds {it} counts as nothing (zero_out)",
-    "replace_one": "in one of the worlds another's data are in the place of {it} (replace_one)",
+    "replace_one": "in one of the worlds another's data, of as many records, are in the place of {it} (replace_one)",
 }
 NOT_PRICED = "No ε was priced, so nothing is guaranteed."
 NOTHING = "Whoever looks may learn everything."

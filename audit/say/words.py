@@ -273,14 +273,17 @@ def ceiling_said(share: float | None) -> str:
     return "no ceiling" if share is None or share >= 1 else f"ceiling {percent_at_most(share)}"
 
 
-ADJACENCIES = {"zero_out": "leaves its contribution out", "replace_one": "exchanges it for any other"}
+ADJACENCIES = {
+    "zero_out": "leaves its contribution out",
+    "replace_one": "exchanges it for any other of as many records",
+}
 
 
 def adjacency_said(names: Iterable[str]) -> str:
     """What ε, δ and the adjacencies of a table mean, said once for all of it; "" where it has none.
 
     >>> adjacency_said(["replace_one", "replace_one"]).partition(": ")[2]
-    'replace_one exchanges it for any other.'
+    'replace_one exchanges it for any other of as many records.'
     """
     used = set(names)
     said = [f"{name} {words}" for name, words in ADJACENCIES.items() if name in used]

@@ -13,7 +13,9 @@ from command import call
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.certificate import Premise, ProofQuestion, Proven, Unproven, prove
 from dpfl_audit.audit.proof.recheck import recheck_rows
+from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.proven.together import together
 from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.results.format import Epsilon, Results
 from dpfl_audit.audit.setup.auditor import Auditor
@@ -24,7 +26,7 @@ from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
 from dpfl_audit.defenses.releases import GaussianLaw, Release
-from dpfl_audit.defenses.terms import Observer
+from dpfl_audit.defenses.terms import ADJACENCIES, UNITS, Observer
 from stated import marked, proven_otherwise
 
 QUESTION = ProofQuestion(Observer("server"), "client", "zero_out", 1e-5)
@@ -198,13 +200,23 @@ def test_check_refuses_another_key_and_other_declarations(
     """Results that were edited to "secret" were whole, beside a setup whose key is published."""
     train(build(parse_config(RAW), Path()), tmp_path / "setup", key=PUBLISHED)
     rows = [row.model_dump() for row in table(tmp_path / "setup", observers=["server"]).rows]
-    assert {"published_key"} == {name for row in rows for name in row["premises"]} - {"nothing_else_published"}
+    assert all("published_key" in row["premises"] and "secret_key" not in row["premises"] for row in rows)
     for setup, code in (({"noise_key": "published"}, 0), (part, 2)):
         results = make_results(tmp_path / str(code), "a", epsilon=rows, setup={"noise_key": "published"})
         content = json.loads((results / "results.json").read_text())
         content["setup"] |= setup
         (results / "results.json").write_text(json.dumps(content))
         assert call("check", tmp_path / "setup", "--results", results, "--quiet") == code
+
+
+def test_another_in_a_clients_place_has_as_many_records(setup: Path, ledger: Ledger) -> None:
+    """Counts of 1, 100, 100 that became 1, 10000, 100 cost 24.05 beside a printed 9.94, by the weights of the mean."""
+    views = Views(ledger)
+    bare = number_rows(Numbers(1.0, 2.0), None, 1e-5, UNITS, ADJACENCIES)
+    for rows in (table(setup).rows, bare, together([setup, setup]).rows):
+        resting = {(row.unit, row.adjacency) for row in rows if Premise.COUNTS_STAY.label in row.premises}
+        assert resting == {("client", "replace_one")} and len(rows) >= len(UNITS) * len(ADJACENCIES)
+    assert not recheck_rows(table(setup, observers=["server"]).rows, views)
 
 
 def test_what_cannot_be_proven_is_no_proof() -> None:
