@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dpfl_audit.audit.results.format import Epsilon, Metrics, TprPoint
+from dpfl_audit.audit.results.format import Epsilon, Metrics, Results, TprPoint
 from dpfl_audit.audit.results.seal import seal
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, NoiseFact, Release, _restated, declare
 
@@ -25,6 +25,20 @@ def marked(row: dict[str, Any]) -> dict[str, Any]:
     """A row of ε in JSON with the mark of a proof, whatever it had."""
     row = {"premises": ["nothing_else_published", "secret_key"], "ledger": "0" * 32, **row}
     return {**row, "proof": seal(row)}
+
+
+def of_setup(row: dict[str, Any], setup: dict[str, Any]) -> dict[str, Any]:
+    """The row as `prove` has it of a setup: with a published key, or recorded and declared."""
+    premises = set(marked(row)["premises"]) | ({"declared"} if setup.get("recorded") else set())
+    if setup.get("noise_key") == "published":
+        premises = premises - {"secret_key"} | {"published_key"}
+    return marked({**row, "premises": sorted(premises)})
+
+
+def published(results: Results) -> Results:
+    """The same results of a training with the published key."""
+    rows = tuple(Epsilon.model_validate(of_setup(r.model_dump(), {"noise_key": "published"})) for r in results.epsilon)
+    return results.having(setup=results.setup.having(noise_key="published"), epsilon=rows)
 
 
 def bounded_point(rate: float, reached: float, ceiling: float) -> dict[str, Any]:

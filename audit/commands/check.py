@@ -65,12 +65,17 @@ def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
     from ..proof.recheck import recheck_rows
     from ..proven.views import Views
     from ..results.format import Results
+    from ..run.audited import audited_setup
     from ..setup.planned import priced_ledger
 
     ledger = priced_ledger(auditor)
     if ledger is None:
         raise BadInput(f"{auditor.setup.folder} has no auditor/ folder, so no proof can be checked")
-    rows = Results.read(results).epsilon
+    stored, found = Results.read(results), audited_setup(auditor)
+    rows = stored.epsilon
+    for name in ("noise_key", "recorded", "declared"):
+        if getattr(stored.setup, name) != getattr(found, name):
+            raise BadInput(f"{results}: its setup.{name} is not that of {auditor.setup.folder}; run the audit again")
     said = recheck_rows(rows, Views(ledger, auditor.setup.config.audit.honest))
     if wrong := [sentence for sentence in said if not sentence.endswith("it is loose")]:
         raise BadInput(f"{results}: {wrong[0]}")

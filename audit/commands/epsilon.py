@@ -68,7 +68,7 @@ def command(
     if in_words and not printing.as_json:
         from ..say.statement import statement
 
-        click.echo("\n" + "\n\n".join(statement(table.rows, table.secret)))
+        click.echo("\n" + "\n\n".join(statement(table.rows)))
 
 
 def _of_numbers(numbers: dict[str, Any], asked: dict[str, Any], of_source: list[str]) -> EpsilonTable:

@@ -60,20 +60,17 @@ NO_LEAK = LEVELS[0]
 class AuditEvidence:
     """What is judged.
 
-    secret: whether the noise's key is; with a published key nothing is proven against whoever has the config.
-    premises: what a proof rests on that the owner of a recorded training states and nobody checked.
+    stated: what the owner of a recorded training states and nobody checked, by name. Whether a proof rests on it, and
+    on a key that is secret, its row says, and no other part of a file.
     """
 
     attacks: tuple[AttackResult, ...]
     epsilon: tuple[Epsilon, ...]
-    secret: bool = True
-    premises: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, results: Results) -> AuditEvidence:
-        setup = results.setup
-        premises = tuple(declaration.what for declaration in setup.unchecked)
-        return cls(results.attacks, results.epsilon, setup.secret_key, premises)
+        return cls(results.attacks, results.epsilon, tuple(declaration.what for declaration in results.setup.unchecked))
 
     @property
     def without_claims(self) -> AuditEvidence:
@@ -162,16 +159,17 @@ class Judgement:
 
     @property
     def secret(self) -> bool:
-        return self.evidence.secret
+        """Whether the noise's key is; with a published one nothing is proven against whoever has the config."""
+        return all(row.secret_key for row in self.epsilon)
 
     @property
-    def premises(self) -> tuple[str, ...]:
-        return self.evidence.premises
+    def stated(self) -> tuple[str, ...]:
+        return self.evidence.stated
 
     @property
     def declared(self) -> bool:
-        """Whether a proof rests on what an owner states and nobody checked."""
-        return bool(self.premises)
+        """Whether a proof that bounds attacks rests on what an owner states and nobody checked."""
+        return any(row.declared for row in self.rows.bounding)
 
     @property
     def attacked(self) -> bool:
@@ -203,7 +201,7 @@ class Judgement:
     @property
     def proven_if_secret(self) -> bool:
         """Whether a useful ε is proven, were the noise's key secret."""
-        return _proof(replace(self.evidence, secret=True), self.rows, self.refuted, self.beyond) == "proven"
+        return _proof_if_secret(self.rows, self.refuted, self.beyond) == "proven"
 
     @cached_property
     def without_claims(self) -> Judgement:
@@ -226,7 +224,9 @@ def judge(evidence: AuditEvidence, question: RowQuestion | None = None) -> Judge
     leaking = tuple(row for row in exceeding if not row.aside)
     level = _level(judged, refuted, beyond, leaking)
     kinds = _kinds(judged, epsilon)
-    proof = _proof(evidence, rows, refuted, beyond)
+    proof = _proof_if_secret(rows, refuted, beyond)
+    if proof in ("proven", "weak") and not all(row.secret_key for row in epsilon):
+        proof = "none"  # against whoever can draw the noise again
     return Judgement(
         evidence=evidence,
         question=question,
@@ -311,19 +311,13 @@ def _only_claim(evidence: AuditEvidence, level: Level, refuted: Sequence[Refutat
     return judge(evidence.without_claims).severity == NO_LEAK
 
 
-def _proof(
-    evidence: AuditEvidence, rows: ChosenRows, refuted: Sequence[Refutation], beyond: Sequence[tuple[float, float]]
-) -> Proof:
-    """What is proven, by the rule at the top of this page; a proof that was exceeded proves nothing, nor does one
-    against whoever can draw the noise again.
-    """
+def _proof_if_secret(rows: ChosenRows, refuted: Sequence[Refutation], beyond: Sequence[tuple[float, float]]) -> Proof:
+    """What is proven, were the noise's key secret, by the rule above; a proof that was exceeded proves nothing."""
     contradicted = any(refutation.limit == "proven" for refutation in refuted) or bool(beyond)
     if contradicted or any(row.proven == inf for row in rows.bounding):
         return "none"
     if not rows.bounding or _unpriced(rows):
         return "not priced"
-    if not evidence.secret:
-        return "none"
     worst = _worst_proven(rows)
     return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
 

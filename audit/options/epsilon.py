@@ -79,4 +79,6 @@ class RowOptions:
     delta: Annotated[float | None, Option("δ; default: the config's.")] = None
     unit: Annotated[Literal["client", "record", "both"], Option(show_default=True)] = "both"
     adjacency: Annotated[Literal["zero_out", "replace_one", "both"], Option(show_default=True)] = "both"
-    target_epsilon: Annotated[float | None, Option("Also say which noise proves this ε: the noise to take.")] = None
+    target_epsilon: Annotated[
+        float | None, Option("Also say which noise proves this ε. Without --noise-std, that noise is priced.")
+    ] = None

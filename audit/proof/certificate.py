@@ -4,28 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from enum import Enum
 from math import inf
 from typing import Any
 
-from ...defenses.releases import Release
+from ...defenses.releases import Facts
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..proof.theorems.drawn import epsilon_of_drawn
 from ..proven.accounting import Price, proven, worst_mu
 from ..proven.views import Sight, Views, joint_price
 from ..results.format import Epsilon
+from ..results.premises import Premise
 from ..results.seal import seal
-
-
-class Premise(Enum):
-    """What a proof rests on and no accountant looks at."""
-
-    SECRET_KEY = "the key of the noise stays secret"
-    SECRET_DRAW = "nobody but those who collude knows who, or what, is drawn"
-    HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
-    DECLARED = "what the owner declares is so"
-    ANY_KEY = "the key is drawn, and not chosen"
-    NOTHING_ELSE_PUBLISHED = "nothing else is published that was computed of the records"
 
 
 @dataclass(frozen=True)
@@ -92,7 +81,7 @@ def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | 
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
 
-def prove_settings(release: Release, rounds: int, seen_rate: float, question: ProofQuestion) -> Proven | Unproven:
+def prove_settings(release: Facts, rounds: int, seen_rate: float, question: ProofQuestion) -> Proven | Unproven:
     """The same of bare numbers: rounds of one release, in each of which a client is with this chance, openly."""
     asked: dict[str, Any] = {"unit": question.unit, "adjacency": question.adjacency, "delta": question.delta}
     price = proven([release], subject=0, times=rounds, **asked)
@@ -104,6 +93,18 @@ def prove_settings(release: Release, rounds: int, seen_rate: float, question: Pr
     if release.sampling is not None:
         premises.add(Premise.SECRET_DRAW)
     return _made(question, price, mu, "numbers", frozenset(premises))
+
+
+def towards_another_client(views: Views, question: ProofQuestion) -> float | None:
+    """What would be proven of who hears the broadcasts towards another client of the training, who hears them too and
+    knows its own draw and noise; None where that hides nothing from anybody, or is known already.
+    """
+    observer = question.observer
+    sights = views.of(observer, question.unit, question.adjacency)
+    hides = any(sight.drawn_in_secret or sight.sums_noise for sight in sights)
+    if observer.name != "downlink" or not hides or views.coalition(observer) or views.ledger.count_of_clients < 2:
+        return None
+    return prove(views, replace(question, observer=replace(observer, colluding=1))).price.epsilon
 
 
 def without_secret_draws(views: Views, question: ProofQuestion) -> float | None:
@@ -148,7 +149,7 @@ def _sights(views: Sequence[Views], question: ProofQuestion) -> list[Sequence[Si
 def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
     """The row of a table. more: what it holds beside the proof."""
     asked, price = proof.question, proof.price
-    premises = sorted(p.name.lower() for p in proof.premises) if isinstance(proof, Proven) else ()
+    premises = sorted(p.label for p in proof.premises) if isinstance(proof, Proven) else ()
     made = {
         "observer": str(asked.observer),
         "unit": asked.unit,
@@ -176,16 +177,24 @@ def _made(
     price = replace(price, mu=mu)
     if price.epsilon == inf:
         return Unproven(question, ledger, price)
+    premises |= _premises_of_question(question.unit, question.adjacency)
     return Proven(question, price.epsilon, price.accountant, premises, ledger, price, maker=_MAKER)
 
 
 def premises_of(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency) -> set[str]:
     """As rows name them."""
-    return {premise.name.lower() for premise in _premises(views, views.of(observer, unit, adjacency))}
+    premises = _premises(views, views.of(observer, unit, adjacency)) | _premises_of_question(unit, adjacency)
+    return {premise.label for premise in premises}
+
+
+def _premises_of_question(unit: Unit, adjacency: Adjacency) -> frozenset[Premise]:
+    """Messages say of how many records they are, and so does a mean that weighs by them: no noise hides that."""
+    return frozenset({Premise.COUNTS_STAY} if (unit, adjacency) == ("client", "replace_one") else ())
 
 
 def _premises(views: Views, sights: Iterable[Sight]) -> frozenset[Premise]:
-    found, ledger = {Premise.NOTHING_ELSE_PUBLISHED, Premise.SECRET_KEY}, views.ledger
+    ledger = views.ledger
+    found = {Premise.NOTHING_ELSE_PUBLISHED, Premise.PUBLISHED_KEY if ledger.published_key else Premise.SECRET_KEY}
     if any(sight.drawn_in_secret for sight in sights):
         found.add(Premise.SECRET_DRAW)
     if any(sight.sums_noise for sight in sights):

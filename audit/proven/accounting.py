@@ -1,8 +1,9 @@
 """The ε that can be proven from what an observer saw: the one place where releases become accountants' events.
 
 A `Release` holds facts only. Here it is priced for one unit ("record" or "client") and one adjacency: "zero_out" (the
-unit's contribution gets weight 0; counts, batches and noise stay) or "replace_one". What a bound gives (C bounds the
-vector, or one record's contribution to it; n is the number of records in the vector):
+unit's contribution gets weight 0; counts, batches and noise stay) or "replace_one" (of a client: by another of as many
+records). What a bound gives (C bounds the vector, or one record's contribution to it; n is the number of records in the
+vector):
 
     sensitivity                         client, zero_out   client, replace_one   record, zero_out   record, replace_one
     whole vector clipped (of="client")  C, or 2C (*)       2C                    2C                 2C
@@ -543,9 +544,10 @@ def _sensitivity_reason(release: Counted, unit: Unit, adjacency: Adjacency) -> t
         elif adjacency == "zero_out":
             why = "a whole clipped vector goes, so it is never the bound over the record count"
         else:
-            why = "another client's clipped vector can point the opposite way"
+            why = "another client's clipped vector, of as many records, can point the opposite way"
     elif unit == "client":
-        why = f"a client is a group of {group_size(release)} records, each bounded by itself"
+        who = "a client" if adjacency == "zero_out" else "a client, as another in its place,"
+        why = f"{who} is a group of {group_size(release)} records, each bounded by itself"
     else:
         why = "each record's contribution is bounded by itself"
     return size, why

@@ -13,10 +13,11 @@ from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.releases import GaussianLaw, Release, Sampling, declare
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..errors import BadInput
-from ..proof.certificate import ProofQuestion, prove_settings, row_of
+from ..proof.certificate import ProofQuestion, Proven, Unproven, prove_settings, row_of
 from ..proof.theorems.gaussian import gaussian_epsilon
 from ..results.format import Epsilon
-from ..say.words import at_most, number
+from ..say.words import at_most, known_to_another, number
+from ..setup.counted import Counting
 from ..setup.promise import promise
 
 MOST_ROUNDS = 100_000  # more than anybody trains
@@ -113,6 +114,11 @@ class Numbers:
         drawn = Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None
         return declare(f"{0:016x}", 0, GaussianLaw(self.noise_std), self.clip, frozenset({0}), sampling=drawn)
 
+    @property
+    def seen_rate(self) -> float:
+        """The chance with which a client is in a round, where that is seen."""
+        return 1.0 if self.noise_on == "sum" or self.records is not None else self.rate
+
 
 def number_rows(
     numbers: Numbers, claimed: float | None, delta: float, units: Sequence[Unit], adjacencies: Sequence[Adjacency]
@@ -129,26 +135,24 @@ def number_rows(
     """
     if claimed is not None and not 0 < claimed < inf:
         raise BadInput(f"--claimed {claimed:g}: must be above 0 and finite")
-    if numbers.records is not None and "client" in units:
-        raise BadInput("--unit client: DP-SGD by one party hides its records; ask --unit record")
     table = []
     for unit in units:
         for adjacency in adjacencies:
-            observer = Observer("server" if numbers.noise_on == "update" else "downlink")
-            seen = 1.0 if numbers.noise_on == "sum" or numbers.records is not None else numbers.rate
-            question = ProofQuestion(observer, unit, adjacency, delta)
-            proof = prove_settings(numbers.release, numbers.steps, seen, question)
+            proof = _proof(numbers, unit, adjacency, delta)
             price = proof.price
             assert price.multiplier is not None
             whole = gaussian_epsilon(price.multiplier / sqrt(numbers.steps), delta)  # of somebody in every round
             reasons = price.reasons
-            if seen < 1:
+            if numbers.seen_rate < 1:
                 reasons = (
                     reasons[0],
                     f"Who sees updates sees who is drawn; a client is in {numbers.rate * numbers.steps:g} of"
                     f" {numbers.steps} rounds on average, and in all of them at worst, which would cost"
                     f" {at_most(whole)}.",
                 )
+            if numbers.sampled and numbers.records is None and numbers.sampling == "fixed":
+                another = _proof(numbers, unit, adjacency, delta, coalition=1).price.epsilon
+                reasons = (*reasons, *([known_to_another(another)] if another > price.epsilon else []))
             told = [*promise(delta, numbers.clients if unit == "client" else 0), *_again(numbers)]
             table.append(
                 row_of(
@@ -160,6 +164,15 @@ def number_rows(
                 )
             )
     return table
+
+
+def _proof(numbers: Numbers, unit: Unit, adjacency: Adjacency, delta: float, coalition: int = 0) -> Proven | Unproven:
+    """coalition: how many other clients tell the observer whether they were drawn."""
+    if numbers.records is not None and unit == "client":
+        raise BadInput("--unit client: DP-SGD by one party hides its records; ask --unit record")
+    question = ProofQuestion(Observer("server" if numbers.noise_on == "update" else "downlink"), unit, adjacency, delta)
+    release = Counting().count(numbers.release).told_by(coalition)
+    return prove_settings(release, numbers.steps, numbers.seen_rate, question)
 
 
 def _again(numbers: Numbers) -> list[str]:
@@ -187,8 +200,7 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
 
     def beyond(log_multiplier: float) -> float:
         at = replace(numbers, clip=1.0, noise_std=min(exp(log_multiplier), MOST_SIZE))
-        (row,) = number_rows(at, None, delta, [unit], [adjacency])
-        value = row.proven or 0.0
+        value = _proof(at, unit, adjacency, delta).price.epsilon
         return min(log(value), HUGE) - log(target) if value > 0 else -HUGE
 
     unpriced = BadInput(

@@ -38,8 +38,7 @@ class NoiseTarget:
 @dataclass(frozen=True)
 class EpsilonTable:
     """Rows as in results.json; targets: one a row, where a target was asked for. unseen: a claim that is about none of
-    the rows, in a sentence; "" where there is none. secret: whether the noise's key is; what is proven holds for such
-    a one alone.
+    the rows, in a sentence; "" where there is none.
     """
 
     source: str
@@ -47,7 +46,11 @@ class EpsilonTable:
     rows: tuple[Epsilon, ...]
     targets: tuple[NoiseTarget, ...] | None = None
     unseen: str = ""
-    secret: bool = True
+
+    @property
+    def secret(self) -> bool:
+        """Whether the noise's key is; what is proven holds for such a one alone."""
+        return all(row.secret_key for row in self.rows)
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -75,10 +78,10 @@ def numbers_table(
     """The table of bare numbers, without a config.
 
     Args:
-        numbers: clip, noise and rounds. noise_given: whether that noise is somebody's, so that a factor on it says
-            anything. claimed: the ε that somebody states of them.
+        numbers: clip, noise and rounds. noise_given: whether that noise is somebody's, which the rows then have, and a
+            factor on it says anything. claimed: the ε that somebody states of them.
         delta: None for 1e-5. unit, adjacency: as for `table`.
-        target_epsilon: also which noise proves this ε, and the rows at the most noise that any of them takes.
+        target_epsilon: also which noise proves this ε; rows without a given noise have the most that any of them takes.
 
     Raises:
         BadInput: a number out of its range.
@@ -92,7 +95,8 @@ def numbers_table(
         return EpsilonTable(NUMBERS, at, tuple(number_rows(numbers, claimed, at, units, adjacencies)))
     check_target(target_epsilon)
     noise = {(u, a): noise_for(numbers, target_epsilon, at, u, a) for u in units for a in adjacencies}
-    rows = number_rows(replace(numbers, noise_std=max(noise.values())), claimed, at, units, adjacencies)
+    priced = numbers if noise_given else replace(numbers, noise_std=max(noise.values()))
+    rows = number_rows(priced, claimed, at, units, adjacencies)
     targets = tuple(
         NoiseTarget(
             row.observer,

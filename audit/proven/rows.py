@@ -11,9 +11,9 @@ from ...defenses.progress import Progress
 from ...defenses.scheme import Claim
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer, Unit
 from ..errors import BadInput
-from ..proof.certificate import ProofQuestion, prove, row_of, without_secret_draws
+from ..proof.certificate import ProofQuestion, prove, row_of, towards_another_client, without_secret_draws
 from ..results.format import Epsilon
-from ..say.words import claimant
+from ..say.words import claimant, known_to_another
 from ..setup.auditor import Auditor
 from ..setup.format import Declaration
 from ..setup.ledger import Ledger
@@ -131,6 +131,8 @@ def rows(
                 price = proof.price
                 clients = len(ledger.participations()) if unit == "client" else 0
                 claimed, notes = None, [*promise(delta, clients), *price.reasons]
+                if (another := towards_another_client(views, question) or 0.0) > price.epsilon:
+                    notes.append(known_to_another(another))
                 if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
                     claimed, note = _claimed(claim, ledger, delta, price.epsilon)
                     notes.insert(0, note)

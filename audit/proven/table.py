@@ -18,6 +18,7 @@ from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
 from ..setup.config import Config, parse_config, read_config
 from ..setup.description import with_key
+from ..setup.experiment import Experiment
 from ..setup.folder import open_setup
 from ..setup.key import PUBLISHED
 from ..setup.ledger import Ledger
@@ -76,13 +77,10 @@ def table(
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
         ledger, config, fill, claim = priced, setup.config, partial(setup_rows, auditor), setup.claim
         scheme = setup.scheme
-        noisy = any(release.mechanism != "none" for release in ledger.releases.values())
-        said, secret = "", not noisy or auditor.key_is_secret
+        said = ""
     else:
-        experiment = build(read_config(source, overrides), source.parent)
-        experiment = experiment if key is None else with_key(experiment, key)
-        config, ledger = experiment.config, planned_ledger(experiment, any_key=key is None)
-        claim, scheme, secret = experiment.claim, experiment.scheme, key != PUBLISHED
+        experiment, ledger = _planned(source, overrides, key)
+        config, claim, scheme = experiment.config, experiment.claim, experiment.scheme
         said = "" if key is not None else any_key_words(experiment)
         fill = partial(rows, ledger, experiment.claim, honest=config.audit.honest)
         asked = asked or observers_of(ledger, experiment.claim, config.audit.observer)
@@ -102,7 +100,7 @@ def table(
     if target_epsilon is not None:
         why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
         targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
-    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), secret)
+    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled))
 
 
 def ledger_of(source: Path, overrides: Sequence[str] = (), key: str | None = None) -> tuple[Ledger, Config]:
@@ -112,9 +110,14 @@ def ledger_of(source: Path, overrides: Sequence[str] = (), key: str | None = Non
         if (ledger := priced_ledger(auditor)) is None:
             raise BadInput(f"{source} has no auditor/ folder; ε is priced from the releases in it")
         return ledger, auditor.setup.config
+    experiment, ledger = _planned(source, overrides, key)
+    return ledger, experiment.config
+
+
+def _planned(source: Path, overrides: Sequence[str], key: str | None) -> tuple[Experiment, Ledger]:
     experiment = build(read_config(source, overrides), source.parent)
     experiment = experiment if key is None else with_key(experiment, key)
-    return planned_ledger(experiment, any_key=key is None), experiment.config
+    return experiment, replace(planned_ledger(experiment, any_key=key is None), published_key=key == PUBLISHED)
 
 
 def _unseen(claim: Claim | None, filled: Sequence[Epsilon]) -> str:

@@ -37,7 +37,7 @@ def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
         if all(place in rows for rows in alone)
     ]
     names = ", ".join(map(str, sources))
-    return EpsilonTable(names, made[0].delta, tuple(rows), secret=all(one.secret for one in made))
+    return EpsilonTable(names, made[0].delta, tuple(rows))
 
 
 def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsilon:

@@ -152,7 +152,7 @@ def _proof_of(row: Epsilon, target: float, setting: ReportedSetting, claimed: bo
         return say.missing(row, what, steps)
     factor = noise_factor(row, target)
     if factor is None:
-        return say.compute_noise(row, what, target, setup.secret_key)
+        return say.compute_noise(row, what, target, row.secret_key)
     return say.calibrate(row, what, factor, setup)
 
 

@@ -13,7 +13,7 @@ from ..results.format import Epsilon
 from ..say import board as say
 from ..say.accuracy import accuracy_said, without_noise
 from ..say.card import NOT_STATED
-from ..say.statement import HOLDS_IF, NOT_PRICED
+from ..say.statement import NOT_PRICED, holds_if
 from ..say.warnings import not_run
 from ..say.words import NO_SECRET
 from .decision import decision_on
@@ -59,7 +59,10 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
         ("What an attacker got", [setting.sentences[0]]),
         ("What any attack can do", _proven(setting, owner)),
         ("Who is covered", [f"{unit.capitalize()}: {say.PEOPLE[unit]}." for unit in units] + [setting.sentences[2]]),
-        ("What has to hold", [HOLDS_IF, *([say.declared(judgement.premises)] if judgement.declared else [])]),
+        (
+            "What has to hold",
+            [*holds_if(results.epsilon), *([say.declared(judgement.stated)] if judgement.stated else [])],
+        ),
         ("What was not looked at", not_run(results)),
         (
             "Purpose, owner, review",
@@ -69,7 +72,7 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
                 f"Date: {owner.publication_date or NOT_STATED}",
                 f"Harm if a person is recognised: {owner.harm or NOT_STATED}",
                 f"Review: {owner.review or NOT_STATED}",
-                f"Setup: {results.setup.digest}" + ("" if judgement.secret else "; its noise key is published"),
+                f"Setup: {results.setup.digest}" + ("" if results.setup.secret_key else "; its noise key is published"),
             ],
         ),
     ]

@@ -47,7 +47,7 @@ def card_markdown(card: ClaimCard) -> str:
         lines += [f"Intended use: “{escaped(card.owner.intended_use)}”", ""]
     lines += [f"> {escaped(text)}\n" for text in (*card.refuted, *notices(results))]
     lines += ["## The guarantee in words", ""]
-    for text in (*statement(results.epsilon, results.setup.secret_key), " ".join(sentences(card.judgement))):
+    for text in (*statement(results.epsilon), " ".join(sentences(card.judgement))):
         lines += [escaped(text), ""]
     lines += ["## Claimed, proven, demonstrated", "", *_rows(results)]
     reasons = epsilon_table(card.judgement)["reasons"]
@@ -72,7 +72,7 @@ def _rows(results: Results) -> list[str]:
                 row.adjacency,
                 words.number(row.delta),
                 f"{words.at_most(row.claimed)} {words.claimant(row.claimed_by)}".rstrip(),
-                words.proven_if_secret(row.proven, results.setup.secret_key),
+                words.proven_if_secret(row.proven, row.secret_key),
                 words.at_most(row.proven_without_sampling),
                 _demonstrated(row),
                 row.accountant or words.MISSING,

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -185,10 +184,10 @@ def _query_model(card: ClaimCard) -> Iterable[str]:
 
 def _trust_model(card: ClaimCard) -> Iterable[str]:
     """Whom the proofs need not trust, and what the attackers were granted."""
-    finite = {row.observer for row in card.results.epsilon if row.proven is not None and row.proven < inf}
+    finite = {row.observer for row in card.results.epsilon if row.finite}
     seen = dict.fromkeys(row.observer for row in card.results.epsilon)
     if against := [name for name in seen if name in finite]:
-        yield say.proven_towards(against, card.results.setup.secret_key)
+        yield say.proven_towards(against, card.judgement.secret)
     if trusted := [name for name in seen if name not in finite]:
         yield say.none_proven_towards(trusted)
     honest = table_of(card.results.setup.config, "audit").get("honest")

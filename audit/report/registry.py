@@ -167,7 +167,7 @@ def _model(rows: Sequence[Epsilon]) -> str:
     """Local where something is proven towards whoever receives uploads, who then need not be trusted; Central where
     only towards those who see what was made of them.
     """
-    finite = [Observer.parse(row.observer) for row in rows if row.proven is not None and row.proven < inf]
+    finite = [Observer.parse(row.observer) for row in rows if row.finite]
     if not finite:
         return "Federated"
     return "Central" if all(observer.sees_merged_only for observer in finite) else "Local"

@@ -293,7 +293,7 @@ def _setting(setting: ReportedSetting) -> list[str]:
                 row.adjacency,
                 number(row.delta),
                 f"{claim(row.claimed, row.claimed_by)} {claimant(row.claimed_by)}".rstrip(),
-                proven_if_secret(row.proven, results.setup.secret_key),
+                proven_if_secret(row.proven, row.secret_key),
                 _with_conditions(at_least(row.demonstrated), on_condition(row), chosen_briefly(row)),
                 _with_conditions(at_most(row.ceiling), at_most(row.ceiling_on_condition) if row.condition else None),
             ]

@@ -91,7 +91,7 @@ def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:
                 "claimed": row and row.claimed,
                 "claimed_by": row.claimed_by if row else "",
                 "proven": row and row.proven,
-                "secret": setup.secret_key,
+                "secret": setting.judgement.secret,
                 "demonstrated": row and row.demonstrated,
                 "on_condition": row and words.on_condition(row),
                 "demonstrated_from": words.chosen_briefly(row) if row else "",

@@ -26,6 +26,7 @@ from ..errors import BadInput
 from ..files import json_text
 from ..setup.format import Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
+from .premises import Premise
 from .seal import SEALED, mark, seal
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Epsilon(_Part):
       nothing of a training that starts from its own.
     untested: why a canary audit of this row that was asked for measured nothing, "" where none was asked for or did.
     asked: whether it is the row that the config asks about ([audit]), which a proof must cover whoever attacked.
-    premises: what the proof rests on (`proof.certificate.Premise`). ledger: the digest of the facts it is of.
+    premises: what the proof rests on (`results.premises`). ledger: the digest of the facts it is of.
     proof: the mark of all that is proven (`results.seal`); without it a row with a finite ε is refused.
     aside: whether the run is about observers who see less, and only the scheme or a claim brought this row in: what a
       test shows there is no leak towards those, unless it refutes a claim or a proof.
@@ -250,6 +251,21 @@ class Epsilon(_Part):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """As `having`: pydantic's own copy validates nothing."""
         return self.having(**(update or {}))
+
+    @property
+    def finite(self) -> bool:
+        """Whether anything is proven."""
+        return self.proven is not None and self.proven < math.inf
+
+    @property
+    def declared(self) -> bool:
+        """Whether its proof rests on what an owner states and nobody checked."""
+        return Premise.DECLARED.label in self.premises
+
+    @property
+    def secret_key(self) -> bool:
+        """Whether nobody can draw the noise of its proof again."""
+        return Premise.PUBLISHED_KEY.label not in self.premises
 
     @property
     def tested(self) -> bool:
@@ -535,6 +551,9 @@ class Results(_Part):
     @field_validator("epsilon")
     @classmethod
     def _proves_the_verdict(cls, rows: tuple[Epsilon, ...], info: ValidationInfo) -> tuple[Epsilon, ...]:
+        setup: AuditedSetup | None = info.data.get("setup")
+        if setup is not None and not setup.secret_key and any(row.finite and row.secret_key for row in rows):
+            raise ValueError("proofs that rest on the published key of setup.noise_key, as the audit makes them now")
         said: Verdict | None = info.data.get("verdict")
         if said is None or (said.proof != "proven" and said.proven is None):
             return rows

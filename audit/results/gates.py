@@ -239,7 +239,7 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)
             asked = gate.metric == "proven" or (gate.metric.startswith("demonstrated") and row.untested)
-            if gate.metric == "proven" and value is not None and not results.setup.secret_key:
+            if gate.metric == "proven" and value is not None and not row.secret_key:
                 yield inf, f"{say.row_place(row)}; {say.PUBLISHED}"
             elif value is not None or asked:  # a claim is about one row, canaries about a few
                 from_what = chosen_briefly(row) if gate.metric.startswith("demonstrated") else ""

@@ -68,8 +68,8 @@ def most_recognised(row: Epsilon) -> float:
     return min(1.0, factor * FALSE_ALARMS + delta, 1 - (1 - FALSE_ALARMS - delta) / factor)
 
 
-def declared(premises: Sequence[str]) -> str:
-    return f"Its owner declares, and nobody checked: {listed(list(premises))}."
+def declared(stated: Sequence[str]) -> str:
+    return f"Its owner declares, and nobody checked: {listed(list(stated))}."
 
 
 def proof_line(row: Epsilon) -> str:

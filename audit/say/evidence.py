@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from ..judge.judgement import Judgement
 from ..results.checks import STRICT_FPR, most_demonstrated, picked, strict_point
 from ..results.format import AttackResult, Epsilon
@@ -90,7 +88,7 @@ def least_line(row: Epsilon) -> str:
 def limits(row: Epsilon, judgement: Judgement) -> str:
     """What is claimed and proven of a row."""
     proven = "ε not priced" if judgement.proof == "not priced" else "nothing proven"
-    if row.proven is not None and row.proven < inf:
+    if row.finite:
         proven = f"{words.at_most(row.proven)} proven"
     if row.claimed is None:
         return proven

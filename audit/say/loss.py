@@ -103,8 +103,7 @@ def _other_units(row: Epsilon, judgement: Judgement) -> list[str]:
 
 
 def _beside(row: Epsilon, broken: bool) -> str:
-    finite = row.proven is not None and row.proven < inf
-    proven = f"proven at most {at_most(row.proven)}" if finite else "nothing proven"
+    proven = f"proven at most {at_most(row.proven)}" if row.finite else "nothing proven"
     if most_demonstrated(row):
         return f"demonstrated at least {demonstrated(row)}; {proven}"
     if broken:

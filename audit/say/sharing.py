@@ -96,18 +96,28 @@ def proven_answer(right: str, limited: bool) -> str:
 
 
 def as_declared(answer: str) -> str:
-    """A proven answer that rests on what nobody checked."""
-    return f"As declared, not checked: {answer.partition(': ')[2]}"
+    """An answer of a proof that rests on what nobody checked.
+
+    >>> [as_declared(answer) for answer in ("Proven: no attack succeeds", "Share them only as with “a: b”")]
+    ['As declared, not checked: no attack succeeds', 'As declared, not checked: share them only as with “a: b”']
+    """
+    said = answer.removeprefix("Proven: ").removeprefix("Proven within limits: ")
+    return f"As declared, not checked: {said[0].lower()}{said[1:]}"
 
 
-def proven_because(question: str, unit: str, limit: str, premises: Sequence[str]) -> str:
-    """limit: what a strong guarantee allows, "" where that is what is proven."""
-    sentences = [question, f"Other observers, and people with several {unit}s, are not covered."]
-    if limit:
-        sentences.append(f"A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {limit}.")
-    if premises:
-        sentences.append(f"It rests on what the owner declares: {listed(list(premises))}.")
-    return " ".join(sentences)
+def not_covered(unit: str) -> str:
+    return f"Other observers, and people with several {unit}s, are not covered."
+
+
+def strong_allows(right: str) -> str:
+    return f"A strong guarantee (ε ≤ {STRONG_EPSILON:g}) allows {right}."
+
+
+def rests_on(stated: Sequence[str], owners: Sequence[str]) -> str:
+    """stated: names of what is declared and not checked. owners: of which settings, none where there is only one."""
+    whose = f" of {quoted(list(owners))}" if owners else ""
+    named = f": {listed(list(dict.fromkeys(stated)))}" if stated else ""
+    return f"It rests on what the owner{whose} declares{named}."
 
 
 def claim_not_tested(most: float) -> str:
@@ -132,14 +142,14 @@ def of_several(names: Sequence[str], count: int) -> str:
     return f"{len(names)} of {count} settings"
 
 
-def only_some(names: Sequence[str], right: str, leaking: str, quiet: str) -> str:
-    """Why only some settings may be shared. leaking, quiet: the others in words, "" where there is none."""
-    sentences = [f"No attack can be right more than {right} of the time with {quoted(list(names))}."]
-    if leaking:
-        sentences.append(f"Attacks got more with {leaking}.")
-    if quiet:
-        sentences.append(f"Nothing useful is proven with {quiet}.")
-    return " ".join(sentences)
+def most_right(right: str, names: Sequence[str]) -> str:
+    return f"No attack can be right more than {right} of the time with {quoted(list(names))}."
+
+
+def others(leaking: str, quiet: str) -> list[str]:
+    """Why only the other settings may be shared. leaking, quiet: these in words, "" where there is none."""
+    sentences = [f"Attacks got more with {leaking}."] if leaking else []
+    return [*sentences, f"Nothing useful is proven with {quiet}."] if quiet else sentences
 
 
 def trainings_together(count: int, right: str, epsilon: float, delta: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from ..results.format import Epsilon
+from ..results.premises import Premise
 from .words import NO_SECRET, at_least, at_most, listed, number, observer, times
 
 _LEVELS = {
@@ -18,25 +19,20 @@ _LEVELS = {
 }
 ADJACENCIES_IN_WORDS = {
     "zero_out": "in one of the worlds {it} counts as nothing (zero_out)",
-    "replace_one": "in one of the worlds another's data are in the place of {it} (replace_one)",
+    "replace_one": "in one of the worlds another's data, of as many records, are in the place of {it} (replace_one)",
 }
 NOT_PRICED = "No ε was priced, so nothing is guaranteed."
 NOTHING = "Whoever looks may learn everything."
 NO_DRAW = "No secret draw is counted on."
 NUMBER_IS_KNOWN = "How many take part is no secret in either world."
-HOLDS_IF = (
-    "This holds if all parties do what the scheme says, the noise's key is secret, and nothing else that was computed"
-    " from the data gets out: no losses, no other training, no setting that was chosen by trying."
-)
 _COVERED = {
     "client": "A client's ε covers all its records together, but not those that a person has with other clients.",
     "record": "A record's ε covers that record alone: a person with several is protected less.",
 }
 
 
-def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
+def statement(rows: Sequence[Epsilon]) -> list[str]:
     """Paragraphs about the proven ε of rows of any observers, units and adjacencies; upper limits are rounded up.
-    secret: whether the noise's key is.
 
     >>> from ...defenses.releases import GaussianLaw, declare
     >>> from ...defenses.terms import Observer
@@ -62,9 +58,19 @@ def statement(rows: Sequence[Epsilon], secret: bool = True) -> list[str]:
         f" promises nothing.{counts}",
         *(_place(own) for own in places.values()),
         " ".join(_COVERED[unit] for unit in units),
-        HOLDS_IF,
-        *([] if secret else [f"{NO_SECRET} Against them nothing of this holds."]),
+        *holds_if(rows),
     ]
+
+
+def holds_if(rows: Sequence[Epsilon]) -> list[str]:
+    """What the proofs of these rows rest on, all of it; nothing where none has a finite ε."""
+    named = {name for row in rows for name in row.premises}
+    if not named:
+        return []
+    premises = [premise.value for premise in Premise if premise.label in named]
+    said = f"This holds if all parties do what the scheme says; {'; '.join(premises)}."
+    published = Premise.PUBLISHED_KEY.label in named
+    return [said, *([f"{NO_SECRET} Against them nothing of this holds."] if published else [])]
 
 
 def _place(rows: Sequence[Epsilon]) -> str:
@@ -90,7 +96,7 @@ def _limit(row: Epsilon) -> str:
 
 def _draw(rows: Sequence[Epsilon]) -> str:
     """Whether these ε count on a draw that nobody saw, and what they are without it."""
-    if not any(row.proven is not None and row.proven < inf for row in rows):
+    if not any(row.finite for row in rows):
         return NOTHING
     counting = [row for row in rows if _counts_on_a_draw(row)]
     if not counting:
@@ -103,5 +109,4 @@ def _draw(rows: Sequence[Epsilon]) -> str:
 
 
 def _counts_on_a_draw(row: Epsilon) -> bool:
-    finite = row.proven is not None and row.proven < inf
-    return finite and row.proven_without_sampling not in (None, row.proven)
+    return row.finite and row.proven_without_sampling not in (None, row.proven)

@@ -111,7 +111,8 @@ def search_seen(who: str, trainings: int, bare: int, open_noise: bool, epsilon: 
         noise += OPEN_NOISE
     return (
         f"The search looked at the clients' own records: {who} of all {trainings} trainings of this study{noise} has"
-        f" seen ε = {at_most(epsilon)} ({terms}) before the recommended training begins; add that one's own ε."
+        f" seen ε = {at_most(epsilon)} ({terms}) before the recommended training begins; add its ε,"
+        " and its δ to this δ."
     )
 
 
@@ -130,7 +131,7 @@ def selection_seen(again: int, noise: str, epsilon: float, terms: str, candidate
         "The search looked at the clients' own records. Whoever sees of it the best setting alone, its accuracy, its"
         f" model and the {again} trained again{noise} has seen ε = {at_most(epsilon)} ({terms}; a private selection"
         f" among a Poisson number of candidates, {candidates} on average: arXiv:2110.03620, Theorem 6) before the"
-        " recommended training begins; add that one's own ε."
+        " recommended training begins; add its ε, and its δ to this δ."
     )
 
 

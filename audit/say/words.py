@@ -273,14 +273,17 @@ def ceiling_said(share: float | None) -> str:
     return "no ceiling" if share is None or share >= 1 else f"ceiling {percent_at_most(share)}"
 
 
-ADJACENCIES = {"zero_out": "leaves its contribution out", "replace_one": "exchanges it for any other"}
+ADJACENCIES = {
+    "zero_out": "leaves its contribution out",
+    "replace_one": "exchanges it for any other of as many records",
+}
 
 
 def adjacency_said(names: Iterable[str]) -> str:
     """What ε, δ and the adjacencies of a table mean, said once for all of it; "" where it has none.
 
     >>> adjacency_said(["replace_one", "replace_one"]).partition(": ")[2]
-    'replace_one exchanges it for any other.'
+    'replace_one exchanges it for any other of as many records.'
     """
     used = set(names)
     said = [f"{name} {words}" for name, words in ADJACENCIES.items() if name in used]
@@ -292,6 +295,12 @@ MULTIPLIER = (
     "The multiplier is the noise over the clip norm C: noise_std/C of a message; with noise inside local training,"
     " that of a batch's sum."
 )
+
+
+def known_to_another(epsilon: float) -> str:
+    """Towards a client who takes part as well, beside an ε that counts on what it knows of itself."""
+    limit = f"ε is at most {at_most(epsilon)}" if epsilon < math.inf else "no finite ε is proven"
+    return f"Another client knows its own draw and noise: towards it {limit} (--colluding 1)."
 
 
 NO_SECRET = "The noise is not secret: its key is published, and whoever has the config can draw it and take it off."

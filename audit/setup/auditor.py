@@ -210,8 +210,9 @@ class Auditor:
         if present(folder / "noise-key"):  # which its owner may keep back
             names.append("noise-key")
         check_seal(self.setup.folder, self._sealed, (f"auditor/{name}" for name in names))
-        declared = self.setup.manifest.recorded is not None
-        return Ledger(releases, messages, models, observers, len(self._clients), declared=declared)
+        ledger = Ledger(releases, messages, models, observers, len(self._clients))
+        recorded = self.setup.manifest.recorded is not None
+        return replace(ledger, declared=recorded, published_key=not self.key_is_secret)
 
     @cached_property
     def rounds(self) -> list[dict[str, float]]:

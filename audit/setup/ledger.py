@@ -106,7 +106,7 @@ class Ledger:
 
     models: a version stands after its parents. observers: where there is no server, which party each kind of observer
     is. clients: how many there are; 0 for those that a release is about. plan: how its facts count. declared: by its
-    owner, of a recording.
+    owner, of a recording. published_key: whether whoever has the config can draw its noise again.
     """
 
     releases: Mapping[str, Release]
@@ -116,6 +116,7 @@ class Ledger:
     clients: int = 0
     plan: Counting = Counting()
     declared: bool = field(default=False, kw_only=True)
+    published_key: bool = field(default=False, kw_only=True)
 
     @cached_property
     def digest(self) -> str:
@@ -124,7 +125,8 @@ class Ledger:
             [release_row(self.releases[i]) for i in sorted(self.releases)],
             [asdict(self.messages[i]) for i in sorted(self.messages)],
             {i: asdict(version) for i, version in sorted(self.models.items())},
-            [dict(self.observers), self.clients, self.declared, type(self).__name__, asdict(self.plan)],
+            [dict(self.observers), self.clients, self.declared, self.published_key],
+            [type(self).__name__, asdict(self.plan)],
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 

@@ -124,7 +124,8 @@ def priced_ledger(auditor: Auditor) -> Ledger | None:
     clients = [torch.arange(count) for count in setup.manifest.clients]
     plan = _Plan(setup.scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
     # Without the key nobody knows who was in which round.
-    return _planned(plan) if auditor.knows_key else _planned_for_any_key(plan)
+    planned = _planned(plan) if auditor.knows_key else _planned_for_any_key(plan)
+    return replace(planned, declared=recorded.declared, published_key=recorded.published_key)
 
 
 @dataclass(frozen=True, eq=False)

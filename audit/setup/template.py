@@ -172,7 +172,7 @@ AUDIT = """\
 [audit]
 delta = 1e-5                   # δ of every ε: a probability, well below 1/clients (or 1/records)
 unit = "client"                # whose data one ε hides: record | client
-adjacency = "zero_out"         # it sends nothing (zero_out), or another's data is in its place (replace_one)
+adjacency = "zero_out"         # it sends nothing (zero_out), or another's data, as many, is in its place (replace_one)
 observer = "server"            # audit list observers
 
 # [claim]                      # your own ε, instead of the claim above; the rest is as in [audit] where left out

@@ -17,7 +17,7 @@ from dpfl_audit.metrics.membership import auc_p_value, exceedance
 from safetensors.numpy import save_file
 from scipy.stats import norm
 from skimage.data import astronaut
-from stated import marked
+from stated import marked, of_setup
 
 
 def patches(n: int, start: int = 0) -> np.ndarray:
@@ -265,7 +265,6 @@ def make_results(
             )
         ]
     )
-    rows = [marked(each) for each in rows]
     content = {
         "format": 1,
         "scoring": SCORING,
@@ -297,12 +296,12 @@ def make_results(
         },
         "warnings": [],
         "quick": False,
-        "epsilon": rows,
         "attacks": attacks,
         "classifiers": [{"family": "small resnet", "accuracy": 0.83}],
         "rounds": [{"round": 1, "test_loss": 1.9, "test_accuracy": 0.4}],
     }
     content["setup"] |= changes.pop("setup", {})
+    content["epsilon"] = rows = [of_setup(each, content["setup"]) for each in rows]
     entries, table = tuple(map(AttackResult.model_validate, attacks)), tuple(map(Epsilon.model_validate, rows))
     audited = AuditedSetup.model_validate(content["setup"])
     made = judged(scoring=SCORING, setup=audited, epsilon=table, attacks=entries)

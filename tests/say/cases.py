@@ -27,7 +27,7 @@ from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.audit.setup.format import Declaration
 from entries import IF_GAUSSIAN, QUIET, image, member
-from stated import bounded_point
+from stated import bounded_point, of_setup
 from stated import proven_row as row
 
 SNAPSHOT = Path(__file__).with_name("snapshot.txt")
@@ -60,7 +60,7 @@ def setting(attacks: list[Any], rows: list[Epsilon], label: str = "a", **setup: 
     results = judged(
         scoring=4,
         setup=AuditedSetup(**{**known, **setup}),
-        epsilon=tuple(rows),
+        epsilon=tuple(Epsilon.model_validate(of_setup(row.model_dump(), setup)) for row in rows),
         attacks=tuple(map(AttackResult.model_validate, attacks)),
         **further,
     )
@@ -237,7 +237,8 @@ def document() -> str:
     blocks = {name: list(lines(made)) for name, made in settings().items()}
     blocks |= {"several settings": list(several()), "gates": list(gates()), "study": list(of_a_study())}
     rows = [row(proven=7.06, proven_without_sampling=9.0, releases=9, multiplier=5.0), row(unit="record")]
-    blocks["statement"] = [*statement(rows), *statement([row(proven="inf")], secret=False), *statement([])]
+    open_noise = Epsilon(**of_setup(row(proven=2.0).model_dump(), {"noise_key": "published", "recorded": "Flower"}))
+    blocks["statement"] = [*statement(rows), *statement([open_noise]), *statement([])]
     card = ClaimCard(settings()["declared"].results, Owner(utility="enough"))
     blocks["card"] = [f"{point.title}: {text}" for point in POINTS for text in point.answered(card)]
     text = "\n\n".join("\n".join([f"== {name}", *said]) for name, said in blocks.items())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 
 from ...judge.question import RowQuestion
 from ...results.format import Epsilon
@@ -127,7 +126,7 @@ def _claimed_elsewhere(setting: ReportedSetting, question: RowQuestion) -> str:
     if row is None or any(RowQuestion.about(claim) == question for claim in claims):
         return ""
     proven = "nothing is proven there"
-    if row.proven is not None and row.proven < inf and setting.judgement.secret:
+    if row.finite and setting.judgement.secret:
         proven = f"{words.at_most(row.proven)} is proven there"
     return f"{words.claim_said(row)} {words.where(row)}; {proven}."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import expm1, hypot, inf
 from typing import Literal
 
@@ -49,17 +49,13 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
         [setting for setting, answer in zip(settings, answers, strict=True) if answer.answer == kind]
         for kind in ("no", "unproven", "proven")
     )
-    most = min(proven, key=lambda setting: _bound(setting.judgement).wrong, default=None)
-    if most is not None and len(proven) == len(settings):
-        answer = share_one(most, what)
-        return replace(answer, because=f"{answer.because}{_together(proven)}")
+    if len(proven) == len(settings):
+        return _proven(proven, what)
     leaking_names, quiet_names = (
         say.of_several([setting.label for setting in some], len(settings)) if some else "" for some in (leaking, quiet)
     )
-    if most is not None:
-        names, bound = [setting.label for setting in proven], _bound(most.judgement)
-        because = f"{say.only_some(names, bound.right, leaking_names, quiet_names)} {bound.question}{_together(proven)}"
-        return Sharing("proven", what.only_as(names), because, what.question, "proven", bound.limited)
+    if proven:
+        return _proven(proven, what, say.others(leaking_names, quiet_names))
     if not leaking:
         measured = any(setting.judgement.measured for setting in settings)
         found = "No leak found" if measured else "Nothing measured"
@@ -119,7 +115,7 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
         return Sharing("no", what.stop, setting.sentences[0], question, "leak")
     found = "A claim is refuted" if judgement.only_claim else "No leak found"
     if useful and judgement.secret:
-        return _proven(setting, question)
+        return _proven([setting], what)
     if useful:
         return Sharing("unproven", f"{found}, but the noise is no secret", say.PUBLISHED, question, "published key")
     lacking = say.too_little(judgement.rows.bounding)
@@ -131,16 +127,29 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
     return Sharing("unproven", f"{found}, {lacking}", because, question, "unproven")
 
 
-def _proven(setting: ReportedSetting, question: str) -> Sharing:
-    judgement, bound = setting.judgement, _bound(setting.judgement)
-    sentence = say.proven_answer(bound.right, bound.limited)
-    strong = bound.strong if bound.limited else ""
-    because = say.proven_because(bound.question, bound.row.unit, strong, judgement.premises)
-    if judgement.declared:
-        sentence = say.as_declared(sentence)
-    if judgement.only_claim:
-        sentence, because = f"A claim is refuted. {sentence}", f"{setting.sentences[0]} {because}"
-    return Sharing("proven", sentence, because, question, "proven", bound.limited or judgement.declared)
+def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Sequence[str] = ()) -> Sharing:
+    """The bound of the setting on which an attack may be right most often; as declared, where a proof of any of them
+    is. others: what is said of the settings that are not proven.
+    """
+    bounds = [_bound(setting.judgement) for setting in proven]
+    worst, names = min(bounds, key=lambda bound: bound.wrong), [setting.label for setting in proven]
+    declared = [setting for setting in proven if setting.judgement.declared]
+    refuted = next((setting for setting in proven if setting.judgement.only_claim), None)
+    limited = any(bound.limited for bound in bounds)
+    if others:
+        sentence, because = what.only_as(names), [say.most_right(worst.right, names), *others, worst.question]
+    else:
+        sentence, because = say.proven_answer(worst.right, limited), [worst.question]
+    because.append(say.not_covered(worst.row.unit))
+    if limited:
+        because.append(say.strong_allows(worst.strong))
+    if declared:
+        sentence, owners = say.as_declared(sentence), [s.label for s in declared] if len(names) > 1 else []
+        because.append(say.rests_on([name for setting in declared for name in setting.judgement.stated], owners))
+    if refuted is not None:
+        sentence, because = f"A claim is refuted. {sentence}", [refuted.sentences[0], *because]
+    said = " ".join(because) + _together(proven)
+    return Sharing("proven", sentence, said, what.question, "proven", limited or bool(declared))
 
 
 def _of_own_code(setting: ReportedSetting) -> Sharing:

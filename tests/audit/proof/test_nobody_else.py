@@ -13,7 +13,9 @@ from command import call
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.certificate import Premise, ProofQuestion, Proven, Unproven, prove
 from dpfl_audit.audit.proof.recheck import recheck_rows
+from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.proven.together import together
 from dpfl_audit.audit.proven.views import Views
 from dpfl_audit.audit.results.format import Epsilon, Results
 from dpfl_audit.audit.setup.auditor import Auditor
@@ -21,9 +23,10 @@ from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
 from dpfl_audit.defenses.releases import GaussianLaw, Release
-from dpfl_audit.defenses.terms import Observer
+from dpfl_audit.defenses.terms import ADJACENCIES, UNITS, Observer
 from stated import marked, proven_otherwise
 
 QUESTION = ProofQuestion(Observer("server"), "client", "zero_out", 1e-5)
@@ -38,7 +41,7 @@ RAW = {
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("proof") / "setup"
-    train(build(parse_config(RAW), Path()), folder)
+    train(build(parse_config(RAW), Path()), folder, key="1" * 64)
     return folder
 
 
@@ -158,7 +161,7 @@ def test_no_command_believes_a_number_that_was_typed_into_results(
     edit: str, setup: Path, make_results: Callable[..., Path], tmp_path: Path
 ) -> None:
     rows = [row.model_dump() for row in table(setup, observers=["server"]).rows]
-    results = make_results(tmp_path / "results", "a", n=2, noise_std=0.1, epsilon=rows)
+    results = make_results(tmp_path / "results", "a", n=2, noise_std=0.1, epsilon=rows, setup={"noise_key": "secret"})
     page, card = tmp_path / "page.html", tmp_path / "card.md"
     calls = (
         ("report", results, "-o", page),
@@ -180,7 +183,7 @@ def test_check_refuses_a_stored_number_and_takes_the_right_one(
     setup: Path, make_results: Callable[..., Path], tmp_path: Path
 ) -> None:
     rows = [row.model_dump() for row in table(setup, observers=["server"]).rows]
-    results = make_results(tmp_path / "results", "a", epsilon=rows)
+    results = make_results(tmp_path / "results", "a", epsilon=rows, setup={"noise_key": "secret"})
     assert call("check", setup, "--results", results, "--quiet") == 0
     path = results / "results.json"
     content = json.loads(path.read_text())
@@ -188,6 +191,32 @@ def test_check_refuses_a_stored_number_and_takes_the_right_one(
     content["verdict"] |= {"proof": "none", "proven": None}
     path.write_text(json.dumps(content))
     assert call("check", setup, "--results", results, "--quiet") == 2
+
+
+@pytest.mark.parametrize("part", [{"noise_key": "secret"}, {"noise_key": "published", "recorded": "Flower"}])
+def test_check_refuses_another_key_and_other_declarations(
+    part: dict[str, str], make_results: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Results that were edited to "secret" were whole, beside a setup whose key is published."""
+    train(build(parse_config(RAW), Path()), tmp_path / "setup", key=PUBLISHED)
+    rows = [row.model_dump() for row in table(tmp_path / "setup", observers=["server"]).rows]
+    assert all("published_key" in row["premises"] and "secret_key" not in row["premises"] for row in rows)
+    for setup, code in (({"noise_key": "published"}, 0), (part, 2)):
+        results = make_results(tmp_path / str(code), "a", epsilon=rows, setup={"noise_key": "published"})
+        content = json.loads((results / "results.json").read_text())
+        content["setup"] |= setup
+        (results / "results.json").write_text(json.dumps(content))
+        assert call("check", tmp_path / "setup", "--results", results, "--quiet") == code
+
+
+def test_another_in_a_clients_place_has_as_many_records(setup: Path, ledger: Ledger) -> None:
+    """Counts of 1, 100, 100 that became 1, 10000, 100 cost 24.05 beside a printed 9.94, by the weights of the mean."""
+    views = Views(ledger)
+    bare = number_rows(Numbers(1.0, 2.0), None, 1e-5, UNITS, ADJACENCIES)
+    for rows in (table(setup).rows, bare, together([setup, setup]).rows):
+        resting = {(row.unit, row.adjacency) for row in rows if Premise.COUNTS_STAY.label in row.premises}
+        assert resting == {("client", "replace_one")} and len(rows) >= len(UNITS) * len(ADJACENCIES)
+    assert not recheck_rows(table(setup, observers=["server"]).rows, views)
 
 
 def test_what_cannot_be_proven_is_no_proof() -> None:

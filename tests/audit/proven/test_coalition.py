@@ -11,6 +11,7 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.theorems.cohort import shares
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta, gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import Exposure
+from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.proven.rows import rows
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
@@ -51,6 +52,18 @@ def in_some_rounds(multiplier: float, rounds: int, rate: float) -> float:
         return sum(p * d for p, d in zip(chances, deltas)) - DELTA
 
     return float(brentq(excess, 0, 400))
+
+
+def test_another_client_knows_its_own_draw() -> None:
+    """One of two a round: "downlink" was said to cover a client's view of the other, who knows when it is its turn."""
+    scheme = {"name": "central-gaussian", "sampling": "fixed", "participants": 1, "rounds": 10, "noise_multiplier": 1.0}
+    (row,) = rows(ledger(2, scheme), None, DELTA, [Observer("downlink")], ["client"], ["replace_one"])
+    truth = in_some_rounds(0.5, 10, 0.5)
+    (limit,) = [float(note.split()[-3]) for note in row.notes if note.startswith("Another client")]
+    assert row.proven is not None and row.proven < 0.9 * truth < truth <= limit < 1.01 * truth
+    bare = Numbers(1.0, 1.0, rounds=10, clients=2, cohort=1, noise_on="sum")
+    (of_numbers,) = number_rows(bare, None, DELTA, ["client"], ["replace_one"])
+    assert [note for note in of_numbers.notes if note in row.notes and str(limit) in note]
 
 
 @pytest.mark.parametrize(("rounds", "multiplier"), quick([(20, 1.0), (5, 4.0)], 1))

@@ -184,6 +184,15 @@ def test_which_noise_is_answered_without_a_config(capsys):
     assert told["targets"][0]["noise_std"] == pytest.approx(4.19, abs=0.3) and told["rows"][0]["proven"] <= 8
 
 
+def test_a_noise_that_is_given_is_priced_beside_the_noise_of_a_target(capsys):
+    """ "At these numbers ε is 2" stood beside a noise of 1, whose ε is 4.3772."""
+    asked = ("--clip", 1, "--noise-std", 1, "--target-epsilon", 2, "--unit", "client", "--adjacency", "zero_out")
+    told = json.loads(called(capsys, "epsilon", *asked, "--json")[1])
+    assert told["rows"][0]["proven"] == pytest.approx(4.3772, abs=1e-4)
+    needed = told["targets"][0]["noise_factor"]
+    assert gaussian_epsilon(needed, DELTA) <= 2 < gaussian_epsilon(0.999 * needed, DELTA)
+
+
 def record_epsilon(numbers: Numbers, adjacency: Adjacency = "zero_out") -> float:
     (row,) = number_rows(numbers, None, DELTA, ["record"], [adjacency])
     assert row.proven is not None

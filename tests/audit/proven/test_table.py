@@ -118,4 +118,4 @@ def test_a_published_key_is_said_beside_what_it_undoes(kind: str, config: Path, 
     assert found.document().get("noise_key") == (None if found.secret else "published")
     of_config = table(config, key=PUBLISHED if kind == "published" else "0" * 63 + "1")
     assert of_config.secret is found.secret and table(config).secret
-    assert ("nothing of" in " ".join(statement(found.rows, found.secret))) is not found.secret
+    assert ("nothing of" in " ".join(statement(found.rows))) is not found.secret

@@ -17,7 +17,7 @@ from dpfl_audit.audit.say.statement import NOT_PRICED
 from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.audit.say.words import NO_SECRET
 from scipy.stats import norm
-from stated import proven_row
+from stated import proven_row, published
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
@@ -56,8 +56,7 @@ def test_with_a_published_key_no_epsilon_stands_in_it(everything: Path, tmp_path
     """It said that no ε was priced."""
     shutil.copytree(everything, tmp_path / "r")
     content = json.loads((everything / "results.json").read_text())
-    content["setup"]["noise_key"] = "published"
-    judged_again = Results.model_validate(content)
+    judged_again = published(Results.model_validate(content))
     verdict_of = judged(**{name: value for name, value in judged_again if name not in ("verdict", "format")})
     (tmp_path / "r" / "results.json").write_text(verdict_of.model_dump_json(by_alias=True))
     assert called(capsys, "report", tmp_path / "r", "--statement", tmp_path / "s.md")[0] == 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report.decision import Decision, decision_on, share
 from dpfl_audit.audit.report.decision.change import _parameter
@@ -20,7 +21,7 @@ from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
-from dpfl_audit.audit.results.format import AuditedSetup
+from dpfl_audit.audit.results.format import AuditedSetup, Results
 from dpfl_audit.audit.say.accuracy import untrained
 from dpfl_audit.audit.say.advice import calibrate
 from dpfl_audit.audit.say.change import CLAIMED, FIND_FAULT, SECRET_KEY, STRONG, first_steps_note, half_of, more_noise
@@ -28,8 +29,10 @@ from dpfl_audit.audit.say.sharing import (
     SEEN,
     UPDATES,
     Sharable,
-    only_some,
+    most_right,
+    others,
     proven_answer,
+    rests_on,
     right_of,
     right_of_worst,
     several_leak,
@@ -136,10 +139,50 @@ def test_one_proven_setting_is_the_one_to_share(decide: Any, row: Any) -> None:
         {"name": "proven", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=2.0)]},
     )
     assert answer(found) == ("proven", "proven", UPDATES.only_as(["proven"]))
-    because = only_some(["proven"], at_most_right(least_wrong(2.0, 1e-5)), "“loud”", "“quiet”")
-    assert found.share.because.startswith(because) and found.worst.label == "loud"
+    because = [most_right(at_most_right(least_wrong(2.0, 1e-5)), ["proven"]), *others("“loud”", "“quiet”")]
+    assert found.share.because.startswith(" ".join(because)) and found.worst.label == "loud"
     assert (found.change.basis, found.change.noise_std, found.change.proven) == ("measured", 0.3, 2.0)
     assert "“proven”" in found.change.sentence
+
+
+RECORDED = {"recorded": "Flower", "declared": [{"what": "clip", "said": "1.0", "status": "declared", "why": "unseen"}]}
+
+
+@pytest.mark.parametrize("beside", ["nobody", "unproven", "proven"])
+def test_what_any_setting_declares_is_declared_of_all(beside: str, decide: Any, row: Any) -> None:
+    """With a second setting, and with the worse of two, a page dropped "as declared" and what it rests on."""
+    rests = {"name": "R7", "quality": 0.0, "n": 8, "epsilon": [row(proven=1.0)], "setup": RECORDED}
+    other = {"unproven": "inf", "proven": 2.0}.get(beside)
+    second = [] if other is None else [{"name": "SR", "quality": 0.0, "n": 8, "epsilon": [row(proven=other)]}]
+    share = decide(rests, *second).share
+    assert share.answer == "proven" and share.limited
+    assert share.sentence.startswith("As declared, not checked: ")
+    assert rests_on(["clip"], ["R7"] if beside == "proven" else []) in share.because
+
+
+def test_the_setup_part_of_a_file_decides_no_proof(make_results: Maker, row: Any, tmp_path: Path) -> None:
+    """A published key that was edited to "secret", and declarations that were taken out, made a proof of each."""
+    setups = {"published": {"noise_key": "published"}, "declared": RECORDED}
+    answers = {}
+    for name, setup in setups.items():
+        folder = make_results(tmp_path / name, quality=0.0, n=8, epsilon=[row(proven=1.0)], setup=setup)
+        content = json.loads((folder / "results.json").read_text())
+        content["setup"] |= {"noise_key": "secret", "declared": [], "recorded": ""}
+        (folder / "results.json").write_text(json.dumps(content))
+        (setting,) = read_settings([folder])
+        answers[name] = share([setting])
+    assert answers["published"].reason == "published key"
+    assert answers["declared"].sentence.startswith("As declared, not checked: ")
+
+
+def test_proofs_of_a_secret_key_are_none_of_a_published_one(make_results: Maker, row: Any, tmp_path: Path) -> None:
+    """As results had them that were written before proofs said so."""
+    folder = make_results(tmp_path, quality=0.0, n=8, epsilon=[row(proven=1.0)])
+    content = json.loads((folder / "results.json").read_text())
+    content["setup"]["noise_key"] = "published"
+    (folder / "results.json").write_text(json.dumps(content))
+    with pytest.raises(BadInput, match="published key"):
+        Results.read(folder)
 
 
 def test_the_same_noise_is_the_same_number_everywhere():

@@ -9,7 +9,7 @@ from dpfl_audit.audit.results.gates import check_attacks, check_rows, outcome, p
 from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.defenses.terms import Observer
 from entries import QUIET, image
-from stated import proven_otherwise
+from stated import proven_otherwise, published
 
 ROWS = [  # observer, unit, adjacency, proven
     ("server", "client", "zero_out", 26.0),
@@ -63,8 +63,7 @@ def test_a_share_in_per_cent_is_no_gate(gate):
 @pytest.mark.parametrize("gate", ["proven > 10", "proven[record,server] > 10", "proof != proven"])
 def test_what_a_published_key_undoes_passes_no_gate(results, gate):
     """`proven[record,server] > 10` had passed at 2, with noise that anybody can take off."""
-    public = results.having(setup=results.setup.having(noise_key="published"))
-    told = outcome(parse_gate(gate), public)
+    told = outcome(parse_gate(gate), published(results))
     assert told.failed and "published" in told.sentence
 
 
@@ -128,9 +127,8 @@ def test_a_claim_is_gated_by_what_becomes_of_it(results):
         judged = with_rows(results, row)
         gates = ("claim != holds", "claim == does-not-hold")
         assert tuple(int(outcome(parse_gate(g), judged).failed) for g in gates) == fails
-    public = results.having(setup=results.setup.having(noise_key="published"))
     row = proven_otherwise(asked.having(claimed=5.0), unit="client", **exact)
-    assert outcome(parse_gate("claim != holds"), with_rows(public, row)).failed
+    assert outcome(parse_gate("claim != holds"), published(with_rows(results, row))).failed
     with pytest.raises(BadInput, match="no ε is claimed"):
         outcome(parse_gate("claim != holds"), with_rows(results, row.having(claimed=None)))
 

@@ -26,15 +26,15 @@ from dpfl_audit.metrics.intervals import bootstrap_interval, clopper_pearson_int
 from dpfl_audit.metrics.membership import auc, auc_p_value, tpr_at_fpr
 from entries import IF_GAUSSIAN, QUIET, image, member
 from scipy.stats import binomtest, ttest_1samp
-from stated import marked, proven_row
+from stated import marked, of_setup, proven_row
 from tiers import quick
 
 
-def verdict(attacks: list[Any], rows: list[Any], secret: bool = True) -> Judgement:
+def verdict(attacks: list[Any], rows: list[Any]) -> Judgement:
     """On entries as results.json has them."""
     entries = tuple(map(AttackResult.model_validate, attacks))
     table = tuple(each if isinstance(each, Epsilon) else Epsilon.model_validate(marked(each)) for each in rows)
-    return judge(AuditEvidence(entries, table, secret))
+    return judge(AuditEvidence(entries, table))
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_test_of_somebody_whom_the_run_is_not_about_is_no_leak_towards_others(
 
 def test_a_published_key_proves_nothing(row: Any) -> None:
     """Whoever has the config draws the noise again: results.json, too, must not say "proven" (a review's pub.toml)."""
-    judgement = verdict([QUIET], [row(proven=2.0)], secret=False)
+    judgement = verdict([QUIET], [of_setup(row(proven=2.0), {"noise_key": "published"})])
     assert (judgement.proof, judgement.proven) == ("none", None)
     assert judgement.proven_if_secret
     assert verdict([QUIET], [row(proven=2.0)]).proof == "proven"
