@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..metrics.utility import area_under_roc, balanced_accuracy
 from .aggregate import FixedMean, weighted_sum
 from .data import Dataset
 from .engine import Engine, batched
@@ -333,40 +332,34 @@ def run_many(
     return [done[i] for i in range(len(federations))]
 
 
-def evaluate(federation: Federation, state: State) -> Figures:
-    """Test loss and, for classification, accuracy of the global model (the mean over parties where there is none).
+def figures_of_test(federation: Federation, outputs: Tensor) -> Figures:
+    """Loss and, for classification, accuracy of what a model gives for the test records (n, outputs)."""
+    targets = federation.data.test_targets
+    figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, targets).mean().item()}
+    if federation.data.classes:
+        figures["test_accuracy"] = (decision(outputs) == targets).double().mean().item()
+    return figures
+
+
+def evaluate(
+    federation: Federation, state: State, measure: Callable[[Federation, Tensor], Figures] = figures_of_test
+) -> Figures:
+    """What `measure` says of the global model's outputs for the test records (the mean over parties where there is no
+    global one).
 
     A model that many parties hold, as a leader's receivers do, is evaluated once and counts for each of them.
     """
     distinct = {id(parcel.vector): parcel.vector for parcel in state.models.values()}
-    measured = {key: _of_model(federation, vector) for key, vector in distinct.items()}
+    measured = {key: measure(federation, _tested(federation, vector)) for key, vector in distinct.items()}
     all_of = [measured[id(parcel.vector)] for parcel in state.models.values()]
     return {name: sum(figures[name] for figures in all_of) / len(all_of) for name in all_of[0]}
 
 
-def _of_model(federation: Federation, weights: Tensor) -> Figures:
-    data = federation.data
+def _tested(federation: Federation, weights: Tensor) -> Tensor:
+    inputs = federation.data.test_inputs.to(weights.dtype)
     with torch.no_grad():
-        outputs = functional_call(
-            federation.module, federation.layout.split(weights), (data.test_inputs.to(weights.dtype),)
-        )
-        figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item()}
-        if data.classes:
-            figures |= _of_classes(outputs, data.test_targets)
-    return figures
-
-
-def _of_classes(outputs: Tensor, targets: Tensor) -> Figures:
-    """Of a classifier's outputs (n, classes), or of the one score (n, 1) of two classes."""
-    predicted = decision(outputs)
-    figures = {
-        "test_accuracy": (predicted == targets).double().mean().item(),
-        "balanced_accuracy": balanced_accuracy(predicted, targets),
-    }
-    if outputs.shape[1] <= 2:
-        area = area_under_roc(outputs[:, -1] - (outputs[:, 0] if outputs.shape[1] == 2 else 0.0), targets)
-        figures |= {} if area is None else {"test_auc": area}
-    return figures
+        outputs: Tensor = functional_call(federation.module, federation.layout.split(weights), (inputs,))
+    return outputs
 
 
 def active_clients(federation: Federation, state: State) -> list[int]:

@@ -36,7 +36,7 @@ def majority_accuracy(targets: Tensor) -> float:
     return int(targets.bincount().max()) / len(targets)
 
 
-def balanced_accuracy(predicted: Tensor, targets: Tensor) -> float:
+def class_balanced_accuracy(predicted: Tensor, targets: Tensor) -> float:
     """The mean over classes of the share of a class's records that are right (Brodersen et al. 2010): an answer that
     looks at no record gets 1/classes, however unequal the classes are.
 
@@ -44,7 +44,7 @@ def balanced_accuracy(predicted: Tensor, targets: Tensor) -> float:
         predicted, targets: (n,), class numbers, n ≥ 1. A class of which `targets` has no record is left out.
 
     >>> import torch
-    >>> balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
+    >>> class_balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
     0.5
     """
     count = targets.bincount()

@@ -62,9 +62,9 @@ def test_imports_point_one_way(room):
 AUDIT = (  # rooms of audit/, each may import those before it
     "files errors devices extras lock options owners_code progress timetable cluster tensors",
     "setup",
-    "record",
     "results judge say",  # a gate reads a judgement, which is of results
     "proven proof",
+    "record",  # which prices what it has so far
     "two_worlds",
     "worlds",
     "replay",

@@ -34,15 +34,16 @@ from torch import Tensor
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.data.partition import BY_LOT
-from ...defenses.federation import RoundRecord, State, address_of, run_many, start_state
+from ...defenses.federation import Federation, RoundRecord, State, address_of, evaluate, run_many, start_state
 from ...defenses.layout import Layout
+from ...defenses.local import decision
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import rounds_planned
 from ...defenses.slices import SLICED, Keep, run_sliced
 from ...defenses.wire import SERVER, Message, Parcel, Wire, ancestry, opaque_id
 from ...defenses.workers import HERE, Workers
-from ...metrics.utility import majority_accuracy
+from ...metrics.utility import area_under_roc, class_balanced_accuracy, majority_accuracy
 from ..errors import BadInput
 from ..files import (
     appears,
@@ -392,7 +393,7 @@ class _Recorder:
         self.note_own_models(record.round)
         figures = dict(record.figures)
         if "test_accuracy" in figures:
-            figures["majority_accuracy"] = majority_accuracy(self.experiment.data.test_targets)
+            figures |= evaluate(self.experiment.federation(), record.state, _of_classes)
         self._write_round(record.round, record.state.models, figures, record.participants, record.batches)
         self.models = dict(record.state.models)
         save_state(record.state, self.work)
@@ -675,3 +676,16 @@ def figures_csv(rows: list[dict[str, Any]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue().encode()
+
+
+def _of_classes(federation: Federation, outputs: Tensor) -> dict[str, float]:
+    """What an accuracy hides, of outputs (n, classes), or of the one score (n, 1) of two classes."""
+    targets = federation.data.test_targets
+    figures = {
+        "majority_accuracy": majority_accuracy(targets),
+        "balanced_accuracy": class_balanced_accuracy(decision(outputs), targets),
+    }
+    if outputs.shape[1] <= 2:
+        area = area_under_roc(outputs[:, -1] - (outputs[:, 0] if outputs.shape[1] == 2 else 0.0), targets)
+        figures |= {} if area is None else {"test_auc": area}
+    return figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.metrics.utility import accuracy, area_under_roc, balanced_accuracy, majority_accuracy
+from dpfl_audit.metrics.utility import accuracy, area_under_roc, class_balanced_accuracy, majority_accuracy
 
 
 def test_accuracy_is_the_share_of_right_answers():
@@ -35,10 +35,13 @@ def test_balanced_accuracy_and_auc_are_those_of_their_definitions():
     targets = (torch.rand(200, generator=rng) < 0.2).long()
     scores = torch.randint(9, (200,), generator=rng) + targets  # with ties
     right = [float((scores[targets == k] > 4).long().eq(k).double().mean()) for k in (0, 1)]
-    assert balanced_accuracy((scores > 4).long(), targets) == pytest.approx(sum(right) / 2)
+    assert class_balanced_accuracy((scores > 4).long(), targets) == pytest.approx(sum(right) / 2)
     pairs = scores[targets == 1][:, None] - scores[targets == 0][None]
     assert area_under_roc(scores, targets) == pytest.approx(
         float((pairs > 0).double().mean() + (pairs == 0).double().mean() / 2)
     )
-    assert balanced_accuracy(torch.ones(200).long(), targets) == 0.5 and area_under_roc(torch.ones(200), targets) == 0.5
+    assert (
+        class_balanced_accuracy(torch.ones(200).long(), targets) == 0.5
+        and area_under_roc(torch.ones(200), targets) == 0.5
+    )
     assert area_under_roc(scores, torch.ones(200).long()) is None
