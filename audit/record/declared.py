@@ -31,6 +31,7 @@ from .sent import Attempt
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
 SECRECY = "secrecy of the noise"
+COMPLETENESS, NOTHING_ELSE = "completeness", "nothing else was sent than what is recorded"
 OUTSIDE = "outside the noise"
 STATISTICS_CLIP, STATISTICS_NOISE = "clip of statistics", "noise of statistics"
 AVERAGES = {
@@ -78,7 +79,7 @@ def declarations(
             said = "the first model was made with the clients' records"
         silent = recording.data.first_model is None
         made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
-        made.append(_untested("completeness", "nothing else was sent than what is recorded"))
+        made += _completeness(rounds)
     if held:
         made.append(_last_model(rounds))
     if beside:
@@ -115,6 +116,21 @@ def _of_noise(
         *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),
         *(_untested(one.what or "further noise", f"{one.clip_words}; {one.words}") for one in further),
     ]
+
+
+def _completeness(rounds: Sequence[ClosedRound]) -> list[Declaration]:
+    """What is known to have been sent beside uploads is a defect, by name; that there is nothing more is declared."""
+    sent = [(what, client) for r in rounds for client, what in r.unnoised]
+    if not sent:
+        return [_untested(COMPLETENESS, NOTHING_ELSE)]
+    names = ", ".join(repr(what) for what in dict.fromkeys(what for what, _ in sent))
+    clients = _many(len({client for _, client in sent}), "client")
+    why = (
+        f"{clients} sent {names} beside the recorded arrays, and no noise is on it, so that nothing is proven towards"
+        " whoever sees single uploads; leave it out of what is sent"
+    )
+    defect = {"what": COMPLETENESS, "said": NOTHING_ELSE, "status": "defect", "why": why}
+    return [_untested(COMPLETENESS, f"{NOTHING_ELSE}, and {names}"), Declaration.model_validate(defect)]
 
 
 def _last_model(rounds: Sequence[ClosedRound]) -> Declaration:

@@ -162,6 +162,17 @@ class LedgerWriter:
             gone = self._raw(name, number, client, f"something it sent is not in the recording ({why})")
             own.setdefault(client, []).append(gone)
             ledger.append(self._upload(name, number, client, False, [gone]))
+        for i, (client, what) in enumerate(closed.unnoised):
+            name = opaque_id(self.secret, "unnoised", number, client, i)
+            bare = self._raw(name, number, client, f"{what} is sent beside the upload, without noise")
+            ledger.append(self._upload(name, number, client, False, [bare]))
+            if recording.average == "unknown":  # so that the model may be made of it
+                own.setdefault(client, []).append(bare)
+            else:
+                releases.append(bare)
+            if recording.secure_aggregation:  # which hides uploads alone
+                held = self._of_nothing_kept(number, [], name, held=True)
+                ledger.append({**held, "releases": [bare.id]})
         for of_client in own.values():
             releases += of_client
         merged = self._merged(closed, own, self.version, lot=_lot_of(closed))

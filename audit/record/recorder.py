@@ -277,6 +277,22 @@ class Recorder:
         opened = self._round(round, 0, "noisy mean")
         opened.noisy_mean = self._flat(tensors, f"noisy mean of round {round}")
 
+    def unnoised(self, round: int, client: int, what: str) -> None:
+        """Something that a client sent beside its upload that no noise hides, such as a training loss. It is priced as
+        what it is, so that nothing is proven towards whoever sees single messages; no value of it is kept.
+
+        Args:
+            round: that goes on. client: who sent it. what: its name, for sentences.
+
+        Raises:
+            BadInput: out of turn, or no name.
+        """
+        opened = self._round(round, client, "value without noise")
+        if not isinstance(what, str) or not what:
+            raise BadInput(f"value without noise of client {client} in round {round}: what = {short(what)}: its name")
+        self._journal.lost(int(client), f"{what}, sent without noise")
+        opened.unnoised.append((client, what))
+
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
         opened = self._round(round, 0, "declaration")

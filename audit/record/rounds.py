@@ -76,9 +76,10 @@ class SentUpload:
 
 @dataclass(eq=False)
 class OpenRound:
-    """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
-    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over. noisy_mean: (d,) as
-    a server has it that makes the next model of it by an optimiser of its own.
+    """The round that goes on. lost: by client, why something that it sent is not in the recording. unnoised: by client,
+    what it sent beside its upload. defects: known ones of what ran, as `Declaration` has them. secret: the recorder's,
+    that shuffles what is left over. noisy_mean: (d,) as a server has it that makes the next model of it by an optimiser
+    of its own.
     """
 
     number: int
@@ -89,6 +90,7 @@ class OpenRound:
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     defects: list[dict[str, str]] = field(default_factory=list)
+    unnoised: list[tuple[int, str]] = field(default_factory=list)
     noisy_mean: Tensor | None = None
 
 
@@ -142,6 +144,7 @@ def write_round(
             "mechanism": [one.plain() for one in round.mechanism],
             "uploads": uploads,
             "lost": [{"client": client, "why": why} for client, why in round.lost],
+            "unnoised": [{"client": client, "what": what} for client, what in round.unnoised],
             "figures": round.figures,
             "defects": round.defects,
             "session": session_of(round.secret),
@@ -193,6 +196,7 @@ class ClosedRound:
     harmless: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     noisy_mean: bool = False
+    unnoised: tuple[tuple[int, str], ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -224,6 +228,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["harmless"]),
                 tuple(content["moved"]),
                 content["noisy_mean"],
+                tuple((row["client"], row["what"]) for row in content["unnoised"]),
             )
         )
     return rounds

@@ -619,6 +619,24 @@ def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
     assert statuses(tmp_path / "s")["secure aggregation"] == "declared"
 
 
+@pytest.mark.parametrize("secret", [False, True], ids=["uploads seen", "secure aggregation"])
+def test_what_is_sent_without_noise_beside_an_upload_is_priced(secret, tmp_path):
+    """A loss, sent after the last model went out: only sums are as they would be without it, if the server sees it."""
+    for name in ("with", "without"):
+        with Recorder(tmp_path / name, NET, mechanism=NOISE, average="mean", secure_aggregation=secret) as rec:
+            one_round(rec, 0)
+            rec.broadcast(1, START)
+            if name == "with":
+                rec.unnoised(1, 1, "loss")
+    seers = ["server", "uplink", *(["aggregate"] if secret else [])]
+    for observer in ("server", "uplink", "aggregate", "downlink"):
+        alone = table(tmp_path / "without", observers=[observer]).rows
+        beside = table(tmp_path / "with", observers=[observer]).rows
+        places = [(one.proven, other.proven) for one, other in zip(alone, beside, strict=True)]
+        assert all(one < inf and other == (inf if observer in seers else one) for one, other in places), observer
+    assert statuses(tmp_path / "with")["completeness"] == "defect"
+
+
 def test_a_close_that_is_killed_is_done_again(tmp_path, monkeypatch):
     from dpfl_audit.audit.record import closing
 
