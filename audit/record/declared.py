@@ -30,6 +30,8 @@ from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
+PRIVATE = 'taken so; if they follow from the clients\' values, say scale="private" of the mechanism'
+SETTINGS = "public settings"
 SECRECY = "secrecy of the noise"
 COMPLETENESS, NOTHING_ELSE = "completeness", "nothing else was sent than what is recorded"
 OUTSIDE = "outside the noise"
@@ -79,7 +81,7 @@ def declarations(
             said = "the first model was made with the clients' records"
         silent = recording.data.first_model is None
         made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
-        made += _completeness(rounds)
+        made += [_settings(rounds), *_completeness(rounds)]
     if held:
         made.append(_last_model(rounds))
     if beside:
@@ -116,6 +118,20 @@ def _of_noise(
         *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),
         *(_untested(one.what or "further noise", f"{one.clip_words}; {one.words}") for one in further),
     ]
+
+
+def _settings(rounds: Sequence[ClosedRound]) -> Declaration:
+    """Numbers that are priced as public ones. A number of rounds tells, too, where a private loss ends the training."""
+    ran = [r.mechanism for r in rounds]
+    said = (
+        "clip, noise, cohorts, weights, configs and the number of rounds were fixed before the training, or follow from"
+        " what was released"
+    )
+    if any(one.scale == "private" for mechanism in ran for one in mechanism):
+        return _untested(SETTINGS, "clip and noise follow from what was not released")
+    others = sum(mechanism != ran[0] for mechanism in ran)
+    changes = f"in {others} of {len(ran)} rounds clip or noise is not that of the first; " if others else ""
+    return _untested(SETTINGS, said, f"{changes}{PRIVATE}")
 
 
 def _completeness(rounds: Sequence[ClosedRound]) -> list[Declaration]:

@@ -18,6 +18,7 @@ from .recording import Recording
 from .rounds import ClosedRound, recorded_id, weights_of
 from .sent import Attempt
 
+PRIVATE_SCALE = "clip and noise follow from what was not released, so that they tell of it themselves"
 UNDECLARED = "nothing is declared that would bound it or hide it"
 BEFORE_SERVER = "the value is sent without noise; the server adds it"
 
@@ -253,6 +254,9 @@ class LedgerWriter:
             for i, one in enumerate(by_clients)
         ]
 
+    def _problem_of(self, one: Declared) -> str:
+        return self.problem or (PRIVATE_SCALE if one.scale == "private" else "")
+
     def _raw(self, name: str, number: int, client: int, why: str) -> Release:
         return declare(name, number, Silent(), None, frozenset({client}), problem=why)
 
@@ -281,7 +285,7 @@ class LedgerWriter:
             sampling=lot,
             parents=parents,
             steps=one.steps,
-            problem=self.problem or problem,
+            problem=self._problem_of(one) or problem,
             centred=self.recording.share == "weights" and one.by == "client" and one.of == "client",
         )
 
@@ -362,7 +366,7 @@ class LedgerWriter:
                 weight * one.clip,
                 frozenset(clients),
                 bound_order=one.order,
-                problem=self.problem,
+                problem=self._problem_of(one),
                 centred=self.recording.share == "weights",
             )
             for weight, clients in sorted(alike.items())

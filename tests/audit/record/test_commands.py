@@ -57,8 +57,9 @@ def test_check_says_in_json_what_is_declared(tmp_path, capsys):
         SECRECY,
         "average",
         "low bits",
-        "completeness",
         "first model",
+        "public settings",
+        "completeness",
         "last model",
     }
 

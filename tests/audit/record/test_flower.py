@@ -183,6 +183,7 @@ def test_a_servers_fixed_clip_is_read_from_the_wrapper_and_checked(tmp_path):
         "average": "declared",  # and twice a weight
         "low bits": "declared",
         "first model": "declared",
+        "public settings": "declared",
         "completeness": "declared",
     }
     assert row(tmp_path / "s", "downlink").multiplier == pytest.approx(1.0)

@@ -156,5 +156,6 @@ def test_what_the_loop_declares_is_checked(both):
         "average",
         "low bits",
         "first model",
+        "public settings",
         "completeness",
     ]
