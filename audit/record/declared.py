@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..setup.format import LAST_MODEL, Declaration
+from .across import nothing_added
 from .independence import independent
 from .mechanism import Declared
 from .noise_tests import (
@@ -31,6 +32,7 @@ from .sent import Attempt
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
 PRIVATE = 'taken so; if they follow from the clients\' values, say scale="private" of the mechanism'
+ADDED = "nothing added"
 SETTINGS = "public settings"
 SECRECY = "secrecy of the noise"
 COMPLETENESS, NOTHING_ELSE = "completeness", "nothing else was sent than what is recorded"
@@ -105,6 +107,9 @@ def _of_noise(
     residuals = [residual for r in rounds for residual in r.residuals]
     bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others)
     alone = _of_all(_independence(first, residuals), rounds, others)
+    added = Tested("declared", NOBODY_CAN_TELL)
+    if first.of == "client" and first.law == "gaussian":
+        added = _of_all(nothing_added([energy for r in rounds for energy in r.energies]), rounds, others)
     secrecy = "nobody else knows the noise, or can draw it again, as by a seed that can be guessed"
     ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     sampled = dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
@@ -112,6 +117,7 @@ def _of_noise(
     return [
         _stated("norm bound", _changing(rounds, "clip_words"), bound),
         _stated("noise", _changing(rounds, "words"), noise),
+        _stated(ADDED, "nothing is in a message but the clipped value and its noise, as a momentum would be", added),
         _stated("independence", "the noises of different messages do not correlate, and none repeats itself", alone),
         _untested(SECRECY, secrecy),
         *_beside(rounds, bound, noise),

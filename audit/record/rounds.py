@@ -33,6 +33,7 @@ from ..setup.key import PUBLISHED
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
+from .across import Energy
 from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, mechanism_of_plain
 from .noise_tests import (
@@ -167,6 +168,7 @@ def write_round(
             "harmless": measured.harmless,
             "moved": measured.moved,
             "noisy_mean": round.noisy_mean is not None,
+            "energies": [vars(energy) for energy in measured.energies],
         },
     )
 
@@ -197,6 +199,7 @@ class ClosedRound:
     moved: tuple[str, ...] = ()
     noisy_mean: bool = False
     unnoised: tuple[tuple[int, str], ...] = ()
+    energies: tuple[Energy, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -229,6 +232,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["moved"]),
                 content["noisy_mean"],
                 tuple((row["client"], row["what"]) for row in content["unnoised"]),
+                tuple(Energy(**row) for row in content["energies"]),
             )
         )
     return rounds
@@ -317,6 +321,13 @@ class Places:
         alike, repeat = self._alike(left, noise_std, sent), self._repeat(left, noise_std, sent)
         return LeftOver(values, name, exact, law=law, parts=parts, alike=alike, repeat=repeat)
 
+    def energy(self, left: Tensor, noise_std: float, sent: Tensor, bound: float, name: str) -> Energy:
+        """Of all that is left over of Gaussian noise. bound: of the value beside it; the rest as of `left_over`."""
+        coarse = sent.abs() * 2.0**-23 > COARSE * noise_std
+        fine = left.masked_fill(coarse, 0.0)
+        numbers = sum(end - first - int(coarse[first:end].sum()) for _, first, end in self.inside)
+        return Energy(_dot(fine, fine) / noise_std**2, numbers, bound / noise_std, name)
+
     def as_sent(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> LeftOver:
         """A message whose raw value nobody told: its noise, and a value that a clip bounds (of L1 the L2 norm too).
 
@@ -378,6 +389,7 @@ class MeasuredRound:
     tensors: tuple[SentTensor, ...] = ()
     harmless: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    energies: tuple[Energy, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
@@ -415,7 +427,7 @@ def named(tensors: Sequence[str]) -> str:
 
 
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
-    residuals, projections, lengths, tensors = [], [], list[str](), list[SentTensor]()
+    residuals, projections, lengths, tensors, energies = [], [], list[str](), list[SentTensor](), list[Energy]()
     sent = _uploads(recording, round)
     found = outside(recording.network, places.spans, sent, noise.noise_std)
     places = replace(places, outside=found.names)
@@ -435,6 +447,8 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
             length, straight = _length(raw, noise.order), _length(raw)
             left = torch.sub(value, raw, alpha=shortened(length, noise.clip))
             residuals.append(places.left_over(left, noise.noise_std, upload.value, name, law=noise.law))
+            if noise.law == "gaussian":
+                energies.append(places.energy(left, noise.noise_std, upload.value, noise.clip, name))
             bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
             along = _dot(value, raw) / straight if length > 0 else 0.0
             spread = noise.noise_std / bound * (HEAVY if noise.law == "laplace" else 1.0)
@@ -453,6 +467,7 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
         tensors=tuple(tensors),
         harmless=found.harmless,
         moved=found.moved,
+        energies=tuple(energies),
     )
 
 
@@ -497,10 +512,15 @@ def _of_server(
     wrong = [found.wrong] if found.wrong else []
     if found.plain:
         wrong.append(f"{named(found.plain)} of the next model are the mean, without noise")
-    measured = MeasuredRound(
-        (residual,), lengths=tuple(wrong), weighed=tuple(weighed), harmless=found.harmless, moved=found.moved
-    )
     most, taken = noise.clip * max(weights.values(), default=0.0), _length(beyond)
+    measured = MeasuredRound(
+        (residual,),
+        lengths=tuple(wrong),
+        weighed=tuple(weighed),
+        harmless=found.harmless,
+        moved=found.moved,
+        energies=(places.energy(left, std, told, most, name),) if gaussian else (),
+    )
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
         return measured
     along = float(torch.dot(left, beyond)) / taken

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.proven.table import table
-from dpfl_audit.audit.record.declared import COMPLETENESS, SECRECY
+from dpfl_audit.audit.record.declared import ADDED, COMPLETENESS, SECRECY
 from dpfl_audit.audit.record.flower.mods import AuditMod, clients_folder
 from dpfl_audit.audit.record.flower.strategy import record_strategy
 from dpfl_audit.audit.record.mechanism import Gaussian
@@ -179,6 +179,7 @@ def test_a_servers_fixed_clip_is_read_from_the_wrapper_and_checked(tmp_path):
         "norm bound": "declared",  # such noise hides √2 of it in two rounds,
         "noise": "checked",
         "independence": "checked",
+        ADDED: "declared",
         SECRECY: "declared",
         "average": "declared",  # and twice a weight
         "low bits": "declared",
