@@ -25,6 +25,7 @@ class Premise(Enum):
     HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
     DECLARED = "what the owner declares is so"
     ANY_KEY = "the key is drawn, and not chosen"
+    APART = "the noises of one recorded training are not those of another, as with a seed that both have"
     NOTHING_ELSE_PUBLISHED = "nothing else is published that was computed of the records"
 
 
@@ -89,6 +90,8 @@ def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | 
     if _may_share_draws(views, question):
         price = replace(price, reasons=(SHARED, *price.reasons))
     premises = frozenset().union(*(_premises(one, sight) for one, sight in zip(views, sights)))
+    if sum(one.ledger.declared for one in views) > 1:  # keys tell the noises of trainings by this tool apart
+        premises |= {Premise.APART}
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
 

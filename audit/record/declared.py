@@ -118,7 +118,11 @@ def _of_noise(
         _stated("norm bound", _changing(rounds, "clip_words"), bound),
         _stated("noise", _changing(rounds, "words"), noise),
         _stated(ADDED, "nothing is in a message but the clipped value and its noise, as a momentum would be", added),
-        _stated("independence", "the noises of different messages do not correlate, and none repeats itself", alone),
+        _stated(
+            "independence",
+            "the noises of different messages of one recording do not correlate, and none repeats itself",
+            alone,
+        ),
         _untested(SECRECY, secrecy),
         *_beside(rounds, bound, noise),
         *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),
