@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..setup.format import LAST_MODEL, Declaration
 from .across import nothing_added
+from .copies import COMPARED
 from .independence import independent
 from .mechanism import Declared
 from .noise_tests import (
@@ -110,7 +111,18 @@ def _of_noise(
     added = Tested("declared", NOBODY_CAN_TELL)
     if first.of == "client" and first.law == "gaussian":
         added = _of_all(nothing_added([energy for r in rounds for energy in r.energies]), rounds, others)
-    secrecy = "nobody else knows the noise, or can draw it again, as by a seed that can be guessed"
+    if alone.status != "contradicted" and (copies := [copy for r in rounds for copy in r.copies]):
+        alone = Tested("contradicted", copies[0])
+    elif alone.status == "checked":
+        alone = Tested("checked", f"{alone.why}; {COMPARED}")
+    apart = (
+        "the noises of different messages of one recording do not correlate place by place, and none is another one"
+        " moved along or reordered, or repeats itself"
+    )
+    secrecy = (
+        "every message's noise is drawn anew, and nobody else knows it or can draw it again, as by a seed that can be"
+        " guessed"
+    )
     ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     sampled = dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
     further = dict.fromkeys(one for r in rounds for one in r.mechanism[1:])
@@ -118,11 +130,7 @@ def _of_noise(
         _stated("norm bound", _changing(rounds, "clip_words"), bound),
         _stated("noise", _changing(rounds, "words"), noise),
         _stated(ADDED, "nothing is in a message but the clipped value and its noise, as a momentum would be", added),
-        _stated(
-            "independence",
-            "the noises of different messages of one recording do not correlate, and none repeats itself",
-            alone,
-        ),
+        _stated("independence", apart, alone),
         _untested(SECRECY, secrecy),
         *_beside(rounds, bound, noise),
         *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),

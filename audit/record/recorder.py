@@ -32,6 +32,7 @@ from .closing import (
     write_granted,
     write_partial,
 )
+from .copies import NoisesSeen
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
@@ -128,6 +129,7 @@ class Recorder:
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
         self._open: OpenRound | None = None
+        self._seen = NoisesSeen()
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
         try:
@@ -181,7 +183,7 @@ class Recorder:
         own = recording.mechanism if mechanism is None else fitting(mechanisms_of(mechanism), recording.average)
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
-        self._open = OpenRound(round, flat, own, self._secret)
+        self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
 
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None

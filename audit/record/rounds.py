@@ -34,6 +34,7 @@ from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
 from .across import Energy
+from .copies import NoisesSeen
 from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, mechanism_of_plain
 from .noise_tests import (
@@ -80,7 +81,7 @@ class OpenRound:
     """The round that goes on. lost: by client, why something that it sent is not in the recording. unnoised: by client,
     what it sent beside its upload. defects: known ones of what ran, as `Declaration` has them. secret: the recorder's,
     that shuffles what is left over. noisy_mean: (d,) as a server has it that makes the next model of it by an optimiser
-    of its own.
+    of its own. seen: the noises of the rounds before.
     """
 
     number: int
@@ -93,6 +94,7 @@ class OpenRound:
     defects: list[dict[str, str]] = field(default_factory=list)
     unnoised: list[tuple[int, str]] = field(default_factory=list)
     noisy_mean: Tensor | None = None
+    seen: NoisesSeen = field(default_factory=NoisesSeen)
 
 
 def recorded_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
@@ -168,6 +170,7 @@ def write_round(
             "harmless": measured.harmless,
             "moved": measured.moved,
             "noisy_mean": round.noisy_mean is not None,
+            "copies": measured.copies,
             "energies": [vars(energy) for energy in measured.energies],
         },
     )
@@ -200,6 +203,7 @@ class ClosedRound:
     noisy_mean: bool = False
     unnoised: tuple[tuple[int, str], ...] = ()
     energies: tuple[Energy, ...] = ()
+    copies: tuple[str, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -233,6 +237,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 content["noisy_mean"],
                 tuple((row["client"], row["what"]) for row in content["unnoised"]),
                 tuple(Energy(**row) for row in content["energies"]),
+                tuple(content["copies"]),
             )
         )
     return rounds
@@ -321,6 +326,15 @@ class Places:
         alike, repeat = self._alike(left, noise_std, sent), self._repeat(left, noise_std, sent)
         return LeftOver(values, name, exact, law=law, parts=parts, alike=alike, repeat=repeat)
 
+    def noise(self, left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
+        """In the message's order, from its beginning, as many as `NoisesSeen` takes. Arguments as of `left_over`."""
+        parts, more = [np.empty(0)], MOST_SIGNS
+        for _, first, end in self.inside:
+            part = slice(first, min(end, first + more))
+            parts.append(_fine(left[part], noise_std, sent[part]))
+            more -= len(parts[-1])
+        return np.concatenate(parts)
+
     def energy(self, left: Tensor, noise_std: float, sent: Tensor, bound: float, name: str) -> Energy:
         """Of all that is left over of Gaussian noise. bound: of the value beside it; the rest as of `left_over`."""
         coarse = sent.abs() * 2.0**-23 > COARSE * noise_std
@@ -380,6 +394,7 @@ class Places:
 class MeasuredRound:
     """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences.
     tensors: of messages of which nothing but what was sent is known. harmless, moved: as of `Outside`.
+    copies: which noise is that of an earlier message, in sentences.
     """
 
     residuals: tuple[LeftOver, ...] = ()
@@ -390,6 +405,7 @@ class MeasuredRound:
     harmless: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     energies: tuple[Energy, ...] = ()
+    copies: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
@@ -428,6 +444,7 @@ def named(tensors: Sequence[str]) -> str:
 
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
     residuals, projections, lengths, tensors, energies = [], [], list[str](), list[SentTensor](), list[Energy]()
+    copies = list[str]()
     sent = _uploads(recording, round)
     found = outside(recording.network, places.spans, sent, noise.noise_std)
     places = replace(places, outside=found.names)
@@ -447,6 +464,7 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
             length, straight = _length(raw, noise.order), _length(raw)
             left = torch.sub(value, raw, alpha=shortened(length, noise.clip))
             residuals.append(places.left_over(left, noise.noise_std, upload.value, name, law=noise.law))
+            copies.append(round.seen.copied(places.noise(left, noise.noise_std, upload.value), name))
             if noise.law == "gaussian":
                 energies.append(places.energy(left, noise.noise_std, upload.value, noise.clip, name))
             bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
@@ -468,6 +486,7 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
         harmless=found.harmless,
         moved=found.moved,
         energies=tuple(energies),
+        copies=tuple(filter(None, copies)),
     )
 
 
@@ -520,6 +539,7 @@ def _of_server(
         harmless=found.harmless,
         moved=found.moved,
         energies=(places.energy(left, std, told, most, name),) if gaussian else (),
+        copies=tuple(filter(None, [round.seen.copied(places.noise(left, std, told), name)])),
     )
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
         return measured
