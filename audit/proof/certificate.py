@@ -78,6 +78,8 @@ def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | 
     if _may_share_draws(views, question):
         price = replace(price, reasons=(SHARED, *price.reasons))
     premises = frozenset().union(*(_premises(one, sight) for one, sight in zip(views, sights)))
+    if sum(one.ledger.declared for one in views) > 1:  # keys tell the noises of trainings by this tool apart
+        premises |= {Premise.APART}
     return _made(question, price, price.mu, "+".join(one.ledger.digest for one in views), premises)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from ...defenses.terms import Observer
 from ..errors import BadInput
-from ..proof.certificate import ProofQuestion, prove_together, row_of, together_without_secret_draws
+from ..proof.certificate import Premise, ProofQuestion, Proven, prove_together, row_of, together_without_secret_draws
 from ..results.format import Epsilon
 from ..say.words import at_most, listed
 from .numbers_table import EpsilonTable
 from .table import ledger_of, table
 from .views import Views
+
+APART = f"Nobody checked, and ε rests on it: {Premise.APART.value}."
 
 
 def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
@@ -46,9 +48,10 @@ def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsi
     proof = prove_together(views, question)
     each = listed([at_most(row.proven) for row in alone])
     words = f"{len(alone)} trainings of the same people, seen together; ε of each alone: {each}."
+    apart = [APART] if isinstance(proof, Proven) and Premise.APART in proof.premises else []
     of_each = dict.fromkeys(note for row in alone for note in row.notes if note not in proof.price.reasons)
     return row_of(
         proof,
         proven_without_sampling=together_without_secret_draws(views, question),
-        notes=(words, *proof.price.reasons, *of_each),
+        notes=(words, *apart, *proof.price.reasons, *of_each),
     )

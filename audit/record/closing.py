@@ -114,6 +114,7 @@ def close_recording(folder: Path) -> Path:
     after, done = None, rounds
     if not (rounds[-1].uploads or rounds[-1].lost):  # a last model on its way down
         after, done = rounds[-1], rounds[:-1]
+        done[-1] = replace(done[-1], unnoised=(*done[-1].unnoised, *after.unnoised))  # as of evaluating it
     if not begun.recording.mechanism:  # declared round by round
         first = next((r.mechanism for r in done if r.mechanism), ())
         begun = replace(begun, recording=replace(begun.recording, mechanism=first))
@@ -183,7 +184,7 @@ def _sizes(
         most[int(granted.owners.max())] = 1  # who has a candidate is a client
     for client, counts in _told(rounds, beside).items():
         most[client] = max(counts)
-    lost = [client for closed in rounds for client, _ in closed.lost]
+    lost = [client for closed in rounds for client, _ in (*closed.lost, *closed.unnoised)]
     for client in [*lost, *(m.client for attempt in beside for m in attempt.sent)]:
         most.setdefault(client, 1)
     return tuple(most.get(c, 1) for c in range(max(recording.clients or 0, max(most) + 1)))

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..setup.format import LAST_MODEL, Declaration
+from .across import nothing_added
+from .copies import COMPARED
 from .independence import independent
 from .mechanism import Declared
 from .noise_tests import (
@@ -30,7 +32,11 @@ from .sent import Attempt
 
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
+PRIVATE = 'taken so; if they follow from the clients\' values, say scale="private" of the mechanism'
+ADDED = "nothing added"
+SETTINGS = "public settings"
 SECRECY = "secrecy of the noise"
+COMPLETENESS, NOTHING_ELSE = "completeness", "nothing else was sent than what is recorded"
 OUTSIDE = "outside the noise"
 STATISTICS_CLIP, STATISTICS_NOISE = "clip of statistics", "noise of statistics"
 AVERAGES = {
@@ -78,7 +84,7 @@ def declarations(
             said = "the first model was made with the clients' records"
         silent = recording.data.first_model is None
         made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
-        made.append(_untested("completeness", "nothing else was sent than what is recorded"))
+        made += [_settings(rounds), *_completeness(rounds)]
     if held:
         made.append(_last_model(rounds))
     if beside:
@@ -102,19 +108,63 @@ def _of_noise(
     residuals = [residual for r in rounds for residual in r.residuals]
     bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others)
     alone = _of_all(_independence(first, residuals), rounds, others)
-    secrecy = "nobody else knows the noise, or can draw it again, as by a seed that can be guessed"
+    added = Tested("declared", NOBODY_CAN_TELL)
+    if first.of == "client" and first.law == "gaussian":
+        added = _of_all(nothing_added([energy for r in rounds for energy in r.energies]), rounds, others)
+    if alone.status != "contradicted" and (copies := [copy for r in rounds for copy in r.copies]):
+        alone = Tested("contradicted", copies[0])
+    elif alone.status == "checked":
+        alone = Tested("checked", f"{alone.why}; {COMPARED}")
+    apart = (
+        "the noises of different messages of one recording do not correlate place by place, and none is another one"
+        " moved along or reordered, or repeats itself"
+    )
+    secrecy = (
+        "every message's noise is drawn anew, and nobody else knows it or can draw it again, as by a seed that can be"
+        " guessed"
+    )
     ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     sampled = dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
     further = dict.fromkeys(one for r in rounds for one in r.mechanism[1:])
     return [
         _stated("norm bound", _changing(rounds, "clip_words"), bound),
         _stated("noise", _changing(rounds, "words"), noise),
-        _stated("independence", "the noises of different messages do not correlate, and none repeats itself", alone),
+        _stated(ADDED, "nothing is in a message but the clipped value and its noise, as a momentum would be", added),
+        _stated("independence", apart, alone),
         _untested(SECRECY, secrecy),
         *_beside(rounds, bound, noise),
         *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),
         *(_untested(one.what or "further noise", f"{one.clip_words}; {one.words}") for one in further),
     ]
+
+
+def _settings(rounds: Sequence[ClosedRound]) -> Declaration:
+    """Numbers that are priced as public ones. A number of rounds tells, too, where a private loss ends the training."""
+    ran = [r.mechanism for r in rounds]
+    said = (
+        "clip, noise, cohorts, weights, configs and the number of rounds were fixed before the training, or follow from"
+        " what was released"
+    )
+    if any(one.scale == "private" for mechanism in ran for one in mechanism):
+        return _untested(SETTINGS, "clip and noise follow from what was not released")
+    others = sum(mechanism != ran[0] for mechanism in ran)
+    changes = f"in {others} of {len(ran)} rounds clip or noise is not that of the first; " if others else ""
+    return _untested(SETTINGS, said, f"{changes}{PRIVATE}")
+
+
+def _completeness(rounds: Sequence[ClosedRound]) -> list[Declaration]:
+    """What is known to have been sent beside uploads is a defect, by name; that there is nothing more is declared."""
+    sent = [(what, client) for r in rounds for client, what in r.unnoised]
+    if not sent:
+        return [_untested(COMPLETENESS, NOTHING_ELSE)]
+    names = ", ".join(repr(what) for what in dict.fromkeys(what for what, _ in sent))
+    clients = _many(len({client for _, client in sent}), "client")
+    why = (
+        f"{clients} sent {names} beside the recorded arrays, and no noise is on it, so that nothing is proven towards"
+        " whoever sees single uploads; leave it out of what is sent"
+    )
+    defect = {"what": COMPLETENESS, "said": NOTHING_ELSE, "status": "defect", "why": why}
+    return [_untested(COMPLETENESS, f"{NOTHING_ELSE}, and {names}"), Declaration.model_validate(defect)]
 
 
 def _last_model(rounds: Sequence[ClosedRound]) -> Declaration:

@@ -107,7 +107,10 @@ def _together(own: Sequence[LeftOver]) -> tuple[str, str]:
     if slack >= 1 or of_one >= sqrt(m):
         return "", f"{m} numbers that all have are too few to see noises of {n} messages that cancel each other"
     normal = np.stack([row if r.law == "gaussian" else _normal(row, r.law) for r, row in zip(own, values)])
-    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+    lengths = np.linalg.norm(normal, axis=1, keepdims=True)
+    if not lengths.all():
+        return "", "a message has no noise at all"
+    normal /= lengths
     variances = np.linalg.eigvalsh(normal @ normal.T)  # of the sums that are furthest off, over those expected
     least, most = ((1 - slack) / (1 + of_one / sqrt(m))) ** 2, ((1 + slack) / (1 - of_one / sqrt(m))) ** 2
     for found, what in ((variances[0], "cancel each other"), (variances[-1], "have a part in common")):

@@ -18,6 +18,7 @@ from .recording import Recording
 from .rounds import ClosedRound, recorded_id, weights_of
 from .sent import Attempt
 
+PRIVATE_SCALE = "clip and noise follow from what was not released, so that they tell of it themselves"
 UNDECLARED = "nothing is declared that would bound it or hide it"
 BEFORE_SERVER = "the value is sent without noise; the server adds it"
 
@@ -162,6 +163,17 @@ class LedgerWriter:
             gone = self._raw(name, number, client, f"something it sent is not in the recording ({why})")
             own.setdefault(client, []).append(gone)
             ledger.append(self._upload(name, number, client, False, [gone]))
+        for i, (client, what) in enumerate(closed.unnoised):
+            name = opaque_id(self.secret, "unnoised", number, client, i)
+            bare = self._raw(name, number, client, f"{what} is sent beside the upload, without noise")
+            ledger.append(self._upload(name, number, client, False, [bare]))
+            if recording.average == "unknown":  # so that the model may be made of it
+                own.setdefault(client, []).append(bare)
+            else:
+                releases.append(bare)
+            if recording.secure_aggregation:  # which hides uploads alone
+                held = self._of_nothing_kept(number, [], name, held=True)
+                ledger.append({**held, "releases": [bare.id]})
         for of_client in own.values():
             releases += of_client
         merged = self._merged(closed, own, self.version, lot=_lot_of(closed))
@@ -242,6 +254,9 @@ class LedgerWriter:
             for i, one in enumerate(by_clients)
         ]
 
+    def _problem_of(self, one: Declared) -> str:
+        return self.problem or (PRIVATE_SCALE if one.scale == "private" else "")
+
     def _raw(self, name: str, number: int, client: int, why: str) -> Release:
         return declare(name, number, Silent(), None, frozenset({client}), problem=why)
 
@@ -270,7 +285,7 @@ class LedgerWriter:
             sampling=lot,
             parents=parents,
             steps=one.steps,
-            problem=self.problem or problem,
+            problem=self._problem_of(one) or problem,
             centred=self.recording.share == "weights" and one.by == "client" and one.of == "client",
         )
 
@@ -351,7 +366,7 @@ class LedgerWriter:
                 weight * one.clip,
                 frozenset(clients),
                 bound_order=one.order,
-                problem=self.problem,
+                problem=self._problem_of(one),
                 centred=self.recording.share == "weights",
             )
             for weight, clients in sorted(alike.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import InitVar, asdict, dataclass
+from dataclasses import InitVar, asdict, dataclass, field
 from math import isfinite, sqrt
 from typing import Any, Literal, cast
 
@@ -14,6 +14,7 @@ from ..errors import BadInput
 from ..setup.reading import short
 
 Law = Literal["gaussian", "laplace"]
+Scale = Literal["public", "private"]
 MOST_STEPS = 10_000_000  # of one upload
 MOST_RECORDS = 2**53  # or clients: what a float64 still counts
 
@@ -36,6 +37,8 @@ class Gaussian:
     what: its name, where a round has several.
     noise_multiplier: in place of noise_std: that over the sensitivity, which is clip, so noise_std = noise_multiplier *
       clip. Not of the mean by a server: how far one client moves that follows how many there are.
+    scale: "public" where clip and noise were fixed before the training, or follow from what was released; "private"
+      where they follow from anything else, such as a median of the round's norms, so that nothing is proven.
 
     Raises BadInput for a number out of its range, a combination that nothing prices, or not exactly one of noise_std
     and noise_multiplier.
@@ -53,6 +56,7 @@ class Gaussian:
     on: Literal["mean", "sum"] = "mean"
     what: str = ""
     noise_multiplier: InitVar[float | None] = None
+    scale: Scale = field(default="public", kw_only=True)
 
     def __post_init__(self, noise_multiplier: float | None) -> None:
         if (self.noise_std is None) == (noise_multiplier is None):
@@ -139,7 +143,7 @@ class Laplace:
       clip bounds no L1 norm, so Laplace noise proves nothing behind one.
     noise_scale: b > 0, in the same units; its standard deviation is √2 b. On each number of a client's update, or with
       by="server" of the round's mean of the clipped updates.
-    by, sampling, on, what: as of a `Gaussian`.
+    by, sampling, on, what, scale: as of a `Gaussian`.
 
     Raises BadInput for a number out of its range.
 
@@ -153,6 +157,7 @@ class Laplace:
     sampling: Sampling | None = None
     on: Literal["mean", "sum"] = "mean"
     what: str = ""
+    scale: Scale = field(default="public", kw_only=True)
 
     def __post_init__(self) -> None:
         _check_numbers(self, {"clip": self.clip, "noise_scale": self.noise_scale})
@@ -235,6 +240,8 @@ def _check_numbers(one: Declared, numbers: Mapping[str, object]) -> None:
             )
     if not isinstance(one.what, str):
         raise BadInput(f"{law}: what = {short(one.what)}; expected its name")
+    if one.scale not in ("public", "private"):
+        raise BadInput(f"{law}: scale = {short(one.scale)}; clip and noise are 'public' numbers or 'private' ones")
     if one.by not in ("client", "server"):
         raise BadInput(f"{law}: by = {short(one.by)}; noise is added by the 'client' or by the 'server'")
 
@@ -266,7 +273,7 @@ def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
     """The inverse of `plain`: a Laplace where there is a noise_scale, else a Gaussian. Raises BadInput.
 
     >>> mechanism_of_plain({"clip": 1.0, "noise_scale": 0.5})
-    Laplace(clip=1.0, noise_scale=0.5, by='client', sampling=None, on='mean', what='')
+    Laplace(clip=1.0, noise_scale=0.5, by='client', sampling=None, on='mean', what='', scale='public')
     """
     if not isinstance(values, Mapping):
         raise BadInput(

@@ -420,7 +420,8 @@ def norm_bound(projections: Sequence[Projection]) -> Tested:
     far = float(norm.isf(RARE))
     mean = sum(p.along for p in beyond) / len(beyond)
     came = (
-        f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it"
+        f"{len(beyond)} raw values of up to {longest.raw:.3g} times the bound came out {mean:.3g} times as long as it,"
+        " along their own direction"
     )
     if found > far:
         return Tested("contradicted", came)

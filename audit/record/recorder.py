@@ -33,6 +33,7 @@ from .closing import (
     write_granted,
     write_partial,
 )
+from .copies import NoisesSeen
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
@@ -130,6 +131,7 @@ class Recorder:
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
         self._open: OpenRound | None = None
+        self._seen = NoisesSeen()
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
         try:
@@ -183,7 +185,7 @@ class Recorder:
         own = recording.mechanism if mechanism is None else fitting(mechanisms_of(mechanism), recording.average)
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
-        self._open = OpenRound(round, flat, own, self._secret)
+        self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
 
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
@@ -278,6 +280,22 @@ class Recorder:
         """
         opened = self._round(round, 0, "noisy mean")
         opened.noisy_mean = self._flat(tensors, f"noisy mean of round {round}")
+
+    def unnoised(self, round: int, client: int, what: str) -> None:
+        """Something that a client sent beside its upload that no noise hides, such as a training loss. It is priced as
+        what it is, so that nothing is proven towards whoever sees single messages; no value of it is kept.
+
+        Args:
+            round: that goes on. client: who sent it. what: its name, for sentences.
+
+        Raises:
+            BadInput: out of turn, or no name.
+        """
+        opened = self._round(round, client, "value without noise")
+        if not isinstance(what, str) or not what:
+            raise BadInput(f"value without noise of client {client} in round {round}: what = {short(what)}: its name")
+        self._journal.lost(int(client), f"{what}, sent without noise")
+        opened.unnoised.append((client, what))
 
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""

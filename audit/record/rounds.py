@@ -33,6 +33,8 @@ from ..setup.key import PUBLISHED
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
+from .across import Energy
+from .copies import NoisesSeen
 from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, mechanism_of_plain
 from .noise_tests import (
@@ -76,9 +78,10 @@ class SentUpload:
 
 @dataclass(eq=False)
 class OpenRound:
-    """The round that goes on. lost: by client, why something that it sent is not in the recording. defects: known ones
-    of what ran, as `Declaration` has them. secret: the recorder's, that shuffles what is left over. noisy_mean: (d,) as
-    a server has it that makes the next model of it by an optimiser of its own.
+    """The round that goes on. lost: by client, why something that it sent is not in the recording. unnoised: by client,
+    what it sent beside its upload. defects: known ones of what ran, as `Declaration` has them. secret: the recorder's,
+    that shuffles what is left over. noisy_mean: (d,) as a server has it that makes the next model of it by an optimiser
+    of its own. seen: the noises of the rounds before.
     """
 
     number: int
@@ -89,7 +92,9 @@ class OpenRound:
     lost: list[tuple[int, str]] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     defects: list[dict[str, str]] = field(default_factory=list)
+    unnoised: list[tuple[int, str]] = field(default_factory=list)
     noisy_mean: Tensor | None = None
+    seen: NoisesSeen = field(default_factory=NoisesSeen)
 
 
 def recorded_id(recording: Recording, round: int, sender: int, kind: str, num_examples: int) -> str:
@@ -142,6 +147,7 @@ def write_round(
             "mechanism": [one.plain() for one in round.mechanism],
             "uploads": uploads,
             "lost": [{"client": client, "why": why} for client, why in round.lost],
+            "unnoised": [{"client": client, "what": what} for client, what in round.unnoised],
             "figures": round.figures,
             "defects": round.defects,
             "session": session_of(round.secret),
@@ -164,6 +170,8 @@ def write_round(
             "harmless": measured.harmless,
             "moved": measured.moved,
             "noisy_mean": round.noisy_mean is not None,
+            "copies": measured.copies,
+            "energies": [vars(energy) for energy in measured.energies],
         },
     )
 
@@ -193,6 +201,9 @@ class ClosedRound:
     harmless: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     noisy_mean: bool = False
+    unnoised: tuple[tuple[int, str], ...] = ()
+    energies: tuple[Energy, ...] = ()
+    copies: tuple[str, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -224,6 +235,9 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(content["harmless"]),
                 tuple(content["moved"]),
                 content["noisy_mean"],
+                tuple((row["client"], row["what"]) for row in content["unnoised"]),
+                tuple(Energy(**row) for row in content["energies"]),
+                tuple(content["copies"]),
             )
         )
     return rounds
@@ -312,6 +326,22 @@ class Places:
         alike, repeat = self._alike(left, noise_std, sent), self._repeat(left, noise_std, sent)
         return LeftOver(values, name, exact, law=law, parts=parts, alike=alike, repeat=repeat)
 
+    def noise(self, left: Tensor, noise_std: float, sent: Tensor) -> np.ndarray:
+        """In the message's order, from its beginning, as many as `NoisesSeen` takes. Arguments as of `left_over`."""
+        parts, more = [np.empty(0)], MOST_SIGNS
+        for _, first, end in self.inside:
+            part = slice(first, min(end, first + more))
+            parts.append(_fine(left[part], noise_std, sent[part]))
+            more -= len(parts[-1])
+        return np.concatenate(parts)
+
+    def energy(self, left: Tensor, noise_std: float, sent: Tensor, bound: float, name: str) -> Energy:
+        """Of all that is left over of Gaussian noise. bound: of the value beside it; the rest as of `left_over`."""
+        coarse = sent.abs() * 2.0**-23 > COARSE * noise_std
+        fine = left.masked_fill(coarse, 0.0)
+        numbers = sum(end - first - int(coarse[first:end].sum()) for _, first, end in self.inside)
+        return Energy(_dot(fine, fine) / noise_std**2, numbers, bound / noise_std, name)
+
     def as_sent(self, value: Tensor, noise: Declared, sent: Tensor, name: str) -> LeftOver:
         """A message whose raw value nobody told: its noise, and a value that a clip bounds (of L1 the L2 norm too).
 
@@ -364,6 +394,7 @@ class Places:
 class MeasuredRound:
     """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences.
     tensors: of messages of which nothing but what was sent is known. harmless, moved: as of `Outside`.
+    copies: which noise is that of an earlier message, in sentences.
     """
 
     residuals: tuple[LeftOver, ...] = ()
@@ -373,6 +404,8 @@ class MeasuredRound:
     tensors: tuple[SentTensor, ...] = ()
     harmless: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    energies: tuple[Energy, ...] = ()
+    copies: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
@@ -410,7 +443,8 @@ def named(tensors: Sequence[str]) -> str:
 
 
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
-    residuals, projections, lengths, tensors = [], [], list[str](), list[SentTensor]()
+    residuals, projections, lengths, tensors, energies = [], [], list[str](), list[SentTensor](), list[Energy]()
+    copies = list[str]()
     sent = _uploads(recording, round)
     found = outside(recording.network, places.spans, sent, noise.noise_std)
     places = replace(places, outside=found.names)
@@ -430,6 +464,9 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
             length, straight = _length(raw, noise.order), _length(raw)
             left = torch.sub(value, raw, alpha=shortened(length, noise.clip))
             residuals.append(places.left_over(left, noise.noise_std, upload.value, name, law=noise.law))
+            copies.append(round.seen.copied(places.noise(left, noise.noise_std, upload.value), name))
+            if noise.law == "gaussian":
+                energies.append(places.energy(left, noise.noise_std, upload.value, noise.clip, name))
             bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
             along = _dot(value, raw) / straight if length > 0 else 0.0
             spread = noise.noise_std / bound * (HEAVY if noise.law == "laplace" else 1.0)
@@ -448,6 +485,8 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
         tensors=tuple(tensors),
         harmless=found.harmless,
         moved=found.moved,
+        energies=tuple(energies),
+        copies=tuple(filter(None, copies)),
     )
 
 
@@ -492,10 +531,16 @@ def _of_server(
     wrong = [found.wrong] if found.wrong else []
     if found.plain:
         wrong.append(f"{named(found.plain)} of the next model are the mean, without noise")
-    measured = MeasuredRound(
-        (residual,), lengths=tuple(wrong), weighed=tuple(weighed), harmless=found.harmless, moved=found.moved
-    )
     most, taken = noise.clip * max(weights.values(), default=0.0), _length(beyond)
+    measured = MeasuredRound(
+        (residual,),
+        lengths=tuple(wrong),
+        weighed=tuple(weighed),
+        harmless=found.harmless,
+        moved=found.moved,
+        energies=(places.energy(left, std, told, most, name),) if gaussian else (),
+        copies=tuple(filter(None, [round.seen.copied(places.noise(left, std, told), name)])),
+    )
     if taken <= 1e-6 * _length(mean) or noise.order != 2:
         return measured
     along = float(torch.dot(left, beyond)) / taken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +20,8 @@ from .closing import Begun, close_recording
 from .recording import Recording
 from .rounds import OpenRound, recorded_id, write_round
 
-UNLIKE = ("residuals", "weighed", "projections", "lengths", "tensors", "defects")  # what is measured of values
+# What is measured of values.
+UNLIKE = ("residuals", "weighed", "projections", "lengths", "tensors", "energies", "copies", "defects")
 
 
 def spent(
@@ -40,7 +42,7 @@ def spent(
         shutil.copytree(folder, copy, copy_function=_linked, ignore=shutil.ignore_patterns(LOCK, "tensors", "*.part"))
         begun = Begun.read(copy)
         if opened is not None and (opened.uploads or opened.lost):
-            write_round(copy, begun.recording, begun.layout, opened)
+            write_round(copy, begun.recording, begun.layout, deepcopy(opened))  # which keeps what noise it saw
         if more and (rounds := round_files(copy / ".work")):
             _write_another(copy / ".work", rounds[-1], begun.recording)
         close_recording(copy)

@@ -96,6 +96,7 @@ class _Recording:
         self._flow: Flow | None = None
         self._now: int | None = None  # the round that goes on
         self._last: Any = None  # the model that was sent to be evaluated, after the round's replies
+        self._early: list[Any] = []  # replies before the first round
         self._pushed: dict[str, int] = {}  # rounds of messages whose replies are not pulled yet
         self._lock = RLock()
 
@@ -159,14 +160,21 @@ class _Recording:
                 elif self._now is not None:
                     self._flow.merged({})
                 self._flow.broadcast(train)
+                self._flow.others(self._early)
+                self._early = []
                 self._now, self._last = number, None
             return number
 
     def _came(self, replies: list[Any], number: int) -> list[Any]:
         with self._lock:
             train = [m for m in replies if m.metadata.message_type.startswith("train")]
-            if self._flow is not None and train:
-                self._flow.replies(number, train)
+            rest = [m for m in replies if not m.metadata.message_type.startswith("train")]
+            if self._flow is None:
+                self._early += rest
+            else:
+                self._flow.others(rest)
+                if train:
+                    self._flow.replies(number, train)
         return replies
 
     def close(self) -> None:

@@ -59,11 +59,14 @@ class AuditMod:
         from flwr.app import ConfigRecord
 
         reply = call_next(message, context)
-        if reply.has_error() or not reply.content.array_records:
+        evaluated = message.metadata.message_type.startswith("evaluate")
+        if reply.has_error() or not (reply.content.array_records or evaluated):
             return reply
         client = int(context.node_config.get("partition-id", -1))
         own = clients_folder(self.folder) / str(client)
         if self.inner:
+            if evaluated:
+                return reply
             arrays = next(iter(reply.content.array_records.values()))
             with _never_in_the_way():
                 kept = {name: torch.from_numpy(array.numpy()) for name, array in arrays.items()}

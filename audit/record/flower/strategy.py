@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import BadInput
+from ..declared import COMPLETENESS, NOTHING_ELSE
 from ..mechanism import Gaussian
 from ..recorder import Recorder
 from ..recording import Average
 from . import defects
+from .content import beside, not_as_sent
 from .declared import CentralNoise, LocalNoise, merges_by_mean, weight_key
 from .mods import DECLARED, KEY, raw_of, records_kept
 
@@ -67,7 +69,9 @@ def _fixed(strategy: Any) -> Gaussian | None:
 
 @dataclass(frozen=True)
 class _Reply:
-    """A reply as it came. client: None for one without an `AuditMod`. local: what its LocalDpMod is told."""
+    """A reply to train as it came. client: None for one without an `AuditMod`. local: what its LocalDpMod is told.
+    beside: names of what it holds beside its arrays.
+    """
 
     node: int
     client: int | None
@@ -75,6 +79,7 @@ class _Reply:
     count: Any
     local: LocalNoise | None
     clipped: bool | None
+    beside: list[str]
 
 
 class Flow:
@@ -82,7 +87,8 @@ class Flow:
 
     def __init__(self, recorder: Recorder, folder: Path, strategy: Any, given: bool) -> None:
         self.recorder, self.folder, self.strategy, self.given = recorder, folder, strategy, given
-        self.nodes: dict[int, int] = {}  # of clients that nobody numbers
+        self.nodes: dict[int, int] = {}  # whose client each is
+        self.bare: set[tuple[int, str]] = set()  # by client, what it sent beside its arrays
         self.sent: Arrays | None = None
         self.bound = 0.0
         self.came: list[_Reply] = []
@@ -104,14 +110,19 @@ class Flow:
             self.recorder.broadcast(self.recorder.next_round, self.sent)
         except BadInput as refused:
             self._end(str(refused))
+            return
+        if wrong := not_as_sent(messages):
+            self.recorder.defect(self.round, COMPLETENESS, NOTHING_ELSE, wrong, breaks=True)
 
     def replies(self, server_round: int, replies: Sequence[Any]) -> None:
         """Records what came, before anything changes it, and takes the mod's own record off."""
         if self.sent is None:
             return
+        self.others(reply for reply in replies if not reply.has_error() and not reply.content.array_records)
         came = [self._read(reply) for reply in replies if not reply.has_error() and reply.content.array_records]
         for one in came:
-            client = self._number(one)
+            client = self._number(one.node, one.client)
+            self._unnoised(client, one.beside)
             try:
                 self.recorder.upload(
                     self.round, client, one.arrays, one.count, records=records_kept(self.folder, client)
@@ -126,6 +137,18 @@ class Flow:
         self.came += came
         if not self.given:  # now, as whatever ends the process before the round is merged ends no less that was sent
             self.recorder.declare(self.round, [*self._local(), *self._central()])
+
+    def others(self, replies: Iterable[Any]) -> None:
+        """Replies without a model, as to evaluate one: nothing of them is recorded but that they came."""
+        for reply in replies:
+            if reply.has_error():
+                continue
+            told = reply.content.config_records.get(KEY)
+            if told is not None:
+                del reply.content[KEY]
+            if self.sent is not None:
+                client = self._number(reply.metadata.src_node_id, _client_of(told))
+                self._unnoised(client, beside(reply.content, self._counts, arrays=0))
 
     def merged(self, metrics: Any) -> None:
         """What ran in the round, known by now, and which known defects it shows."""
@@ -152,8 +175,7 @@ class Flow:
         """The training goes on, and the recording cannot: what is sent from now on is in no ledger."""
         _log(f"dpfl-audit: the recording ends here, and nothing is proven: {why}")
         if self.recorder.next_round > 0:
-            said = "nothing else was sent than what is recorded"
-            self.recorder.defect(self.round, "completeness", said, why, breaks=True)
+            self.recorder.defect(self.round, COMPLETENESS, NOTHING_ELSE, why, breaks=True)
         self.sent, self.ended = None, True
         self._close()
 
@@ -171,12 +193,12 @@ class Flow:
         metrics: Any = next(iter(reply.content.metric_records.values()), {})
         declares = told is not None and DECLARED[0] in told
         local = LocalNoise(*(float(told[n]) for n in DECLARED)) if declares else None
-        client = None if told is None or int(told["partition-id"]) < 0 else int(told["partition-id"])
-        count = metrics.get(self.weight_key, metrics.get("num_examples"))  # the second in replies of before
+        count = next((metrics[key] for key in self._counts if key in metrics), None)
         whole = int(count) if isinstance(count, int | float) and count == int(count) else count
         bit = metrics.get("norm_bit")
         arrays = self._named(_arrays_of(next(iter(reply.content.array_records.values()))))
-        return _Reply(reply.metadata.src_node_id, client, arrays, whole, local, None if bit is None else bool(bit))
+        clipped, more = None if bit is None else bool(bit), beside(reply.content, self._counts)
+        return _Reply(reply.metadata.src_node_id, _client_of(told), arrays, whole, local, clipped, more)
 
     def _named(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """By the model's own names, where they are only numbered, as messages of before have them."""
@@ -187,8 +209,25 @@ class Flow:
         names = next((n for n in network.orders if len(n) == len(arrays)), numbers)
         return {name: arrays[number] for name, number in zip(names, numbers)}
 
-    def _number(self, one: _Reply) -> int:
-        return self.nodes.setdefault(one.node, len(self.nodes)) if one.client is None else one.client
+    @property
+    def _counts(self) -> tuple[str, str]:
+        """Metrics that are a reply's number of records, the second in those of before."""
+        return self.weight_key, "num_examples"
+
+    def _number(self, node: int, client: int | None) -> int:
+        if client is not None:
+            self.nodes[node] = client
+        return self.nodes.setdefault(node, len(self.nodes))
+
+    def _unnoised(self, client: int, names: Iterable[str]) -> None:
+        """Once of each client, as nothing is proven from then on."""
+        for what in names:
+            if (client, what) not in self.bare:
+                self.bare.add((client, what))
+                try:
+                    self.recorder.unnoised(self.round, client, what)
+                except BadInput as refused:
+                    _log(f"dpfl-audit: {refused}")
 
     def _local(self) -> list[Gaussian]:
         """LocalDpMod's, where every client of the round has the same."""
@@ -238,6 +277,11 @@ class Flow:
             np.square(one.arrays[n].astype(np.float64) - v).sum() for n, v in self.sent.items() if n in one.arrays
         )
         return float(np.sqrt(sum(squares))) > self.bound
+
+
+def _client_of(told: Any) -> int | None:
+    """The partition id that an `AuditMod` says, None without one."""
+    return None if told is None or int(told["partition-id"]) < 0 else int(told["partition-id"])
 
 
 def _arrays_of(record: Any) -> Arrays:
@@ -296,9 +340,7 @@ def _recording_class() -> type:
 
         def aggregate_evaluate(self, server_round, replies):
             came = list(replies)
-            for reply in came:
-                if not reply.has_error() and KEY in reply.content:
-                    del reply.content[KEY]
+            self._flow.others(came)
             return self.strategy.aggregate_evaluate(server_round, came)
 
         def summary(self) -> None:

@@ -6,11 +6,15 @@ import json
 from math import sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import called
+from dpfl_audit.audit.proof.certificate import Premise
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.proven.together import together
+from dpfl_audit.audit.record.mechanism import Gaussian
+from dpfl_audit.audit.record.recorder import Recorder
 
 CONFIG = """
 data = {{ name = "digits", clients = 4, samples_per_client = 5 }}
@@ -42,6 +46,24 @@ def test_four_trainings_are_one_of_half_the_noise(tmp_path: Path, capsys: pytest
     words = ["--observer", "server", "--unit", "client", "--adjacency", "zero_out", "--json"]
     code, out, _ = called(capsys, "epsilon", *[str(one)] * 4, *words)
     assert code == 0 and json.loads(out)["rows"][0]["proven"] == row.proven
+
+
+def test_that_recordings_share_no_noise_is_a_premise_of_their_joint_proof(tmp_path: Path) -> None:
+    """One seed in two scripts: the uploads' difference has no noise, and every sentence beside ε = 4.38 was true."""
+    for name in ("a", "b"):
+        rng = np.random.default_rng(7)  # in both
+        with Recorder(tmp_path / name, {"w": np.zeros(4000)}, mechanism=Gaussian(clip=1.0, noise_std=2.0)) as rec:
+            for t in range(2):
+                rec.broadcast(t, [np.zeros(4000)])
+                for c in range(2):
+                    rec.upload(t, c, [rng.normal(0, 2.0, 4000)], num_examples=5)
+                    rec.raw(t, c, [np.zeros(4000)])
+    (alone,), (joint,) = table(tmp_path / "a", **ASKED).rows, together([tmp_path / "a", tmp_path / "b"], **ASKED).rows
+    assert joint.proven == pytest.approx(gaussian_epsilon(1.0, 1e-5))
+    assert set(joint.premises) - set(alone.premises) == {"apart"}
+    assert any(Premise.APART.value in note for note in joint.notes)
+    (own,) = together([tmp_path / "a", noised(tmp_path, 1.0)], **ASKED).rows  # whose noise is of a key of its own
+    assert "apart" not in own.premises
 
 
 def test_batches_of_two_trainings_are_no_parts_of_one_epoch(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record import noise_tests
-from dpfl_audit.audit.record.declared import SECRECY
+from dpfl_audit.audit.record.declared import ADDED, SECRECY
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
 from dpfl_audit.audit.record.noise_tests import Projection, noise_along_values
 from dpfl_audit.audit.record.recorder import Recorder
@@ -74,6 +76,7 @@ def of_server(
     std: float = 0.02,
     seed: int = 0,
     mechanism: Gaussian | None = None,
+    more: float = 0.0,
 ):
     """The server clips to `clip` and weighs as given, where a clip to 1 and equal weights are declared."""
     model = torch.cat([value.flatten() for value in START.values()])
@@ -87,7 +90,7 @@ def of_server(
             for c, value in enumerate(sent):
                 rec.upload(t, c, value, num_examples=5)
             mean = sum(w * v * min(1.0, clip / v.norm()) for w, v in zip(weights, sent)) / sum(weights)
-            model = model + mean + noise_of(1000 * seed + t, std)
+            model = model + mean + noise_of(1000 * seed + t, std) + value_of(50_000 + t, more)
     return {d.what: d for d in check_setup(folder)[1].declared}
 
 
@@ -96,6 +99,28 @@ def test_what_is_as_declared_is_checked(tmp_path):
     assert [found[what].status for what in ("norm bound", "noise", "independence")] == ["checked"] * 3
     found = of_server(tmp_path / "t", [1, 1, 1, 1], 4)
     assert [found[what].status for what in ("norm bound", "noise", "average")] == ["checked"] * 3
+
+
+@pytest.mark.parametrize("server", [False, True], ids=["client", "server"])
+def test_what_is_added_beside_the_clip_is_contradicted_or_declared(server, tmp_path):
+    """An un-noised momentum of norm 5 across the raw values: "norm bound: checked" was all that was said of it."""
+
+    def beside(length: float) -> Noise:
+        return lambda seed: noise_of(seed) + value_of(50_000 + seed, length)
+
+    def run(name: str, length: float):
+        if not server:
+            return of_clients(tmp_path / name, beside(length), 4, 4, 4)
+        return of_server(tmp_path / name, [1, 1, 1, 1], 4, more=length)
+
+    honest, short, long = run("honest", 0.0), run("short", 0.05), run("long", 0.32 if server else 0.65)
+    assert {honest[ADDED].status, short[ADDED].status} <= {"declared", "checked"}
+    assert long[ADDED].status == "contradicted" and {one["noise"].status for one in (honest, short, long)} == {
+        "checked"
+    }
+    rows = {name: table(tmp_path / name, observers=["downlink"]).rows for name in ("short", "long")}
+    assert all(row.proven == inf for row in rows["long"])
+    assert any(honest[ADDED].said in note for row in rows["short"] if row.proven < inf for note in row.notes)
 
 
 def test_that_noises_do_not_correlate_shows_nobody_who_knows_them(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dpfl_audit import cli
-from dpfl_audit.audit.record.declared import SECRECY
+from dpfl_audit.audit.record.declared import ADDED, SECRECY
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from torch import nn
@@ -54,11 +54,13 @@ def test_check_says_in_json_what_is_declared(tmp_path, capsys):
         "norm bound",
         "noise",
         "independence",
+        ADDED,
         SECRECY,
         "average",
         "low bits",
-        "completeness",
         "first model",
+        "public settings",
+        "completeness",
         "last model",
     }
 

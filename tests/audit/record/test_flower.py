@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.proven.table import table
-from dpfl_audit.audit.record.declared import SECRECY
+from dpfl_audit.audit.record.declared import ADDED, COMPLETENESS, SECRECY
 from dpfl_audit.audit.record.flower.mods import AuditMod, clients_folder
 from dpfl_audit.audit.record.flower.strategy import record_strategy
+from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.strict import faults
 
@@ -178,10 +179,12 @@ def test_a_servers_fixed_clip_is_read_from_the_wrapper_and_checked(tmp_path):
         "norm bound": "declared",  # such noise hides √2 of it in two rounds,
         "noise": "checked",
         "independence": "checked",
+        ADDED: "declared",
         SECRECY: "declared",
         "average": "declared",  # and twice a weight
         "low bits": "declared",
         "first model": "declared",
+        "public settings": "declared",
         "completeness": "declared",
     }
     assert row(tmp_path / "s", "downlink").multiplier == pytest.approx(1.0)
@@ -233,6 +236,64 @@ def test_a_nan_is_passed_on_and_proves_nothing(tmp_path):
     assert {m.sender for m in setup.messages if m.sender != "server"} == {"client-1", "client-2"}
     assert statuses(tmp_path / "s")["completeness"] == "contradicted"  # the next model is none either
     assert row(tmp_path / "s", "server").proven == inf
+
+
+def with_loss(message, context, call_next):
+    """A mod, as clients of the quickstart add to their replies."""
+    reply = call_next(message, context)
+    reply.content["metrics"]["train_loss"] = 0.12
+    return reply
+
+
+def test_what_a_reply_holds_beside_its_arrays_proves_nothing_towards_who_sees_it(tmp_path):
+    """ε = 2.38 was printed towards the server, with "nothing else was sent". The models are made of none of it."""
+    found = {}
+    for name, more in (("with", [with_loss]), ("without", [])):
+        local = LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=5.0, delta=1e-5)
+        run(tmp_path / name, fedavg(), app_of(mods=[AuditMod(str(tmp_path / name)), *more, local]))
+        rows = {observer: row(tmp_path / name, observer).proven for observer in ("server", "downlink", "model")}
+        defects = [d for d in check_setup(tmp_path / name)[1].declared if d.status == "defect"]
+        found[name] = rows, [(d.what, "'train_loss'" in d.why) for d in defects]
+    assert found["without"][0]["server"] < inf and found["without"][1] == []
+    assert found["with"] == ({**found["without"][0], "server": inf}, [(COMPLETENESS, True)])
+
+
+def test_a_model_that_may_be_made_of_what_stands_beside_the_arrays_proves_nothing_either(tmp_path):
+    local = LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=5.0, delta=1e-5)
+    mods = [AuditMod(str(tmp_path / "s")), with_loss, local]
+    run(tmp_path / "s", fedavg(FedMedian), app_of(mods=mods))
+    assert row(tmp_path / "s", "downlink").proven == inf
+
+
+def test_what_clients_reply_when_they_evaluate_is_looked_at_too(tmp_path):
+    for name, metrics in (("loss", {"num-examples": 10, "eval_loss": 0.5}), ("count", {"num-examples": 10})):
+        app = app_of(length=0.5, mods=[AuditMod(str(tmp_path / name))])
+
+        @app.evaluate()
+        def evaluate(message, context, metrics=metrics):
+            return Message(content=RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
+
+        options = {"fraction_evaluate": 1.0, "min_available_nodes": CLIENTS}
+        run(tmp_path / name, FedAvg(**options), app, mechanism=Gaussian(clip=1.0, noise_std=2.0))
+    assert row(tmp_path / "loss", "server").proven == inf and statuses(tmp_path / "loss")[COMPLETENESS] == "defect"
+    assert statuses(tmp_path / "count")[COMPLETENESS] == "declared"
+
+
+@pytest.mark.parametrize("kind", ["other model", "more arrays"])
+def test_messages_to_clients_that_are_not_the_recorded_model_prove_nothing(kind, tmp_path):
+    class Personal(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            messages = list(super().configure_train(server_round, arrays, config, grid))
+            last = {n: flwr.app.Array(a.numpy() + 1) for n, a in messages[-1].content["arrays"].items()}
+            record = RecordDict({**messages[-1].content})
+            record["more" if kind == "more arrays" else "arrays"] = ArrayRecord(last)
+            messages[-1].content = record
+            return messages
+
+    noise = Gaussian(clip=1.0, noise_std=1.0)
+    run(tmp_path / "s", fedavg(Personal), app_of(mods=[AuditMod(str(tmp_path / "s"))]), mechanism=noise)
+    assert statuses(tmp_path / "s")[COMPLETENESS] == "contradicted"
+    assert row(tmp_path / "s", "downlink").proven == inf
 
 
 @pytest.mark.parametrize("kind", [FedAdam, FedMedian])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.declared import COMPLETENESS
 from dpfl_audit.audit.record.flower.grid import record_server
 from dpfl_audit.audit.record.flower.mods import AuditMod
 from dpfl_audit.audit.record.mechanism import Gaussian
@@ -82,7 +83,7 @@ class Client(NumPyClient):
     def fit(self, parameters, config):
         del config
         rng = np.random.default_rng(len(parameters))
-        return [(p + rng.normal(size=p.shape)).astype(np.float32) for p in parameters], 10, {"loss": 1.0}
+        return [(p + rng.normal(size=p.shape)).astype(np.float32) for p in parameters], 10, {}
 
     def evaluate(self, parameters, config):
         del parameters, config
@@ -143,15 +144,34 @@ def test_a_legacy_strategys_noise_is_read_and_checked(tmp_path):
 @pytest.mark.parametrize("pulls", [False, True])
 def test_a_main_loop_of_ones_own(pulls, tmp_path):
     """It sends and receives, or pushes and pulls, and numbers nothing."""
-    app = ClientApp(mods=[AuditMod(str(tmp_path / "s"))])
+    grid, seen = main_loop(tmp_path / "s", lambda: {}, pulls)
+    assert seen == {"arrays", "metrics"}
+    assert check_setup(tmp_path / "s")[0].manifest.rounds == 3 and row(tmp_path / "s", "server").proven < inf
+    assert uploads(tmp_path / "s") == sorted(value.tobytes() for value in grid.replied)
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+@pytest.mark.parametrize("kind", ["control variate", "config"])
+def test_what_a_reply_holds_beside_its_first_arrays_proves_nothing_towards_the_server(kind, pulls, tmp_path):
+    """SCAFFOLD's second ArrayRecord: ε was printed as if it were not there."""
+    record = ArrayRecord({"c": flwr.app.Array(np.ones((40, 60), np.float32))})
+    main_loop(tmp_path / "s", lambda: {"more": record if kind != "config" else ConfigRecord({"seed": 7})}, pulls)
+    defect = next(d for d in check_setup(tmp_path / "s")[1].declared if d.status == "defect")
+    assert defect.what == COMPLETENESS and ("'more'" if kind != "config" else "'seed'") in defect.why
+    assert row(tmp_path / "s", "server").proven == inf > row(tmp_path / "s", "downlink").proven
+
+
+def main_loop(folder: Path, more, pulls: bool):
+    """Three rounds of an app whose replies hold more records. Returns its grid and the names of what replies hold."""
+    app, seen, rng = ClientApp(mods=[AuditMod(str(folder))]), set(), np.random.default_rng(0)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        rng = np.random.default_rng(int(context.node_config["partition-id"]))
+        del context
         got = message.content.array_records["arrays"]
         moved = {n: flwr.app.Array((a.numpy() + rng.normal(size=a.shape)).astype(np.float32)) for n, a in got.items()}
         content = {"arrays": ArrayRecord(moved), "metrics": MetricRecord({"num-examples": 10})}
-        return Message(RecordDict(content), reply_to=message)
+        return Message(RecordDict({**content, **more()}), reply_to=message)
 
     server = ServerApp()
 
@@ -162,12 +182,10 @@ def test_a_main_loop_of_ones_own(pulls, tmp_path):
             content = RecordDict({"arrays": ArrayRecord(NET.state_dict()), "config": ConfigRecord({"lr": 0.1})})
             messages = [Message(content, node, "train") for node in grid.get_node_ids()]
             replies = grid.pull_messages(grid.push_messages(messages)) if pulls else grid.send_and_receive(messages)
-            assert all(set(reply.content) == {"arrays", "metrics"} for reply in replies)
+            seen.update(*(reply.content for reply in replies))
 
     noise = Gaussian(clip=1.0, noise_std=1.0)
-    grid = run(server, tmp_path / "s", app=app, mechanism=noise, average="mean", claim=8)
-    assert check_setup(tmp_path / "s")[0].manifest.rounds == 3
-    assert uploads(tmp_path / "s") == sorted(value.tobytes() for value in grid.replied)
+    return run(server, folder, app=app, mechanism=noise, average="mean", claim=8), seen
 
 
 def test_an_app_that_fails_leaves_whole_rounds_and_fails_as_before(tmp_path):

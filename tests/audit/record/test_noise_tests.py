@@ -50,6 +50,12 @@ def test_too_few_numbers_tell_nothing():
     assert noise_law([]).status == norm_bound([]).status == "declared"
 
 
+def test_messages_without_any_noise_stop_nothing():
+    """Their sum has no variance to compare, and a division by nothing was a traceback."""
+    assert independent(left(np.zeros((3, 2000)))).status == "declared"
+    assert noise_law(left(np.zeros((3, 2000)))).status == "contradicted"
+
+
 def test_numbers_that_float32_is_too_coarse_for_are_left_out():
     rows = np.random.default_rng(0).standard_normal((2, 3000))
     rows[:, ::2] = np.nan

@@ -19,6 +19,7 @@ import torch
 from dp_accounting import get_epsilon_gaussian
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.record.declared import SETTINGS
 from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
 from dpfl_audit.audit.record.recorder import Recorder, finish
 from dpfl_audit.audit.setup.auditor import check_setup
@@ -460,6 +461,7 @@ def test_facts_that_cannot_be_are_refused_before_anything_is_written(options, tm
         {"clip": 1, "noise_std": 1, "by": "me"},
         {"clip": 1, "noise_std": 1, "of": "record", "by": "server"},
         {"clip": 1, "noise_std": 1, "steps": 3},
+        {"clip": 1, "noise_std": 1, "scale": "median"},
         {"clip": 1, "noise_std": 1, "sampling": Sampling("poisson", 10, 1)},
         {"clip": 1, "noise_std": 1, "by": "server", "sampling": Sampling("poisson", 10, 11)},
     ],
@@ -617,6 +619,49 @@ def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
     row = next(r for r in table(tmp_path / "s").rows if r.asked)
     assert row.claimed == 8 and row.proven == pytest.approx(get_epsilon_gaussian(1.0, 1e-5))
     assert statuses(tmp_path / "s")["secure aggregation"] == "declared"
+
+
+@pytest.mark.parametrize("law", [Gaussian, Laplace])
+@pytest.mark.parametrize("by", ["client", "server"])
+def test_clip_and_noise_are_said_to_be_public_numbers_or_prove_nothing(law, by, tmp_path):
+    """A median of the round's own norms stands in the broadcasts as the size of their noise: 2.35 was printed, with no
+    sentence that would be false."""
+    rng = np.random.default_rng(0)
+    drawn = rng.normal if law is Gaussian else rng.laplace
+    for scale in ("public", "private"):
+        with Recorder(tmp_path / scale, WHOLE, average="mean") as rec:
+            model = WHOLE["w"].double()
+            for t, clip in enumerate((1.0, 1.0, 0.5, 0.5)):
+                rec.broadcast(t, [model.float()], mechanism=law(clip, 3 * clip, by=by, scale=scale))
+                noises = [torch.tensor(drawn(0, 3 * clip, DIM)) for _ in range(2)]
+                model = model + sum(noises) / 2 if by == "client" else model + noises[0]
+                for c, sent in enumerate(noises if t < 3 else ()):
+                    rec.upload(t, c, [sent.float() if by == "client" else torch.zeros(DIM)], num_examples=5)
+    rows = {scale: table(tmp_path / scale, observers=["downlink", "aggregate"]).rows for scale in ("public", "private")}
+    assert all(row.proven == inf for row in rows["private"])
+    found = {scale: next(d for d in check_setup(tmp_path / scale)[1].declared if d.what == SETTINGS) for scale in rows}
+    assert {one.status for one in found.values()} == {"declared"} and found["private"].said != found["public"].said
+    assert found["public"].why.startswith("in 1 of 3 rounds")
+    finite = [row for row in rows["public"] if row.proven < inf]
+    assert finite and all(any(found["public"].said in note for note in row.notes) for row in finite)
+
+
+@pytest.mark.parametrize("secret", [False, True], ids=["uploads seen", "secure aggregation"])
+def test_what_is_sent_without_noise_beside_an_upload_is_priced(secret, tmp_path):
+    """A loss, sent after the last model went out: only sums are as they would be without it, if the server sees it."""
+    for name in ("with", "without"):
+        with Recorder(tmp_path / name, NET, mechanism=NOISE, average="mean", secure_aggregation=secret) as rec:
+            one_round(rec, 0)
+            rec.broadcast(1, START)
+            if name == "with":
+                rec.unnoised(1, 1, "loss")
+    seers = ["server", "uplink", *(["aggregate"] if secret else [])]
+    for observer in ("server", "uplink", "aggregate", "downlink"):
+        alone = table(tmp_path / "without", observers=[observer]).rows
+        beside = table(tmp_path / "with", observers=[observer]).rows
+        places = [(one.proven, other.proven) for one, other in zip(alone, beside, strict=True)]
+        assert all(one < inf and other == (inf if observer in seers else one) for one, other in places), observer
+    assert statuses(tmp_path / "with")["completeness"] == "defect"
 
 
 def test_a_close_that_is_killed_is_done_again(tmp_path, monkeypatch):

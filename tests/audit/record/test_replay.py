@@ -9,7 +9,7 @@ import pytest
 import torch
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.judge.judgement import AuditEvidence, judge
-from dpfl_audit.audit.record.declared import SECRECY
+from dpfl_audit.audit.record.declared import ADDED, SECRECY
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.say.verdict import verdict
@@ -150,11 +150,12 @@ def test_epsilon_evidence_and_verdict_are_the_same(both, tmp_path):
 def test_what_the_loop_declares_is_checked(both):
     _, auditor = check_setup(both[1])
     status = {d.what: d.status for d in auditor.declared}
-    assert [what for what in status if status[what] == "checked"] == ["norm bound", "noise", "independence"]
+    assert [what for what in status if status[what] == "checked"] == ["norm bound", "noise", ADDED, "independence"]
     assert [what for what in status if status[what] == "declared"] == [
         SECRECY,
         "average",
         "low bits",
         "first model",
+        "public settings",
         "completeness",
     ]

@@ -15,7 +15,8 @@ from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.record.spent import spent
 from dpfl_audit.defenses.releases import Sampling
 
-START = {"w": torch.zeros(40)}
+SIZE = 400  # numbers, enough of them to be compared with those of other messages
+START = {"w": torch.zeros(SIZE)}
 COINS = Sampling("poisson", 100, 10)
 MECHANISMS = {
     "clients": Gaussian(clip=1.0, noise_std=0.5),
@@ -31,12 +32,14 @@ def recorder(folder: Path, mechanism: Declared) -> Recorder:
 
 def round_of(rec: Recorder, t: int, mechanism: Declared) -> None:
     """Two clients who send noise alone, or nothing to a server that adds noise to the model before."""
-    noise = torch.randn(10, 2, 40, generator=torch.Generator().manual_seed(0))
+    noise = torch.randn(10, 2, SIZE, generator=torch.Generator().manual_seed(0))
     by_client = mechanism.by == "client"
     of_mean = mechanism.noise_std / (10 if mechanism.on == "sum" else 1)
     rec.broadcast(t, START if by_client else {"w": of_mean * noise[:t, 0].sum(0)})
     for client in range(2):
-        rec.upload(t, client, mechanism.noise_std * noise[t, client] if by_client else torch.zeros(40), 8)
+        rec.upload(t, client, mechanism.noise_std * noise[t, client] if by_client else torch.zeros(SIZE), 8)
+        if by_client:
+            rec.raw(t, client, torch.zeros(SIZE))
 
 
 def proven(rows) -> dict[tuple[str, str, str], float | None]:
