@@ -6,8 +6,6 @@ first, draws the same numbers some places on. What is compared is kept in memory
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,13 +21,13 @@ COMPARED = f"no {RUN} signs in a row of one, or their opposites, and no {LARGEST
 Keys = NDArray[np.uint64]
 
 
-@dataclass(eq=False)
 class NoisesSeen:
     """The noises of a recorder's messages so far, as far as later ones are compared with them."""
 
-    names: list[str] = field(default_factory=list)
-    marks: list[Keys] = field(default_factory=list)  # (n, 2) a message: the first half of a run, and the second
-    largest: list[NDArray[np.float64]] = field(default_factory=list)  # (LARGEST,) a message
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.marks: list[Keys] = []  # (n, 2) a message: the first half of a run, and the second
+        self.largest: list[NDArray[np.float64]] = []  # (LARGEST,) a message
 
     def copied(self, noise: NDArray[np.float64], name: str) -> str:
         """What of an earlier message this one has, "" for nothing; from then on it is an earlier one.

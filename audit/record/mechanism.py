@@ -14,7 +14,6 @@ from ..errors import BadInput
 from ..setup.reading import short
 
 Law = Literal["gaussian", "laplace"]
-Scale = Literal["public", "private"]
 MOST_STEPS = 10_000_000  # of one upload
 MOST_RECORDS = 2**53  # or clients: what a float64 still counts
 
@@ -56,7 +55,7 @@ class Gaussian:
     on: Literal["mean", "sum"] = "mean"
     what: str = ""
     noise_multiplier: InitVar[float | None] = None
-    scale: Scale = field(default="public", kw_only=True)
+    scale: Literal["public", "private"] = field(default="public", kw_only=True)
 
     def __post_init__(self, noise_multiplier: float | None) -> None:
         if (self.noise_std is None) == (noise_multiplier is None):
@@ -157,7 +156,7 @@ class Laplace:
     sampling: Sampling | None = None
     on: Literal["mean", "sum"] = "mean"
     what: str = ""
-    scale: Scale = field(default="public", kw_only=True)
+    scale: Literal["public", "private"] = field(default="public", kw_only=True)
 
     def __post_init__(self) -> None:
         _check_numbers(self, {"clip": self.clip, "noise_scale": self.noise_scale})

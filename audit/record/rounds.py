@@ -336,7 +336,11 @@ class Places:
         return np.concatenate(parts)
 
     def energy(self, left: Tensor, noise_std: float, sent: Tensor, bound: float, name: str) -> Energy:
-        """Of all that is left over of Gaussian noise. bound: of the value beside it; the rest as of `left_over`."""
+        """Of all that is left over of Gaussian noise.
+
+        Args:
+            left, noise_std, sent, name: as of `left_over`. bound: of the value beside it, in parameter units.
+        """
         coarse = sent.abs() * 2.0**-23 > COARSE * noise_std
         fine = left.masked_fill(coarse, 0.0)
         numbers = sum(end - first - int(coarse[first:end].sum()) for _, first, end in self.inside)
