@@ -55,11 +55,10 @@ def warn_of_no_attacks(network: Network) -> None:
         why = f"{network.frozen[0]!r} is frozen, and attacks know networks that are trained whole; hand over no records"
     else:
         kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
-        strange = [kind for kind in kinds if kind not in models.LAYERS] or [*kinds]
-        why = (
-            f"a network of {', '.join(strange)} cannot be built again; attacks take a stack of"
-            f" {', '.join(models.LAYERS)}, or a class in a file of your own"
-        )
+        strange = [kind for kind in kinds if kind not in models.LAYERS]
+        what = f"a network with {', '.join(strange)}" if strange else "a class that no file of yours holds"
+        stack = f"a Sequential of {', '.join(models.LAYERS)}"
+        why = f"{what} cannot be built again; attacks take {stack}, or a class in a file of your own"
     warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
 
 

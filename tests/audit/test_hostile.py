@@ -157,8 +157,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "rounds gone": (lambda s: (s / "rounds.csv").write_text("round\n0\n"), "2 whole lines"),
     "rounds cut": (lambda s: (s / "rounds.csv").write_text((s / "rounds.csv").read_text()[:-2]), "whole lines"),
     "a NaN in a table": (text("rounds.csv", "\n1,2.0", "\n1,nan"), "finite number"),
-    "a NaN in the auditor's": (text("auditor/figures.csv", "\n1,0.5,", "\n1,nan,"), "finite number"),
-    "other figures": (text("auditor/figures.csv", "\n1,0.5,", "\n1,0.6,"), "changed after training"),
+    "a NaN in the auditor's": (text("auditor/figures.csv", ",0.5,0.1533", ",nan,0.1533"), "finite number"),
+    "other figures": (text("auditor/figures.csv", ",0.5,0.1533", ",0.6,0.1533"), "changed after training"),
     "figures gone": (lambda s: (s / "auditor" / "figures.csv").unlink(), "is missing"),
     "a huge field": (lambda s: (s / "rounds.csv").write_text(200_000 * "a"), "not a CSV table"),
     # tensors of the wrong kind

@@ -27,7 +27,7 @@ def test_label_accuracy_is_in_the_results_of_every_round(tmp_path: Path) -> None
     found = run(setup, tmp_path / "inferred", options).attacks
     assert [entry.round for entry in found] == [0, 1]
     for entry in found:
-        assert any(said.startswith("labels inferred: counts by least squares") for said in entry.assumed)
+        assert any(said.startswith("labels inferred: counts by the classifier") for said in entry.assumed)
         chance, accuracy = entry.value("label_chance"), entry.value("label_accuracy")
         assert chance is not None and accuracy is not None and chance <= accuracy <= 1
         rows = {row["name"]: row for row in metric_rows(entry, [])}

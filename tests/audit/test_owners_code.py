@@ -295,6 +295,7 @@ class Leaves(BaseException):
     """What is no Exception."""
 
 
+@pytest.mark.filterwarnings("ignore:model. ε is priced")
 @pytest.mark.parametrize("kind", [Leaves, SystemExit, RuntimeError])
 @pytest.mark.parametrize("hook", ["state_dict", "forward", "upload"])
 def test_a_recorded_network_that_raises_is_one_sentence(hook, kind, tmp_path):

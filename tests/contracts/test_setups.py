@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from math import inf, isfinite
 from pathlib import Path
@@ -206,7 +206,9 @@ def test_the_rounds_figures_survive_the_csv(name, trained):
     it = trained(name)
     counted = it.experiment.data.test_targets.bincount()
     guess = {"majority_accuracy": int(counted.max()) / int(counted.sum())}
-    assert Auditor(it.setup).rounds == [{"round": float(i), **figures, **guess} for i, figures in enumerate(it.figures)]
+    hidden = {"balanced_accuracy", "test_auc"}
+    rounds = [{k: v for k, v in row.items() if k not in hidden} for row in Auditor(it.setup).rounds]
+    assert rounds == [{"round": float(i), **figures, **guess} for i, figures in enumerate(it.figures)]
 
 
 @EVERY
@@ -323,7 +325,8 @@ def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_
             assert any(note.startswith("Nothing can be proven: ") for note in row.notes)
         else:
             assert isinstance(row.proven, float) and row.proven > 0 and row.accountant
-    planned = epsilon.rows(planned_ledger(it.experiment), it.experiment.scheme.claim, it.experiment.config.audit.delta)
+    ledger = replace(planned_ledger(it.experiment), published_key=True)  # as all of these trainings have it
+    planned = epsilon.rows(ledger, it.experiment.scheme.claim, it.experiment.config.audit.delta)
     assert [to_eight_digits(row.having(asked=False)) for row in rows] == [to_eight_digits(row) for row in planned]
     asked = it.experiment.config.audit
     place = (str(asked.observer), asked.unit, asked.adjacency)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,7 +137,7 @@ def test_epsilon_evidence_and_verdict_are_the_same(both, tmp_path):
     # A recording does not state its loss either, and noisy uploads cannot show it.
     assert not any(a.doubt for a in one.attacks) and all(b.doubt for b in other.attacks)
     doubted = [a.having(doubt=b.doubt) for a, b in zip(one.attacks, other.attacks)]
-    expected = verdict(judge(AuditEvidence(tuple(doubted), one.epsilon, premises=("noise",))))
+    expected = verdict(judge(replace(AuditEvidence.of(other), attacks=tuple(doubted))))
     assert other.verdict.model_copy(update={"proven": None}) == expected.model_copy(update={"proven": None})
     assert other.verdict.proven == pytest.approx(expected.proven, rel=1e-6) and expected.proof == "weak"
     assert [a.key for a in one.attacks] == [b.key for b in other.attacks] and len(

@@ -174,7 +174,7 @@ def test_it_is_told_with_the_first_records_and_priced_without(case, tmp_path):
     [
         (frozen, "'0.weight' is frozen"),
         (lambda: nn.Linear(6, 3).requires_grad_(False), "'weight' is frozen"),
-        (lambda: nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)), "of Softmax cannot be built again"),
+        (lambda: nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)), "with Softmax cannot be built again"),
     ],
 )
 def test_what_no_attack_can_build_is_warned_of_when_the_recorder_opens(made, why, tmp_path):

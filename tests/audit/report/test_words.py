@@ -61,7 +61,7 @@ def text(request, folder) -> str:
 def test_adjacencies_are_explained_once(text):
     explained = (
         "The privacy loss ε compares two trainings that differ in one record or client, up to a chance of δ: zero_out"
-        " leaves its contribution out and replace_one exchanges it for any other."
+        " leaves its contribution out and replace_one exchanges it for any other of as many records."
     )
     assert text.count(explained) == 1
 

@@ -78,7 +78,7 @@ def flat(ledger: Ledger, observer: Observer | None = None) -> Ledger:
         return tuple(sorted(set(message.releases).union(*(behind(version) for version in message.inherits))))
 
     messages = {i: replace(m, releases=all_of(m), inherits=()) for i, m in ledger.messages.items()}
-    return Ledger(ledger.releases, messages, {}, ledger.observers)
+    return Ledger(ledger.releases, messages, {}, ledger.observers, published_key=ledger.published_key)
 
 
 def observers(ledger: Ledger) -> list[Observer]:

@@ -120,7 +120,7 @@ def test_laplace_noise_at_its_true_epsilon_contradicts_no_proof(protocol):
     assert 0 < filled.demonstrated <= 5.0 and filled.condition == ""
     assert "epsilon_if_gaussian" not in attacks[0].numbers
     judgement = judge(AuditEvidence(tuple(attacks), (filled,)))
-    assert judgement.level == "none found" and judgement.refuted == ()
+    assert judgement.severity == "none found" and judgement.refuted == ()
 
 
 def test_a_gaussian_bound_keeps_its_condition_and_stands_beside_the_counted_one():
