@@ -92,6 +92,7 @@ def prove_settings(release: Facts, rounds: int, seen_rate: float, question: Proo
         assert price.multiplier is not None
         value = epsilon_of_drawn(price.multiplier, rounds, seen_rate, question.delta)
         price, mu = replace(price, epsilon=value, releases=rounds), None
+        premises.add(Premise.DRAWN_AT_RANDOM)
     if release.sampling is not None:
         premises.add(Premise.SECRET_DRAW)
     return _made(question, price, mu, "numbers", frozenset(premises))

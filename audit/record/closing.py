@@ -161,10 +161,11 @@ def close_recording(folder: Path) -> Path:
 def _attempts(ledger: LedgerWriter, beside: Sequence[Attempt], number: int, *, kept: bool) -> LedgerRows:
     """What was sent in attempts at a round that did not become whole. kept: whether its model went out once more."""
     rows, models = NO_ROWS, int(kept)
-    for attempt in beside:
-        if attempt.number == number:
-            rows += ledger.attempt(attempt, drawn_again=models > 0)
-            models += bool(attempt.model)
+    here = [attempt for attempt in beside if attempt.number == number]
+    others = any(attempt.model for attempt in here)  # the round did not begin anew with the model that it began with
+    for attempt in here:
+        rows += ledger.attempt(attempt, drawn_again=models > 0, goes_on=others)
+        models += bool(attempt.model)
     return rows
 
 

@@ -79,11 +79,12 @@ class LedgerWriter:
         row = self._broadcast(number)
         return LedgerRows(self._public(number, [(broadcast, SERVER, "weights", 0)]), [row], [], [])
 
-    def attempt(self, attempt: Attempt, *, drawn_again: bool) -> LedgerRows:
+    def attempt(self, attempt: Attempt, *, drawn_again: bool, goes_on: bool) -> LedgerRows:
         """What was sent in a round that did not become whole, before the round of its number: priced like any other,
         and not kept.
 
         drawn_again: another model went out at this place too, so that a server's noise was drawn more than once.
+        goes_on: the models that follow may be made of it, as from a checkpoint that was kept before the kill.
         """
         self.times += 1
         number, again = attempt.number, ("attempt", self.times)
@@ -108,6 +109,8 @@ class LedgerWriter:
             ledger.append(
                 self._of_nothing_kept(number, [models[0]["id"]], "sum", held=not self.recording.secure_aggregation)
             )
+            if goes_on:
+                self.version = models[0]["id"]
         return rows + LedgerRows([], ledger, models, [release_row(r) for r in _sorted(releases)])
 
     def unseen_model(self, number: int) -> LedgerRows:

@@ -359,8 +359,7 @@ class Recorder:
         Raises:
             BadInput: no client sent anything yet; or an observer or δ that cannot be.
         """
-        self._alive()
-        return spent(self.folder, self._open, delta, observers)
+        return self._spent(delta, observers)
 
     def stop_at(self, epsilon: float, *, delta: float | None = None) -> bool:
         """Whether one round more, like the last, would prove more than `epsilon` of the row that the recording is about
@@ -370,10 +369,9 @@ class Recorder:
         Raises:
             BadInput: no client sent anything yet; or an ε or δ that cannot be.
         """
-        self._alive()
         if not _number(epsilon) or epsilon <= 0:
             raise BadInput(f"stop_at({short(epsilon)}): expected an ε above 0")
-        rows = spent(self.folder, self._open, delta, (), more=True)
+        rows = self._spent(delta, (), more=True)
         return max(row.proven or 0.0 for row in rows if row.asked) > epsilon
 
     def close(self, *, nothing_more: bool = True) -> Path:
@@ -415,6 +413,17 @@ class Recorder:
                 self.close()
         finally:
             self.abandon()
+
+    def _spent(self, delta: float | None, observers: Sequence[str], *, more: bool = False) -> tuple[Epsilon, ...]:
+        if self._closed:
+            raise BadInput(
+                f"{self.folder}: this recorder is closed; `audit epsilon {self.folder}` tells what was spent"
+            )
+        if not self._done and (self._open is None or not (self._open.uploads or self._open.lost)):
+            raise BadInput(f"{self.folder}: no client sent anything yet, so nothing is spent")
+        if isinstance(observers, str) or (delta is not None and not _number(delta)):
+            raise BadInput(f"epsilon: observers = {short(observers)}, delta = {short(delta)}: expected names, a number")
+        return spent(self.folder, self._open, delta, observers, more=more)
 
     # --- one round
 

@@ -14,6 +14,7 @@ class Premise(Enum):
     HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
     COUNTS_STAY = "numbers of records are known anyway, so that another in a client's place has as many"
     DECLARED = "what the owner declares is so"
+    DRAWN_AT_RANDOM = "who takes part in a round is drawn at random, each round apart from all others"
     APART = "the noises of one recorded training are not those of another, as with a seed that both have"
     ANY_KEY = "the key is drawn, and not chosen"
     NOTHING_ELSE_PUBLISHED = (

@@ -122,6 +122,26 @@ def test_a_round_run_again_with_other_values_is_priced_twice(tmp_path):
     assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(3), 1e-5))
 
 
+@pytest.mark.parametrize(("checkpoint", "draws"), [("before", 2), ("after", 3)])
+def test_a_loop_that_goes_on_from_a_checkpoint_of_the_killed_round_releases_its_sum_too(checkpoint, draws, tmp_path):
+    """By hand: clients' noise of 2 on a mean of two is √2, its sensitivity 1/2; three sums are in the last model."""
+    models = [as_state(values(seed)) for seed in range(4)]
+    rec = recorder(tmp_path / "s")
+    one_round(rec, 0)
+    for session, model in ((0, models[1]), (1, models[1] if checkpoint == "before" else models[2])):
+        rec = rec if session == 0 else recorder(tmp_path / "s")
+        rec.broadcast(1, model)
+        for c in range(2):
+            rec.upload(1, c, values(100 + 10 * session + c), num_examples=5)
+        if session == 0:
+            rec.abandon()
+    rec.broadcast(2, models[3])
+    rec.close()
+    for observer in ("downlink", "model"):
+        assert epsilon(tmp_path / "s", observer) == pytest.approx(get_epsilon_gaussian(sqrt(8 / draws), 1e-5))
+    assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(3), 1e-5))
+
+
 def test_the_same_messages_sent_again_are_priced_once_and_give_the_same_bytes(tmp_path):
     for name in ("whole", "killed"):
         with recorder(tmp_path / name) as rec:

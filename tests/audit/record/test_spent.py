@@ -69,7 +69,7 @@ def test_a_training_stops_before_the_round_that_exceeds_its_limit(tmp_path):
     """By hand: T rounds of noise of half the clip are a Gaussian of noise 0.5/√T."""
     spends = [get_epsilon_gaussian(0.5 / sqrt(rounds), 1e-5) for rounds in (1, 2, 3)]
     rec = recorder(tmp_path / "s", MECHANISMS["clients"])
-    with pytest.raises(BadInput, match="no client uploaded"):
+    with pytest.raises(BadInput, match="no client sent anything yet"):
         rec.epsilon()
     for t, limit in enumerate((spends[1], spends[2])):
         round_of(rec, t, MECHANISMS["clients"])
@@ -79,4 +79,9 @@ def test_a_training_stops_before_the_round_that_exceeds_its_limit(tmp_path):
     for wrong in (0, -1.0, float("nan"), "8", None):
         with pytest.raises(BadInput, match="expected an ε above 0"):
             rec.stop_at(wrong)
-    rec.abandon()
+    for wrong in ({"observers": "server"}, {"delta": "a"}):
+        with pytest.raises(BadInput, match="expected names, a number"):
+            rec.epsilon(**wrong)
+    rec.close()
+    with pytest.raises(BadInput, match="audit epsilon"):
+        rec.epsilon()
