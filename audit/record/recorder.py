@@ -364,7 +364,8 @@ class Recorder:
     def stop_at(self, epsilon: float, *, delta: float | None = None) -> bool:
         """Whether one round more, like the last, would prove more than `epsilon` of the row that the recording is about
         (`[audit]` in tables: observer, unit, adjacency). Ask it after the uploads of a round, before the next one is
-        broadcast. The answer hangs on clips, noise, and who took part with how many records, on no value.
+        broadcast. The answer hangs on clips, noise, and who took part with how many records; on a value only where it
+        was refused or a check contradicts what is declared, as then nothing is proven.
 
         Raises:
             BadInput: no client sent anything yet; or an ε or δ that cannot be.

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,11 +43,17 @@ def spent(
         shutil.copytree(folder, copy, copy_function=_linked, ignore=shutil.ignore_patterns(LOCK, "tensors", "*.part"))
         begun = Begun.read(copy)
         if opened is not None and (opened.uploads or opened.lost):
-            write_round(copy, begun.recording, begun.layout, deepcopy(opened))  # which keeps what noise it saw
+            write_round(copy, begun.recording, begun.layout, _light(opened))
         if more and (rounds := round_files(copy / ".work")):
             _write_another(copy / ".work", rounds[-1], begun.recording)
         close_recording(copy)
         return table(copy, delta=delta, observers=observers).rows
+
+
+def _light(opened: OpenRound) -> OpenRound:
+    """A round to be priced and thrown away: without uploads and records on disk. Writing one remembers its noises."""
+    uploads = {client: replace(upload, kept=False, records=None) for client, upload in opened.uploads.items()}
+    return replace(opened, uploads=uploads, seen=deepcopy(opened.seen))
 
 
 def _write_another(work: Path, last: Path, recording: Recording) -> None:
