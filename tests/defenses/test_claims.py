@@ -4,14 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_gaussian, get_sigma_gaussian
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, get_epsilon_gaussian
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import _compute_log_a_int
 from dpfl_audit.defenses import claims, ranges
 from scipy.integrate import quad
 from scipy.stats import norm
-
-GEO = {0.9: 0.02793, 0.95: 0.01633, 1.0: 0.01073, 1.05: 0.00787, 1.1: 0.00631}
 
 
 def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
@@ -22,28 +20,12 @@ def exact_gaussian(multiplier: float, releases: float, delta: float) -> float:
 # --- THESIS Definition 7
 
 
-def test_thesis_golden_and_its_exact_twin():
-    assert claims.rdp_gaussian(1.0, 1, 1e-5) == pytest.approx(5.30, abs=5e-3)
-    assert claims.rdp_gaussian(1.0, 15, 1e-5) == pytest.approx(26.08, abs=5e-3)
-    assert exact_gaussian(1.0, 1, 1e-5) == pytest.approx(4.38, abs=5e-3)
-    assert exact_gaussian(1.0, 15, 1e-5) == pytest.approx(23.35, abs=5e-3)
-
-
 @pytest.mark.parametrize("sigma, releases", [(1.0, 1), (2.0, 20), (8.0, 26)])
 def test_thesis_is_the_minimum_over_alpha(sigma, releases):
     alpha = np.linspace(1.0001, 200, 2_000_000)
     slow = (releases * alpha / (2 * sigma**2) + math.log(1e5) / (alpha - 1)).min()
     assert claims.rdp_gaussian(sigma, releases, 1e-5) == pytest.approx(slow, rel=1e-6)
     assert claims.rdp_gaussian(sigma, releases, 1e-5) > exact_gaussian(sigma, releases, 1e-5)
-
-
-def test_the_thesis_baseline_and_the_unreproduced_budget_of_table_3_3():
-    """σ = 2, C = 1 (THESIS 5.4) claims as `ldp`.
-
-    26 participations at σ = 8 claim 3.55 at 1e-6, not table 3.3's (0.27, 63)-RDP.
-    """
-    assert claims.rdp_gaussian(2.0, 20, 1e-5) == pytest.approx(20 / 8 + math.sqrt(40 * math.log(1e5)) / 2)
-    assert claims.rdp_gaussian(8.0, 26, 1e-6) == pytest.approx(3.55, abs=5e-3)
 
 
 # --- moments accountant
@@ -83,31 +65,7 @@ def test_dpsgd_lies_between_pld_and_the_moments_accountant():
     assert claims.sampled_gaussian_epsilon(0.1, 2.0, 0, 1e-5) == 0
 
 
-def test_lcdp_table_3_1_local_rounds():
-    """52 rounds of 50 of 100 clients at σ = 8 fit (0.5, 1e-6) if every participant's release counts at rate 1/100."""
-    spent = [claims.moments_epsilon(0.01, 8.0, 50 * rounds, 1e-6) for rounds in (52, 53)]
-    assert spent[0] <= 0.5 < spent[1]
-
-
 # --- NbAFL
-
-
-@pytest.mark.parametrize(
-    "epsilon, exposures, cohort, golden",
-    [(50, 1, None, 5.961e-5), (50, 25, None, 0.0), (5, 1, 20, 4.333e-4), (50, 1, 20, 0.0)],
-)
-def test_nbafl_downlink_golden(epsilon, exposures, cohort, golden):
-    std = claims.nbafl_downlink_std(
-        epsilon=epsilon,
-        delta=0.01,
-        clip=1.0,
-        records=1000,
-        exposures=exposures,
-        rounds=25,
-        clients=50,
-        cohort=cohort,
-    )
-    assert std == pytest.approx(golden, rel=2e-4)
 
 
 def test_nbafl_all_clients_is_the_limit_of_some():
@@ -124,16 +82,6 @@ def test_nbafl_the_server_adds_what_the_uploads_noise_lacks_for_all_rounds(expos
     assert downlink > 0 and math.hypot(uplink / math.sqrt(50), downlink) == pytest.approx(needed)
 
 
-def test_nbafl_uplink_and_what_it_is_worth():
-    """ε 50, L 25, δ .01: linear composition is loose, the exact ε with the paper's own Δ is 11.9."""
-    setting = {"delta": 0.01, "clip": 1.0, "records": 1000}
-    std = claims.nbafl_uplink_std(epsilon=50, exposures=25, **setting)
-    assert std == pytest.approx(math.sqrt(2 * math.log(125)) * 25 * 0.002 / 50)
-    assert exact_gaussian(std / 0.002, 25, 0.01) == pytest.approx(11.9, abs=0.05)
-    assert claims.nbafl_epsilon(noise_std=std, exposures=25, **setting) == pytest.approx(50)
-    assert claims.nbafl_epsilon(noise_std=std, exposures=5, **setting) == pytest.approx(10)
-
-
 def test_nbafl_lemma_5_overspends():
     used, sound = claims.nbafl_round_budgets(5, 25, 50, 20)
     assert (used, sound) == (pytest.approx(0.604, abs=5e-4), pytest.approx(0.441, abs=5e-4))
@@ -145,34 +93,11 @@ def test_nbafl_lemma_5_overspends():
 # --- geometric
 
 
-@pytest.mark.parametrize("ratio, golden", list(GEO.items()))
-def test_geometric_golden_and_inverse(ratio, golden):
-    multiplier = claims.geometric_multiplier(10, 1e-3, 30, ratio, 0.1)
-    assert 2 * 5 / 600 * multiplier == pytest.approx(golden, abs=5e-6)
-    assert claims.geometric_epsilon(multiplier, 1e-3, 30, ratio, 0.1) == pytest.approx(10)
-
-
 @pytest.mark.parametrize("ratio", [0.5, 0.9, 1 - 1e-9, 1.0, 1 + 1e-9, 1.1])
 def test_geometric_series_is_the_sum(ratio):
     assert claims.geometric_series(ratio, 30) == pytest.approx(
         math.fsum(ratio ** (1 - m) for m in range(1, 31)), rel=1e-7
     )
-
-
-@pytest.mark.parametrize(
-    "epsilon, few, eight, ten", [(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)]
-)
-def test_geometric_theorem_1_fails_above_seven(epsilon, few, eight, ten):
-    """At δ = 1e-3 with qM = 3 draws (ϑ = 1), and for the clients that a lottery draws more often."""
-    multiplier = claims.geometric_multiplier(epsilon, 1e-3, 30, 1.0, 0.1)
-    for draws, golden in ((3, few), (8, eight), (10, ten)):
-        assert exact_gaussian(multiplier, draws, 1e-3) == pytest.approx(golden, abs=0.06)
-
-
-def test_geometric_theorem_1_turns_at_6_98():
-    for epsilon, holds in ((6.97, True), (6.99, False)):
-        multiplier = claims.geometric_multiplier(epsilon, 1e-3, 30, 1.0, 0.1)
-        assert (exact_gaussian(multiplier, 3, 1e-3) <= epsilon) == holds
 
 
 def test_geometric_adjustment():
@@ -196,13 +121,6 @@ def test_geometric_adjustment():
 # --- component-adaptive
 
 
-@pytest.mark.parametrize("epsilon, sigma, rounds, exact", [(0.5, 26, 7, 0.347), (2, 26, 108, 1.55), (8, 10, 208, 6.73)])
-def test_component_golden(epsilon, sigma, rounds, exact):
-    assert claims.component_rounds(epsilon, sigma, 1e-5) == rounds
-    assert claims.component_epsilon(rounds, sigma, 1e-5) <= epsilon < claims.component_epsilon(rounds + 1, sigma, 1e-5)
-    assert exact_gaussian(sigma, rounds, 1e-5) == pytest.approx(exact, abs=5e-3)
-
-
 @pytest.mark.parametrize(
     "epsilon, sigma, releases", [(0.5, 26, 7), (2, 26, 300), (8, 10, 208), (8, 1, 3), (30, 0.3, 5)]
 )
@@ -222,21 +140,6 @@ def test_component_ends():
 # --- iteration tuning
 
 
-@pytest.mark.parametrize(
-    "epsilon, right, doubled, sound", [(10, 10.8, 27.5, 1.50), (20, 27.5, 77.3, 1.78), (30, 49.6, 149, 1.99)]
-)
-def test_iteration_gaussian_golden(epsilon, right, doubled, sound):
-    """Exact ε of Theorem 2's noise, c2 = √2, 5 releases, δ = 1e-4, with ξ = ζ and with the 2ζ a record can move."""
-    std = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0)
-    assert exact_gaussian(std / 6.0, 5, 1e-4) == pytest.approx(right, abs=0.06)
-    assert exact_gaussian(std / 12.0, 5, 1e-4) == pytest.approx(doubled, rel=2e-3)
-    sound_c2 = get_sigma_gaussian(epsilon, 1e-4) * epsilon / math.sqrt(math.log(1e4))
-    assert sound_c2 == pytest.approx(sound, abs=5e-3)
-    enough = claims.iteration_gaussian_std(epsilon, 1e-4, 5, 6.0, c2=sound_c2 * (1 + 1e-9))
-    assert exact_gaussian(enough / 6.0, 5, 1e-4) <= epsilon
-    assert claims.iteration_gaussian_epsilon(std, 1e-4, 5, 6.0) == pytest.approx(epsilon)
-
-
 @pytest.mark.parametrize("c2", [1.0, math.sqrt(2), 3.5])
 def test_iteration_gaussian_claims_the_epsilon_its_noise_was_drawn_for(c2):
     """Whatever constant the paper may mean: the claim inverts the noise at the same c2."""
@@ -253,17 +156,6 @@ def test_iteration_laplace():
 
 
 # --- anonymous
-
-
-def test_anonymous_golden_and_inverse():
-    leader = claims.anonymous_variance(8, 1e-5, 50, 0.7, 100)
-    gossip = claims.anonymous_variance(8, 1e-5, 50, 0.7, 100, 30)
-    assert (leader, gossip) == (pytest.approx(0.00831, abs=5e-6), pytest.approx(0.24942, abs=5e-6))
-    assert claims.anonymous_claimed_epsilon(gossip, 1e-5, 50, 0.7, 100, 30) == pytest.approx(8)
-    with pytest.raises(ValueError, match="below 2 ln"):
-        claims.anonymous_variance(24, 1e-5, 50, 0.7, 100)
-    with pytest.raises(ValueError, match="below 2 ln"):
-        claims.anonymous_variance(2 * math.log(1024), 1 / 1024, 50, 0.7, 100)
 
 
 def test_anonymous_variance_solves_a_56():
@@ -293,12 +185,6 @@ def test_theorem_8_reaches_up_to_twice_the_log_of_delta():
     assert claims.anonymous_variance(0.99 * limit, 1e-5, 50, 0.7, 100) > 0
     with pytest.raises(ValueError, match="Theorem 8 needs it below"):
         claims.anonymous_variance(limit, 1e-5, 50, 0.7, 100)
-
-
-def test_no_step_of_dpsgd_costs_nothing():
-    assert (
-        claims.sampled_gaussian_epsilon(0.1, 4.0, 0, 1e-5) == 0.0 < claims.sampled_gaussian_epsilon(0.1, 4.0, 1, 1e-5)
-    )
 
 
 @pytest.mark.parametrize(
