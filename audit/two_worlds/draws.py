@@ -19,7 +19,7 @@ from torch import Tensor
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
 from ...defenses.workers import HERE, Workers
-from .estimators import Fixed, LowerBound, clopper_pearson, gdp
+from .estimators import LowerBound, clopper_pearson, gdp
 from .estimators.betting import betting
 from .estimators.clopper_pearson import upper_limit
 from .estimators.separate import Separate
@@ -260,13 +260,17 @@ def audit_scores(
         shift: how far apart the worlds' noise-free messages are, in standard deviations of the noise.
         gaussian: whether scores may be Gaussian-shaped, by what is known of the mechanism.
     """
-    options: dict[str, Any] = {"delta": delta, "confidence": confidence, "threshold": separate}
-    middle: dict[str, Any] = {**options, "threshold": Fixed(separate.middle)}
+    level: dict[str, Any] = {"delta": delta, "confidence": confidence}
+
+    def counted(a: NDArray[np.float64], b: NDArray[np.float64]) -> LowerBound:
+        return clopper_pearson(a, b, **level, threshold=separate.best(len(a), len(b), delta, 1 - confidence))
+
+    shaped = gaussian and delta > 0
     half = len(scores_out) // 2
     return MechanismAudit(
-        counted=clopper_pearson(scores_in, scores_out, **options),
-        if_gaussian=gdp(scores_in, scores_out, **middle) if gaussian and delta > 0 else None,
-        chance=clopper_pearson(scores_out[:half], scores_out[half:], **options),
+        counted=counted(scores_in, scores_out),
+        if_gaussian=gdp(scores_in, scores_out, **level, threshold=separate.middle) if shaped else None,
+        chance=counted(scores_out[:half], scores_out[half:]),
         shift=shift,
         scores_in=scores_in,
         scores_out=scores_out,

@@ -28,8 +28,7 @@ from .estimators.betting import (
     pairs_needed,
 )
 from .estimators.bound import GAUSSIAN, Scores
-from .estimators.ceilings import ceiling
-from .estimators.gdp import mu_epsilon
+from .estimators.gdp import gdp_ceiling, mu_epsilon
 from .estimators.mean_shift import counted_shift, mean_shift
 from .estimators.separate import Separate
 
@@ -167,7 +166,7 @@ def _if_gaussian(
         direction="both",
         counts={"tp": tp, "fp": fp, "fn": n - tp, "tn": n - fp},
         threshold=middle,
-        ceiling=inf if noise_last else ceiling("gdp", n, n, delta=counted.delta, confidence=counted.confidence),
+        ceiling=inf if noise_last else gdp_ceiling(n, n, counted.delta, 1 - counted.confidence),
         assumption=GAUSSIAN,
     )
 

@@ -86,7 +86,7 @@ def audit_mechanism(asked: MechanismCall) -> OwnAudit:
         noiseless: world → the same without noise, if you know it. Else the attacker learns it from `calibration` pairs
             of draws more. Both worlds of a pair get the same seed, so where noise follows from the seed alone the
             direction is known exactly; else from K pairs up to √(2d/K) noise standard deviations.
-        draws: tested trials a world, at most; 1,000 can show ε = 5.7 at most by counting (`demonstrated.plan_draws`).
+        draws: tested trials a world, at most; 1,000 can show ε = 5.7 at most by counting.
             None: 1,000, or twice as many as counting needs to exceed the claim, where 20,000 are enough and `gaussian`
             is False.
         calibration: trials a world to fit the score and make the first bets on; None: a quarter of `draws`, 50 to 100.

@@ -13,6 +13,7 @@ from math import inf
 import numpy as np
 import torch
 from dpfl_audit.audit.two_worlds.estimators import clopper_pearson
+from dpfl_audit.audit.two_worlds.estimators.clopper_pearson import best_threshold
 from dpfl_audit.defenses.engine import local_bound
 from dpfl_audit.defenses.federation import run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult
@@ -126,7 +127,10 @@ def count(c: Composition, observer: Observer, adjacency: Adjacency, trials: int)
     ]
     if np.std(worlds[0]) == 0:
         raise RuntimeError("every trial drew the same noise; give each its own in adversary/counted.py")
-    bound = clopper_pearson(worlds[1], worlds[0], delta=c.delta)
+    rng = np.random.default_rng(stream(0, "threshold split", 0))
+    (pick_in, test_in), (pick_out, test_out) = (np.array_split(rng.permutation(w), 2) for w in (worlds[1], worlds[0]))
+    threshold = best_threshold(pick_in, pick_out, c.delta, 1 - 0.95)  # of scores that are not tested
+    bound = clopper_pearson(test_in, test_out, delta=c.delta, threshold=threshold)
     return Counted(str(observer), adjacency, best.game, bound.epsilon, trials)
 
 

@@ -17,6 +17,7 @@ A perfect attack wins after ln(1/α)·e^ε/f pairs.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,6 +35,7 @@ STAKES = np.array([0.1, 0.25, 0.5, 0.75, 0.9])  # never all: one miss would end 
 STEP = 0.02  # between the ε of the grid
 FIRST = 10  # pairs in the first block
 GROWTH = 1 / 8  # of later ones, of all before it
+MOST_PAIRS = 2**21  # more are planned for no claim
 _CANDIDATES = 128  # thresholds looked at
 _LIKE = 1000  # scores that stand for all earlier ones, where there are more
 _FAR = 1e100
@@ -209,6 +211,16 @@ def betting_ceiling(pairs: int, delta: float, alpha: float) -> float:
     need = expm1(log(1 / alpha) / pairs) if log(1 / alpha) < 700 * pairs else float("inf")
     ratio = STAKES[-1] * (1 - delta) / need - delta
     return max(0.0, log(ratio)) if ratio > 0 else 0.0
+
+
+def pairs_for(target: float, delta: float, alpha: float) -> int | None:
+    """The least number of pairs whose ceiling exceeds `target`, an ε from 0 on; None where even `MOST_PAIRS` do not.
+
+    >>> pairs_for(4.5, 1e-5, 0.025), pairs_for(20.0, 1e-5, 0.025)
+    (370, None)
+    """
+    enough = 1 + bisect_right(range(1, MOST_PAIRS + 1), target, key=lambda n: betting_ceiling(n, delta, alpha))
+    return enough if enough <= MOST_PAIRS else None
 
 
 def block_ends(draws: int, ceilings_at: Sequence[int] = ()) -> list[int]:

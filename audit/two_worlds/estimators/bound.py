@@ -28,7 +28,6 @@ class LowerBound:
     counts: tp, fp, fn, tn of the tested scores, or m canaries, r guesses and v right ones.
     threshold: the score from which on a canary was called a member; None where no single one was used.
     assumption: what must hold beyond independent trials, in words; "" for nothing.
-    is_estimate: True for a point estimate, which lies above the truth at least half the time and bounds nothing.
     """
 
     epsilon: float
@@ -40,15 +39,12 @@ class LowerBound:
     threshold: float | None
     ceiling: float
     assumption: str = ""
-    is_estimate: bool = False
 
     def __str__(self) -> str:
-        level = "an estimate, not a bound" if self.is_estimate else f"{self.confidence:.4g} confidence"
         condition = f", if {self.assumption}" if self.assumption else ""
         most = f"; a perfect attack could have shown {at_most(self.ceiling)}" if isfinite(self.ceiling) else ""
-        relation = "≈" if self.is_estimate else "≥"
-        shown = f"{self.epsilon:.3g}" if self.is_estimate else at_least(self.epsilon)
-        return f"ε {relation} {shown} at δ = {self.delta:g} ({self.method}, {level}{condition}{most})"
+        told = f"{self.method}, {self.confidence:.4g} confidence{condition}{most}"
+        return f"ε ≥ {at_least(self.epsilon)} at δ = {self.delta:g} ({told})"
 
 
 def checked_scores(name: str, values: ArrayLike) -> Scores:

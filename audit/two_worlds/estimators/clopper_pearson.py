@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from .bound import LowerBound, Scores, checked_level, checked_scores
-from .thresholds import Split, ThresholdStrategy
 
 
 def upper_limit(errors: ArrayLike, trials: int, alpha: float) -> Scores:
@@ -57,52 +53,15 @@ def confusion(scores_in: Scores, scores_out: Scores, threshold: float) -> dict[s
     return {"tp": tp, "fp": fp, "fn": len(scores_in) - tp, "tn": len(scores_out) - fp}
 
 
-def best_threshold(
-    scores_in: Scores,
-    scores_out: Scores,
-    alpha: float,
-    value: Callable[[Scores, Scores], Scores],
-) -> float:
-    """The score at which value(fnr limits, fpr limits) is highest; for choosing only, never for the bound itself."""
+def best_threshold(scores_in: Scores, scores_out: Scores, delta: float, alpha: float) -> float:
+    """The score at which the bound is highest; for choosing only, never for a bound of the same scores."""
     candidates = np.unique(np.concatenate([scores_in, scores_out]))
-    return float(candidates[np.argmax(value(*error_limits(scores_in, scores_out, candidates, alpha)))])
-
-
-@dataclass(frozen=True)
-class _ClopperPearson:
-    delta: float
-    confidence: float
-
-    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound:
-        shown = refuted_epsilon(*error_limits(scores_in, scores_out, threshold, alpha), self.delta)
-        most = refuted_epsilon(*perfect_limits(len(scores_in), len(scores_out), alpha), self.delta)
-        return LowerBound(
-            epsilon=max(*map(float, shown), 0.0),
-            delta=self.delta,
-            confidence=self.confidence,
-            method="clopper-pearson",
-            direction="members" if shown[0] >= shown[1] else "non-members",
-            counts=confusion(scores_in, scores_out, threshold),
-            threshold=float(threshold),
-            ceiling=max(*map(float, most), 0.0),
-        )
-
-    def pick(self, scores_in: Scores, scores_out: Scores, alpha: float) -> float:
-        return best_threshold(
-            scores_in,
-            scores_out,
-            alpha,
-            lambda fnr, fpr: np.maximum(*refuted_epsilon(fnr, fpr, self.delta)),
-        )
+    limits = error_limits(scores_in, scores_out, candidates, alpha)
+    return float(candidates[np.argmax(np.maximum(*refuted_epsilon(*limits, delta)))])
 
 
 def clopper_pearson(
-    scores_in: ArrayLike,
-    scores_out: ArrayLike,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-    threshold: ThresholdStrategy | None = None,
+    scores_in: ArrayLike, scores_out: ArrayLike, *, delta: float, confidence: float = 0.95, threshold: float
 ) -> LowerBound:
     """A lower bound on ε from the scores of inserted and of left-out canaries.
 
@@ -114,18 +73,27 @@ def clopper_pearson(
         scores_out: (n_out,), of left-out canaries.
         delta: of the (ε, δ)-DP that is refuted.
         confidence: in (0.5, 1).
-        threshold: a strategy of `thresholds.py`; Split() if None.
+        threshold: a score from it on is called a member's; fixed before these scores were seen, else ε is overstated.
 
     Raises:
         ValueError: a score vector is empty or has a NaN, delta is outside [0, 1) or confidence outside (0.5, 1).
 
     Source: Jagielski, Ullman and Oprea (arXiv:2006.07709), with δ as in Nasr et al. (arXiv:2101.04535).
 
-    >>> from dpfl_audit.audit.two_worlds.estimators import Fixed
-    >>> print(clopper_pearson([1.0] * 50, [0.0] * 50, delta=1e-5, threshold=Fixed(0.5)))
+    >>> print(clopper_pearson([1.0] * 50, [0.0] * 50, delta=1e-5, threshold=0.5))
     ε ≥ 2.56 at δ = 1e-05 (clopper-pearson, 0.95 confidence; a perfect attack could have shown 2.57)
     """
     alpha = checked_level(delta, confidence)
-    strategy = Split() if threshold is None else threshold
     scores_in, scores_out = checked_scores("scores_in", scores_in), checked_scores("scores_out", scores_out)
-    return strategy(_ClopperPearson(delta, confidence), scores_in, scores_out, alpha)
+    shown = refuted_epsilon(*error_limits(scores_in, scores_out, threshold, alpha), delta)
+    most = refuted_epsilon(*perfect_limits(len(scores_in), len(scores_out), alpha), delta)
+    return LowerBound(
+        epsilon=max(*map(float, shown), 0.0),
+        delta=delta,
+        confidence=confidence,
+        method="clopper-pearson",
+        direction="members" if shown[0] >= shown[1] else "non-members",
+        counts=confusion(scores_in, scores_out, threshold),
+        threshold=float(threshold),
+        ceiling=max(*map(float, most), 0.0),
+    )

@@ -32,8 +32,7 @@ def violation(
     what: the word for `claimed` in the sentence, "proof" where it is what the accountant proves.
 
     An audit whose ceiling does not exceed the claim could never have refuted it, so its silence is not called
-    consistency; nor is that of an estimate, which refutes nothing. A bound with an assumption never gives the plain
-    level "violated".
+    consistency. A bound with an assumption never gives the plain level "violated".
 
     Raises ValueError for a claim below 0 or at another delta than the bound's.
 
@@ -53,12 +52,6 @@ def violation(
     if delta != demonstrated.delta:
         raise ValueError(f"a claim and a bound are compared at the same δ, got {delta:g} and {demonstrated.delta:g}")
     stated = f"the {what} is ε = {claimed:.3g}"
-    if demonstrated.is_estimate:
-        side = "above" if demonstrated.epsilon > claimed else "not above"
-        return Finding(
-            "nothing shown",
-            f"nothing shown: ε = {demonstrated.epsilon:.3g} is an estimate, {side} the {what} but no bound; {stated}",
-        )
     shown = f"ε = {at_least(demonstrated.epsilon)}"  # a lower limit, rounded down
     condition = f" if {demonstrated.assumption}" if demonstrated.assumption else ""
     if demonstrated.epsilon > claimed:

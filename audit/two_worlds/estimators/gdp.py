@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from ...proof.theorems.gaussian import gaussian_epsilon
 from .bound import GAUSSIAN, LowerBound, Scores, checked_level, checked_scores
-from .clopper_pearson import best_threshold, confusion, error_limits, perfect_limits
-from .thresholds import Split, ThresholdStrategy
+from .clopper_pearson import confusion, error_limits, perfect_limits
 
 
 def mu_epsilon(mu: float, delta: float) -> float:
@@ -31,37 +28,8 @@ def mu_limit(fnr: ArrayLike, fpr: ArrayLike) -> Scores:
     return -ndtri(fpr) - ndtri(fnr)
 
 
-@dataclass(frozen=True)
-class _Gdp:
-    delta: float
-    confidence: float
-
-    def bound(self, scores_in: Scores, scores_out: Scores, threshold: float, alpha: float) -> LowerBound:
-        mu = float(mu_limit(*error_limits(scores_in, scores_out, threshold, alpha)))
-        most = float(mu_limit(*perfect_limits(len(scores_in), len(scores_out), alpha)))
-        return LowerBound(
-            epsilon=mu_epsilon(mu, self.delta),
-            delta=self.delta,
-            confidence=self.confidence,
-            method="gdp",
-            direction="both",
-            counts=confusion(scores_in, scores_out, threshold),
-            threshold=float(threshold),
-            ceiling=mu_epsilon(most, self.delta),
-            assumption=GAUSSIAN,
-        )
-
-    def pick(self, scores_in: Scores, scores_out: Scores, alpha: float) -> float:
-        return best_threshold(scores_in, scores_out, alpha, mu_limit)
-
-
 def gdp(
-    scores_in: ArrayLike,
-    scores_out: ArrayLike,
-    *,
-    delta: float,
-    confidence: float = 0.95,
-    threshold: ThresholdStrategy | None = None,
+    scores_in: ArrayLike, scores_out: ArrayLike, *, delta: float, confidence: float = 0.95, threshold: float
 ) -> LowerBound:
     """A lower bound on ε for a mechanism that is μ-GDP for some μ, such as one noisy sum.
 
@@ -71,7 +39,7 @@ def gdp(
     Args:
         scores_in, scores_out: scores of both worlds, (n,) each.
         delta: in (0, 1). confidence: of the bound.
-        threshold: how it is fixed, as in `clopper_pearson`.
+        threshold: as in `clopper_pearson`.
 
     Raises:
         ValueError: as `clopper_pearson` does, and for delta = 0.
@@ -79,6 +47,20 @@ def gdp(
     Source: Nasr et al. (arXiv:2302.07956).
     """
     alpha = checked_level(delta, confidence, delta_above_zero=True)
-    strategy = Split() if threshold is None else threshold
     scores_in, scores_out = checked_scores("scores_in", scores_in), checked_scores("scores_out", scores_out)
-    return strategy(_Gdp(delta, confidence), scores_in, scores_out, alpha)
+    return LowerBound(
+        epsilon=mu_epsilon(float(mu_limit(*error_limits(scores_in, scores_out, threshold, alpha))), delta),
+        delta=delta,
+        confidence=confidence,
+        method="gdp",
+        direction="both",
+        counts=confusion(scores_in, scores_out, threshold),
+        threshold=float(threshold),
+        ceiling=gdp_ceiling(len(scores_in), len(scores_out), delta, alpha),
+        assumption=GAUSSIAN,
+    )
+
+
+def gdp_ceiling(n_in: int, n_out: int, delta: float, alpha: float) -> float:
+    """The ε that an attack without any error shows by `gdp` with so many scores of either world."""
+    return mu_epsilon(float(mu_limit(*perfect_limits(n_in, n_out, alpha))), delta)

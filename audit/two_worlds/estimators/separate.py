@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from .bound import LowerBound, Scores, checked_scores
-from .thresholds import Estimator
+from .bound import Scores, checked_scores
+from .clopper_pearson import best_threshold
 
 _POINTS = 25  # of each score's kernel
 
@@ -38,13 +38,14 @@ class Separate:
         share = wide_out / (wide_in + wide_out) if wide_in + wide_out > 0 else 0.5
         return float(at_out + share * (at_in - at_out))
 
-    def __call__(self, estimator: Estimator, scores_in: Scores, scores_out: Scores, alpha: float) -> LowerBound:
-        like_in = smoothed(checked_scores("the separate scores_in", self.scores_in), len(scores_in))
-        like_out = smoothed(checked_scores("the separate scores_out", self.scores_out), len(scores_out))
-        best = estimator.pick(like_in, like_out, alpha)
+    def best(self, n_in: int, n_out: int, delta: float, alpha: float) -> float:
+        """The threshold at which `clopper_pearson` would be highest for so many tested scores of either kind."""
+        like_in = smoothed(checked_scores("the separate scores_in", self.scores_in), n_in)
+        like_out = smoothed(checked_scores("the separate scores_out", self.scores_out), n_out)
+        best = best_threshold(like_in, like_out, delta, alpha)
         below = np.concatenate([like_in, like_out])
         below = below[below < best]
-        return estimator.bound(scores_in, scores_out, float((best + below.max()) / 2) if below.size else best, alpha)
+        return float((best + below.max()) / 2) if below.size else best
 
 
 def smoothed(scores: Scores, count: int) -> Scores:

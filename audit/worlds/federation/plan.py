@@ -12,7 +12,7 @@ from ....attacks.settings import check_types
 from ....defenses.nearest import instead
 from ....defenses.terms import Adjacency, Unit
 from ...errors import BadInput, bad_input
-from ...two_worlds.estimators import ceiling, plan_draws
+from ...two_worlds.estimators.betting import betting_ceiling, pairs_for
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
 
@@ -192,7 +192,7 @@ def planned(
     take = min(take, rounds)
     draws = settings.draws or int(min(MOST_DRAWS, max(100, settings.numbers / (2.5 * take * one))))
     needed = needed_draws(target, delta, settings.confidence)
-    most = ceiling("betting", draws, draws, delta=delta, confidence=settings.confidence)
+    most = betting_ceiling(draws, delta, 1 - settings.confidence)
     return AuditPlan(take, draws, calibrating(draws), most, needed)
 
 
@@ -203,9 +203,4 @@ def calibrating(draws: int) -> int:
 
 def needed_draws(target: float, delta: float, confidence: float) -> int | None:
     """Draws a world for a ceiling above the target ε by counting; None where no number is enough, or for ∞."""
-    if not isfinite(target):
-        return None
-    try:
-        return plan_draws(target, delta, confidence, "betting").n_in
-    except ValueError:
-        return None
+    return pairs_for(target, delta, 1 - confidence) if isfinite(target) else None

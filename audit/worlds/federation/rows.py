@@ -25,7 +25,8 @@ from ...setup.auditor import Auditor
 from ...setup.experiment import Experiment
 from ...two_worlds.coin_ledger import Round, composed, planned_rounds, with_a_draw
 from ...two_worlds.draws import MechanismAudit, audit_trials
-from ...two_worlds.estimators import LowerBound, ceiling
+from ...two_worlds.estimators import LowerBound
+from ...two_worlds.estimators.betting import betting_ceiling
 from ...two_worlds.measured import Measured, bound_said, judged_on_condition, judgement, measured_of
 from ...two_worlds.sequential import BoundRule
 from .case import CanaryCase, NoDemonstration, Question, releases_seen, trial_cost
@@ -234,7 +235,7 @@ def _plan(case: CanaryCase, messages: list[FederationTrials]) -> AuditPlan:
 def _redrawn(case: CanaryCase, step: _Step) -> Measured:
     messages = case.messages(redraw=True)[:1]
     draws, confidence = case.settings.redrawn, case.settings.confidence
-    most = ceiling("betting", draws, draws, delta=case.question.delta, confidence=confidence)
+    most = betting_ceiling(draws, case.question.delta, 1 - confidence)
     planning = AuditPlan(1, draws, calibrating(draws), most, None)
     return _trials(case, "mechanism-redrawn", messages, planning, step)
 

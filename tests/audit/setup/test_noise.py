@@ -26,7 +26,6 @@ from dpfl_audit.audit.setup.folder import Setup, open_setup
 from dpfl_audit.audit.setup.key import PUBLISHED, drawn_with, read_key
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.two_worlds.estimators.clopper_pearson import clopper_pearson
-from dpfl_audit.audit.two_worlds.estimators.thresholds import Fixed
 from dpfl_audit.audit.worlds.federation.client_round import client_worlds, moments
 from dpfl_audit.audit.worlds.federation.trials import UploadTrials
 from dpfl_audit.defenses.data.dataset import make
@@ -85,7 +84,7 @@ def test_the_last_bits_of_a_message_do_not_tell_whether_the_client_took_part():
         unreachable(trials.draw(world, range(10**6 * world, 10**6 * world + 600), True), 100.0) for world in (0, 1)
     )
     for scores in ((present, absent), (-present, -absent)):
-        assert clopper_pearson(*scores, delta=DELTA, threshold=Fixed(0.5)).epsilon <= row.proven
+        assert clopper_pearson(*scores, delta=DELTA, threshold=0.5).epsilon <= row.proven
 
 
 # --- the seed and the key

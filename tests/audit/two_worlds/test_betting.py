@@ -7,7 +7,7 @@ from math import exp, log
 import numpy as np
 import pytest
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
-from dpfl_audit.audit.two_worlds.estimators import betting, ceiling, one_run_fdp, one_run_shift, plan_draws
+from dpfl_audit.audit.two_worlds.estimators import betting, one_run_fdp, one_run_shift
 from dpfl_audit.audit.two_worlds.estimators.betting import (
     STAKES,
     Bets,
@@ -17,6 +17,7 @@ from dpfl_audit.audit.two_worlds.estimators.betting import (
     betting_ceiling,
     block_ends,
     just_above,
+    pairs_for,
     pairs_needed,
 )
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
@@ -52,8 +53,7 @@ def taking(pairs: tuple[np.ndarray, np.ndarray], past: tuple[np.ndarray, np.ndar
 def test_a_perfect_attack_by_hand():
     """At e^ε = 9, δ = 0 a stake of .9 makes 1.1 of 1 with every right pair, and 1.1³¹ < 20 < 1.1³²."""
     assert betting_ceiling(31, 0.0, 0.05) < log(9) < betting_ceiling(32, 0.0, 0.05)
-    assert ceiling("betting", 32, 40, delta=0.0) == pytest.approx(betting_ceiling(32, 0.0, 0.05))
-    assert plan_draws(log(9), 0.0, method="betting").n_in == 32
+    assert pairs_for(log(9), 0.0, 0.05) == 32 and pairs_for(0.0, 0.0, 0.05) > 1
     for n, refuted in ((31, False), (32, True)):
         bound = betting([1.0] * n, [0.0] * n, past_in=[1.0] * 20, past_out=[0.0] * 20, delta=0.0)
         assert (bound.epsilon > log(9)) is refuted and bound.epsilon == bound.ceiling

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon, gaussian_multiplier
-from dpfl_audit.audit.two_worlds.draws import audit_trials, delta_at
-from dpfl_audit.audit.two_worlds.estimators import Fixed, clopper_pearson
+from dpfl_audit.audit.two_worlds.draws import audit_scores, audit_trials, delta_at
+from dpfl_audit.audit.two_worlds.estimators import clopper_pearson
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
 from dpfl_audit.audit.two_worlds.estimators.separate import Separate, smoothed
@@ -117,18 +117,11 @@ def test_smoothed_scores_are_quantiles_of_their_kernel_density():
     assert (smoothed(np.ones(5), 7) == 1).all()
 
 
-def test_a_separate_threshold_does_not_depend_on_the_tested_scores():
-    rng = np.random.default_rng(0)
-    separate = Separate(rng.normal(3, 1, 500), rng.normal(0, 1, 500))
-    tested = [
-        clopper_pearson(rng.normal(3, 1, 400), rng.normal(0, 1, 400), delta=DELTA, threshold=separate) for _ in range(2)
-    ]
-    assert tested[0].threshold == tested[1].threshold and tested[0].counts != tested[1].counts
-
-
 def test_a_perfect_separation_is_cut_in_the_middle():
     separate = Separate(np.linspace(9.9, 10.1, 50), np.linspace(-0.1, 0.1, 50))
-    bound = clopper_pearson(np.full(100, 9.0), np.full(100, 1.0), delta=DELTA, threshold=separate)
+    bound = audit_scores(
+        np.full(100, 9.0), np.full(100, 1.0), separate, delta=DELTA, confidence=0.95, shift=10.0
+    ).counted
     assert bound.epsilon == bound.ceiling
     assert separate.middle == pytest.approx(5.0)
     assert Separate(np.full(50, 3.0), np.full(50, 1.0)).middle == 2.0  # without any noise too
@@ -240,7 +233,7 @@ def test_how_badly_a_claim_fails_in_delta():
 
     So at ε = 1 δ ≥ .9289 − e·.0711 = .7356.
     """
-    bound = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=Fixed(0.5))
+    bound = clopper_pearson([1.0] * 50, [0.0] * 50, delta=DELTA, threshold=0.5)
     assert delta_at(bound, 1.0) == pytest.approx(0.7356, abs=1e-4)
     assert delta_at(bound, 10.0) == 0.0
 
@@ -248,8 +241,8 @@ def test_how_badly_a_claim_fails_in_delta():
 def test_the_worlds_may_trade_places_in_delta():
     """No false alarm and every second one missed says as much as none missed and every second alarm false."""
     half = [1.0] * 50 + [0.0] * 50
-    quiet = clopper_pearson(half, [0.0] * 100, delta=DELTA, threshold=Fixed(0.5))
-    alarmed = clopper_pearson([1.0] * 100, half, delta=DELTA, threshold=Fixed(0.5))
+    quiet = clopper_pearson(half, [0.0] * 100, delta=DELTA, threshold=0.5)
+    alarmed = clopper_pearson([1.0] * 100, half, delta=DELTA, threshold=0.5)
     limits = 1 - 0.025 ** (1 / 100), float(beta.ppf(0.975, 51, 50))
     expected = 1 - limits[1] - exp(0.5) * limits[0]
     assert delta_at(quiet, 0.5) == pytest.approx(delta_at(alarmed, 0.5)) == pytest.approx(expected)

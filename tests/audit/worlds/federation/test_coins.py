@@ -22,7 +22,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.two_worlds.coin_ledger import Round, composed, planned_rounds, recorded, with_a_draw
-from dpfl_audit.audit.two_worlds.estimators import Fixed, clopper_pearson
+from dpfl_audit.audit.two_worlds.estimators import clopper_pearson
 from dpfl_audit.audit.two_worlds.likelihood import Expected
 from dpfl_audit.audit.two_worlds.sequential import BoundRule
 from dpfl_audit.audit.worlds.federation.client_round import client_worlds
@@ -330,7 +330,7 @@ def test_nothing_composes_to_nothing():
 
 def test_a_draw_lowers_what_is_counted():
     """Without one nothing changes; with one, ln(1 − q + q(TPR − δ/q)/FPR) at the limits of both rates."""
-    bound = clopper_pearson(np.ones(500), np.zeros(500), delta=DELTA, threshold=Fixed(0.5))
+    bound = clopper_pearson(np.ones(500), np.zeros(500), delta=DELTA, threshold=0.5)
     same = with_a_draw(bound, 1.0)
     assert (same.epsilon, same.ceiling) == pytest.approx((bound.epsilon, bound.ceiling))
     limit = 1 - 0.025 ** (1 / 500)
@@ -341,7 +341,7 @@ def test_a_draw_lowers_what_is_counted():
 def test_a_draw_lowers_what_is_counted_the_other_way_round_too():
     """Never missed and half of the alarms false: who is silent was out, (TNR − δ) over q·FNR + 1 − q at the limits."""
     scores = np.concatenate([np.ones(250), np.zeros(250)])
-    bound = clopper_pearson(np.ones(500), scores, delta=DELTA, threshold=Fixed(0.5))
+    bound = clopper_pearson(np.ones(500), scores, delta=DELTA, threshold=0.5)
     missed, alarms = 1 - 0.025 ** (1 / 500), float(binom_upper(250, 500))
     assert with_a_draw(bound, 0.9).epsilon == pytest.approx(log((1 - alarms - DELTA) / (0.9 * missed + 0.1)))
 

@@ -11,7 +11,7 @@ from dpfl_audit.audit.proven.rows import rows as epsilon_rows
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.planned import planned_ledger
-from dpfl_audit.audit.two_worlds.estimators import ceiling
+from dpfl_audit.audit.two_worlds.estimators.betting import betting_ceiling
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.audit.worlds.federation.case import CanaryCase
 from dpfl_audit.audit.worlds.federation.plan import PROTOCOLS, CanarySettings
@@ -156,7 +156,7 @@ def test_two_bounds_of_a_row_share_the_risk_of_error(scheme, each):
     question = Question(Observer("server"), "client", "zero_out", DELTA, claimed=10.0)
     row = demonstrate(made, CanarySettings(draws=200, places=1), question).row
     assert row.confidence == pytest.approx(each) and bool(row.condition) == (each == 0.975)
-    assert row.ceiling == ceiling("betting", 200, 200, delta=DELTA, confidence=row.confidence)
+    assert row.ceiling == betting_ceiling(200, DELTA, 1 - row.confidence)
     if row.condition:
         assert row.ceiling_on_condition == math.inf  # two means may lie any distance apart
 
