@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
+import torch
 from dpfl_audit.audit.results.format import Epsilon, Metrics, Results, TprPoint
 from dpfl_audit.audit.results.seal import seal
+from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, NoiseFact, Release, _restated, declare
+from dpfl_audit.defenses.schedule import RoundPlan
+from dpfl_audit.defenses.scheme import Context
 
 _ids = itertools.count()
 changed = _restated
@@ -19,6 +24,12 @@ def stated(law: NoiseFact | float = 1.0, bound: float | None = 1.0, **facts: Any
     order = 1 if isinstance(law, LaplaceLaw) else 2
     known = {"id": f"r{next(_ids)}", "round": 0, "subjects": frozenset({0}), "bound_order": order, **facts}
     return declare(law=law, bound_norm=bound, **known)
+
+
+def in_round(layout: Layout, **changes: Any) -> Context:
+    """Where a step is: with client 0, who has 50 records, in round 0 of a scheme without state."""
+    first = Context(0, 0, 0, RoundPlan(), layout, 50, frozenset({0}), torch.zeros(layout.dim))
+    return replace(first, **changes)
 
 
 def marked(row: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from scipy.optimize import linear_sum_assignment
+from messages import decibels
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -42,11 +42,6 @@ def target_of(module: nn.Module, images: Tensor, labels: Tensor, noise_std: floa
     gradient += noise_std * torch.randn(len(gradient), generator=torch.Generator().manual_seed(1))
     weights = Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
     return Target("t", weights, gradient, labels, len(images), noise_std=noise_std)
-
-
-def psnr(found: Tensor, images: Tensor) -> Tensor:
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
-    return -10 * errors[linear_sum_assignment(errors.numpy())].log10()
 
 
 def layer_of(images: int, neurons: int, seed: int) -> tuple[Tensor, RowSpace, Tensor]:
@@ -88,7 +83,7 @@ def test_eight_images_are_exact_before_anything_is_optimised(data, clip: float) 
     ticks: list[tuple[int, int]] = []
     settings = Inversion(iterations=500, exact=True)
     (solution,) = solve(module, [target], SHAPE, settings, 0, lambda done, total: ticks.append((done, total)))
-    assert psnr(solution.images, images).min() >= 60
+    assert decibels(solution.images, images).min() >= 60
     assert ticks == [(1000, 1000)]  # not one iteration
     for image, label in zip(solution.images, solution.labels):
         assert label == labels[(images - image).square().flatten(1).mean(1).argmin()]
@@ -101,7 +96,7 @@ def test_one_that_is_exact_leaves_those_beside_it_as_they_are(data) -> None:
     settings = Inversion(iterations=20, exact=True)
     exact, guess = solve(module, [clear, hidden], SHAPE, settings, 0)
     (alone,) = solve(module, [hidden], SHAPE, replace(settings, exact=False), 0)
-    assert psnr(exact.images, data.inputs[:4]).min() > 60
+    assert decibels(exact.images, data.inputs[:4]).min() > 60
     assert torch.equal(guess.images, alone.images) and guess.loss == alone.loss
 
 
@@ -110,7 +105,7 @@ def test_little_noise_is_gone_through_and_much_is_not_tried(data) -> None:
     little, much = (target_of(module, images, labels, noise) for noise in (1e-6, 3e-2))
     assert FirstLayer.of(module, much) is None
     (solution,) = solve(module, [little], SHAPE, Inversion(iterations=1, exact=True), 0)
-    assert psnr(solution.images, images).min() >= 40
+    assert decibels(solution.images, images).min() >= 40
 
 
 def test_a_convolution_a_sigmoid_and_a_lonely_weight_are_not_its_case(data) -> None:

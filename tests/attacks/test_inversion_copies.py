@@ -19,9 +19,9 @@ from dpfl_audit.defenses import models
 from dpfl_audit.defenses.chain import open_chain
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
+from messages import flat, gradient
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 SHAPE, N = (3, 32, 32), 6
 SETTINGS = Inversion(iterations=80, exact=True)
@@ -37,16 +37,6 @@ def module(data) -> nn.Module:
     return models.build(
         "mlp", input_shape=SHAPE, classes=10, mean=data.mean, std=data.std, seed=0, widths=[256, 64]
     ).eval()
-
-
-def flat(module: nn.Module) -> Tensor:
-    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
-
-
-def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    named = {name: w.clone().requires_grad_() for name, w in Layout.of(module).split(weights).items()}
-    loss = F.cross_entropy(torch.func.functional_call(module, named, (images,)), labels)
-    return Layout.of(module).join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
 
 
 def batch(data, *copies: tuple[int, int, int]) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from dpfl_audit.attacks.inversion.strategies.features import is_smooth
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
+from messages import psnr
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -128,11 +129,6 @@ def test_its_slope_is_the_distance_own() -> None:
     step = 1e-7
     rise = (objective(images + step * along)[0] - objective(images - step * along)[0]).item() / (2 * step)
     assert rise == pytest.approx((slope * along).sum().item(), rel=1e-3)
-
-
-def psnr(found: Tensor, images: Tensor) -> float:
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
-    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
 
 
 def test_images_of_a_smooth_network_are_followed_to_the_end() -> None:

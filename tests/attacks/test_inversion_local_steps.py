@@ -36,9 +36,8 @@ from dpfl_audit.defenses.local import (
     batch_order,
 )
 from dpfl_audit.defenses.terms import Observer
+from messages import flat, gradient
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
 
 N, SHAPE, CLASSES = 6, (1, 8, 8), 4
 EXTRAS = {
@@ -60,21 +59,11 @@ def network(width: int = 16, double: bool = False) -> nn.Module:
     return made.double().eval() if double else made.eval()
 
 
-def flat(module: nn.Module) -> Tensor:
-    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
-
-
 def data() -> tuple[Tensor, Tensor]:
     rng = torch.Generator().manual_seed(0)
     images = torch.rand(N, *SHAPE, generator=rng)
     images[:, 0, 0, 0] = 1.0  # as most photographs have one such pixel
     return images, torch.tensor([0, 3, 1, 2, 3, 0])
-
-
-def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    at = {name: w.clone().requires_grad_() for name, w in Layout.of(module).split(weights).items()}
-    loss = F.cross_entropy(functional_call(module, at, (images,)), labels)
-    return Layout.of(module).join(dict(zip(at, torch.autograd.grad(loss, list(at.values())))))
 
 
 def sent_by(module: nn.Module, training: LocalTraining) -> tuple[Tensor, Tensor]:

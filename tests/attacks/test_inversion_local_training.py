@@ -21,7 +21,7 @@ from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
-from scipy.optimize import linear_sum_assignment
+from messages import flat, gradient, psnr
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -45,16 +45,6 @@ def network(data, activation: str = "relu", width: int = 128, second: int = 32) 
         widths=[width, second],
         activation=activation,
     )
-
-
-def flat(module: nn.Module) -> Tensor:
-    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
-
-
-def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    named = {name: w.clone().requires_grad_() for name, w in Layout.of(module).split(weights).items()}
-    loss = F.cross_entropy(torch.func.functional_call(module, named, (images,)), labels)
-    return Layout.of(module).join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
 
 
 def client(module: nn.Module, data, training: LocalTraining) -> tuple[Tensor, Tensor]:
@@ -87,11 +77,6 @@ def target_of(module: nn.Module, data, training: LocalTraining, noise_std: float
     view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, 10)
     (aim,) = one_round(view, Knowledge({"u": data.targets[:N].sort().values}, torch.zeros(0), torch.zeros(0)))
     return aim.target
-
-
-def psnr(found: Tensor, images: Tensor) -> float:
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
-    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
 
 
 def mixed(columns: int, rows: int, seed: int) -> tuple[Tensor, RowSpace]:

@@ -18,7 +18,7 @@ from dpfl_audit.attacks.inversion.strategies.by_step import first_update, readab
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from scipy.optimize import linear_sum_assignment
+from messages import decibels
 from tiers import quick
 from torch import Tensor
 from torch.nn import functional as F
@@ -53,11 +53,6 @@ def client(optimiser: str):
     return module, target, images, gradient
 
 
-def psnr(found: Tensor, images: Tensor) -> Tensor:
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
-    return -10 * errors[linear_sum_assignment(errors.numpy())].log10()
-
-
 def off(found: Tensor, true: Tensor) -> float:
     return float((found.double() - true).norm() / true.norm())
 
@@ -85,7 +80,7 @@ def test_one_step_gives_the_images_before_anything_is_optimised(optimiser: str) 
     settings = Inversion(iterations=2, exact=True, manners=("one-round",))
     ticks: list[tuple[int, int]] = []
     (found,) = solve(module, [target], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))
-    assert found.by_step and psnr(found.images, images).min() > 60
+    assert found.by_step and decibels(found.images, images).min() > 60
     shares = [done / total for done, total in ticks]
     assert len(shares) >= 6 and shares == sorted(shares) and shares[-1] == 1
 

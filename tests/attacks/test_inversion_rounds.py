@@ -21,6 +21,7 @@ from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
+from messages import flat
 from scipy.optimize import linear_sum_assignment
 from tiers import quick
 from torch import Tensor, nn
@@ -40,10 +41,6 @@ def tiny(seed: int = 0) -> nn.Module:
 
 MODULE = tiny()
 LAYOUT = Layout.of(MODULE)
-
-
-def flat(module: nn.Module) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
 def gradient_of(module: nn.Module, at: Tensor, images: Tensor, labels: Tensor, create_graph: bool = False) -> Tensor:

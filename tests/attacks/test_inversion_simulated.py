@@ -37,7 +37,7 @@ from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
-from scipy.optimize import linear_sum_assignment
+from messages import flat, psnr
 from tiers import quick
 from torch import Tensor, nn
 
@@ -69,10 +69,6 @@ def network() -> nn.Module:
     return models.build("layers", input_shape=SHAPE, classes=10, mean=[0.5] * 3, std=[0.25] * 3, seed=0, **options)
 
 
-def flat(module: nn.Module) -> Tensor:
-    return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
-
-
 def trained(
     module: nn.Module, data: tuple[Tensor, Tensor], optimiser: str = "sgd", lr: float = 0.05, epochs: int = 3, **more
 ) -> tuple[Target, Tensor]:
@@ -102,11 +98,6 @@ def objective(module: nn.Module, target: Target, labels: Tensor, name: Name) -> 
     if not target.recipe.linear and target.update is not None:
         target = replace(target, gradient=-target.update)
     return Simulated(module, Layout.of(module), target, labels, Matching.of(name, [target]))
-
-
-def psnr(found: Tensor, images: Tensor) -> float:
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
-    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
 
 
 # --- the simulation ---

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -377,3 +380,20 @@ def side_by_side(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         make_results(folder / str(i), name, quality=quality, noise_std=std, n=6, seed=10 * i)
         for i, (name, quality, std) in enumerate(settings)
     ]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the command as a process of its own; nothing that it starts outlives the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "dpfl_audit.cli", *map(str, arguments)]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

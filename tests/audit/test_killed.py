@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,23 +40,6 @@ def alone(setup: Path) -> dict[str, bytes]:
     """What a run that nobody disturbs writes."""
     assert call("run", setup, "-o", setup.parent / "alone", "--quiet", *ATTACK) == 0
     return content(setup.parent / "alone")
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the command as a process of its own; nothing that it starts outlives the test."""
-    running: list[subprocess.Popen[str]] = []
-
-    def begin(*arguments: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "dpfl_audit.cli", *map(str, arguments)]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return running[-1]
-
-    yield begin
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def stopped_at(process: subprocess.Popen[str], output: Path, files: int) -> None:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,23 +28,6 @@ CONFIG = small_config(
     attack={"inversion": {"objective": "cosine", "iterations": 300}},
 )
 KEY = ("--noise-key", "published")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts the command as a process of its own; nothing that it starts outlives the test."""
-    running: list[subprocess.Popen] = []
-
-    def begin(*arguments: object) -> subprocess.Popen:
-        command = [sys.executable, "-m", "dpfl_audit.cli", *map(str, arguments)]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        return running[-1]
-
-    yield begin
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 def wait_for(ready: Callable[[], object], process: subprocess.Popen) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import comb, exp, fsum, inf, log, sqrt, tanh
 from typing import Any
 
@@ -35,25 +36,14 @@ from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponen
 from dpfl_audit.defenses.steps.perturb import local_release
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Wire
-from stated import changed, stated
+from stated import changed, in_round, stated
 from torch import Tensor, nn
 
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4)
 ENGINES = pytest.mark.parametrize("engine", [looped, batched], ids=["looped", "batched"])
 
 
-def context(layout: Layout, **changes: Any) -> Context:
-    values: dict[str, Any] = {
-        "seed": 0,
-        "round": 0,
-        "party": 0,
-        "plan": RoundPlan(),
-        "layout": layout,
-        "num_examples": 8,
-        "subjects": frozenset({0}),
-        "start": torch.zeros(layout.dim),
-    }
-    return Context(**{**values, **changes})
+context = partial(in_round, num_examples=8)
 
 
 def flat(numbers: int) -> Layout:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import inf, log, log2, nan, sqrt
 
 import numpy as np
@@ -15,7 +16,6 @@ from dpfl_audit.defenses.grid import TAIL, in_steps, noisy, rounded, step_of
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
 from dpfl_audit.defenses.randomness import Keystream
-from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.clip import Clip, clip_in_steps, clip_to
 from dpfl_audit.defenses.steps.components import ClipComponents
@@ -23,15 +23,14 @@ from dpfl_audit.defenses.steps.perturb import Perturb, draw, example_step, local
 from dpfl_audit.defenses.wire import Bound, Parcel
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stated import in_round
 from torch import Tensor, nn
 
 D = 5000
 LAYOUT = Layout(("a", "b"), ((D - 10,), (10,)))
 
 
-def context(**changes) -> Context:
-    given_ = (0, 0, 0, RoundPlan(), LAYOUT, 50, frozenset({0}), torch.zeros(D))
-    return replace(Context(*given_), **changes)
+context = partial(in_round, layout=LAYOUT)
 
 
 def hostile(norm: float, order: int, start: Tensor, seed: int) -> list[Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite, log, sqrt
 from statistics import median
 
@@ -21,7 +22,7 @@ from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.presets.fednore import Fednore1Parameters, Fednore2Parameters
 from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.schedule import Geometric, HarmonicSteps, RoundPlan, Schedule
-from dpfl_audit.defenses.scheme import Context, Scheme
+from dpfl_audit.defenses.scheme import Scheme
 from dpfl_audit.defenses.steps import perturb
 from dpfl_audit.defenses.steps.clip import ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents, repeated_step
@@ -32,6 +33,7 @@ from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.update import OPTIMISERS, make_optimiser
 from dpfl_audit.defenses.wire import SERVER, Parcel, Wire
 from pydantic import ValidationError
+from stated import in_round
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -46,18 +48,7 @@ def build(
     return preset.scheme(preset.parameters(**parameters), local, Population(samples, layout))
 
 
-def context(**changes) -> Context:
-    values = {
-        "seed": 0,
-        "round": 0,
-        "party": 0,
-        "plan": RoundPlan(),
-        "layout": LAYOUT,
-        "num_examples": 50,
-        "subjects": frozenset({0}),
-        "start": torch.zeros(LAYOUT.dim),
-    }
-    return Context(**{**values, **changes})
+context = partial(in_round, layout=LAYOUT)
 
 
 def blobs(records: int = 40, dtype: torch.dtype = torch.float64) -> Dataset:

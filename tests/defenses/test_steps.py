@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf, sqrt
 
 import pytest
@@ -9,29 +10,18 @@ import torch
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.schedule import RoundPlan
-from dpfl_audit.defenses.scheme import Context
 from dpfl_audit.defenses.steps.clip import Clip, MedianClip, clip_to
 from dpfl_audit.defenses.steps.perturb import Perturb, draw
 from dpfl_audit.defenses.wire import Parcel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, laplace, norm
+from stated import in_round
 
 LAYOUT = Layout(("a", "b", "c"), ((30, 2), (20,), (5, 4)))
 
 
-def context(**changes) -> Context:
-    values = {
-        "seed": 0,
-        "round": 0,
-        "party": 0,
-        "plan": RoundPlan(),
-        "layout": LAYOUT,
-        "num_examples": 50,
-        "subjects": frozenset({0}),
-        "start": torch.zeros(LAYOUT.dim),
-    }
-    return Context(**{**values, **changes})
+context = partial(in_round, layout=LAYOUT)
 
 
 @settings(max_examples=40, deadline=None)
@@ -111,10 +101,3 @@ def test_per_layer_noise_divides_the_joint_multiplier_by_the_root_of_the_layers(
 def test_a_multiplier_without_a_clip_is_refused():
     with pytest.raises(ValueError, match="clip"):
         Perturb(noise_multiplier=1.0)(Parcel(torch.zeros(LAYOUT.dim)), context())
-
-
-def test_laplace_is_priced_by_its_scale_not_its_standard_deviation():
-    """One release of scale b over an L1 bound C costs the client C/b: here 2/0.5 = 4."""
-    clipped = Clip(2.0, order=1)(Parcel(torch.randn(LAYOUT.dim)), context())
-    (made,) = Perturb(noise_multiplier=0.25, mechanism="laplace")(clipped, context()).releases
-    assert made.noise_std == pytest.approx(0.5 * sqrt(2)) and made.ratio == pytest.approx(4.0)

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from statistics import median
 
 import numpy as np
 import pytest
@@ -31,9 +30,7 @@ from dpfl_audit.defenses.data.dataset import Dataset, make
 from dpfl_audit.defenses.federation import Federation, run_many
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalTraining
-from dpfl_audit.defenses.participation import drawn
 from dpfl_audit.defenses.presets import PRESETS, Population
-from dpfl_audit.defenses.randomness import Keystream, secret_seed
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, Release, Sampling, Silent
 from dpfl_audit.defenses.schedule import RoundPlan, Schedule
 from dpfl_audit.defenses.scheme import Claim, Context
@@ -658,19 +655,6 @@ def of_record(releases: list[Release], client: int) -> float:
     return price(releases, subject=client, unit="record", delta=GEO_DELTA).epsilon
 
 
-def test_geometric_the_busiest_of_a_hundred_is_drawn_eight_times():
-    """Exactly, by the lottery the preset draws: K = 10 of U = 100 in 30 rounds, qM = 3 on average."""
-    busiest = []
-    for seed in range(100):
-        lottery = drawn(10, GEO_CLIENTS)
-        members = (
-            lottery.select(r, range(GEO_CLIENTS), Keystream(secret_seed(seed, ""), "cohort", r)).members
-            for r in range(GEO_ROUNDS)
-        )
-        busiest.append(max(Counter(itertools.chain.from_iterable(members)).values()))
-    assert median(busiest) == 8 and 10 in busiest
-
-
 @pytest.mark.parametrize(
     "epsilon, few, eight, ten", quick([(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)], 1)
 )
@@ -693,23 +677,6 @@ def test_geometric_golden_by_participation(epsilon, few, eight, ten, anything):
     assert found[3] == pytest.approx(few, abs=0.06)
     assert (found[8], found[10]) == (pytest.approx(eight, abs=0.06), pytest.approx(ten, abs=0.06))
     assert (found[3] <= epsilon) == (epsilon < 6.98)
-
-
-@pytest.mark.parametrize(
-    "ratio, golden", [(0.9, 0.02793), (0.95, 0.01633), (1.0, 0.01073), (1.05, 0.00787), (1.1, 0.00631)]
-)
-def test_geometric_noise_in_the_ledger_is_eq_8_and_every_round_is_priced_with_its_own(ratio, golden, anything):
-    releases, claim = geometric_run(anything, ratio=ratio)
-    for r in releases:
-        assert r.noise_std == pytest.approx(golden * ratio ** (r.round / 2), rel=1e-3)
-    counts = draws_of(releases)
-    for client in (min(counts, key=counts.get), max(counts, key=counts.get)):
-        own = [r.noise_std for r in releases if client in r.subjects]
-        joint = 1 / math.sqrt(sum((2 * 5 / GEO_RECORDS / std) ** 2 for std in own))
-        assert of_record(as_the_paper_has_it(releases), client) == pytest.approx(
-            gaussian_epsilon(joint, GEO_DELTA), rel=1e-9
-        )
-    assert claim.epsilon(GEO_ROUNDS, GEO_DELTA) == pytest.approx(10)
 
 
 def test_geometric_with_the_bound_that_holds_is_n_times_weaker(anything):

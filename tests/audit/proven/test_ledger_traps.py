@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf, log, sqrt
 
 import pytest
@@ -25,7 +26,7 @@ from dpfl_audit.defenses.local import LocalResult, LocalTraining, StepClip
 from dpfl_audit.defenses.models import build as network
 from dpfl_audit.defenses.participation import Everyone, RoundRobin, Uniform
 from dpfl_audit.defenses.releases import LaplaceLaw, Release
-from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
+from dpfl_audit.defenses.schedule import FixedRounds
 from dpfl_audit.defenses.scheme import Context, Scheme
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents
@@ -37,24 +38,13 @@ from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.topology import Gossip
 from dpfl_audit.defenses.update import Replace
 from dpfl_audit.defenses.wire import Parcel, Wire
-from stated import stated
+from stated import in_round, stated
 
 DELTA = 1e-5
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=20)
 
 
-def context(**changes) -> Context:
-    given = {
-        "seed": 0,
-        "round": 0,
-        "party": 0,
-        "plan": RoundPlan(),
-        "layout": Layout(("w",), ((50,),)),
-        "num_examples": 10,
-        "subjects": frozenset({0}),
-        "start": torch.zeros(50),
-    }
-    return Context(**{**given, **changes})
+context = partial(in_round, layout=Layout(("w",), ((50,),)), num_examples=10)
 
 
 def sent(*steps, vector: torch.Tensor | None = None) -> Parcel:
