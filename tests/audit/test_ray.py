@@ -262,6 +262,7 @@ def test_a_worker_that_is_another_one_is_told(cluster, monkeypatch: pytest.Monke
         list(workers.map(lambda unit, progress: unit, [0]))
 
 
+@pytest.mark.full  # the only one of the quick tests that would start a cluster
 def test_more_threads_than_any_machine_has_cores_is_one_sentence(cluster) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(3)

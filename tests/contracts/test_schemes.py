@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import isfinite, isinf, sqrt
 from pathlib import Path
 
@@ -234,6 +235,12 @@ def run(
     return state, messages
 
 
+@pytest.fixture(scope="module")
+def trained(digits) -> Callable[[str], tuple[State, list[Message]]]:
+    """Each case once, with seed 3."""
+    return cache(lambda name: run(scheme_of(next(case for case in CASES if str(case) == name)), digits))
+
+
 def silence(patch: pytest.MonkeyPatch) -> None:
     """Every draw of DP noise is 0."""
     for module in (perturb, engines):
@@ -245,8 +252,11 @@ def test_every_preset_has_a_case():
 
 
 @ALL
-def test_it_trains_and_replays_from_its_seed_bit_by_bit(case, digits):
-    (state, first), (_, second), (_, other) = (run(scheme_of(case), digits, seed=s) for s in (3, 3, 4))
+def test_it_trains_and_replays_from_its_seed_bit_by_bit(case, digits, trained):
+    (state, first), (_, second), (_, other) = (
+        trained(str(case)),
+        *(run(scheme_of(case), digits, seed=s) for s in (3, 4)),
+    )
     assert state.round == 2
     assert all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
     assert [m.id for m in first] == [m.id for m in second]
@@ -265,9 +275,9 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
 
 
 @NOISY
-def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, monkeypatch):
+def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, trained, monkeypatch):
     """Messages minus a replay without noise are draws of the stated law and std; 2/3 and 3/2 of it are rejected."""
-    _, noisy = run(scheme_of(case), digits)
+    _, noisy = trained(str(case))
     silence(monkeypatch)
     _, silent = run(scheme_of(case), digits)
     replayed = {m.id: m.vector for m in silent}
@@ -384,8 +394,8 @@ def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Rele
 
 @ALL
 @pytest.mark.parametrize("observer", ["server", "downlink"])
-def test_it_is_priced_or_refused_with_a_reason(case, observer, digits):
-    _, messages = run(scheme_of(case), digits)
+def test_it_is_priced_or_refused_with_a_reason(case, observer, trained):
+    _, messages = trained(str(case))
     price = worst(seen_by(observer, messages, case), range(CLIENTS), unit="client", adjacency="zero_out", delta=1e-5)
     assert isfinite(price.epsilon) == (observer in case.proven), price.reasons
     if isinf(price.epsilon):

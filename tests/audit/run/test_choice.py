@@ -28,13 +28,13 @@ APPLY = [name for name in ATTACKS if name not in ("membership-quantile", "linkin
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
 FEW = {"inversion": {"iterations": 9}} | {f"membership-{m}": {"shadows": 4} for m in ("shokri", "lira", "rmia")}
 # 15 auxiliary images are too few to train reference classifiers on, which would take most of the time.
-IMAGES: dict[str, Any] = {  # plain SGD, six captured clients, labels, candidates: every attack applies
+IMAGES: dict[str, Any] = {  # plain SGD, five captured clients, labels, candidates: every attack applies
     "seed": 3,
-    "data": {"name": "digits", "clients": 6, "samples_per_client": 20},
+    "data": {"name": "digits", "clients": 5, "samples_per_client": 20},
     "model": {"name": "mlp", "options": {"widths": [8]}},
     "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 1},
     "scheme": {"name": "ldp", "rounds": 2, "clip": 10.0, "sigma": 1e-4},
-    "capture": {"clients": [0, 1, 2, 3, 4, 5], "auxiliary": 15, "candidates": 120},
+    "capture": {"clients": [0, 1, 2, 3, 4], "auxiliary": 15, "candidates": 100},
     "attack": FEW | {"membership-lira-offline": {"shadows": 4}},
 }
 TABLE = IMAGES | {
