@@ -144,7 +144,6 @@ def _found(federations: list[tuple[Tensor, Tensor]]) -> Found:
         member,
         None,
         0,
-        asked=(0.001,),
     )
     point = next(p for p in pooled.tpr_points if p.fpr == 0.001)
     area, around, shuffled = pooled.value("auc"), pooled.intervals["auc"], pooled.controls["shuffled"]

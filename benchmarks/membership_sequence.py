@@ -99,7 +99,7 @@ class Federation:
         picked = own[self.asked, torch.arange(len(self.asked))]
         ids = torch.arange(len(picked))
         entry = score_membership(
-            MembershipScores("pooled", "server", "", "", ids, picked, ()), self.owner >= 0, None, 0, asked=(FPR,)
+            MembershipScores("pooled", "server", "", "", ids, picked, ()), self.owner >= 0, None, 0
         )
         point = next(p for p in entry.tpr_points if p.fpr == FPR)
         assert point.interval is not None

@@ -36,10 +36,10 @@ def require_probability(**values: float) -> None:
             raise ValueError(f"{name} is {value}; it must lie strictly between 0 and 1")
 
 
-def require_count(**values: float) -> None:
-    """Raises ValueError unless every value is a whole number, 1 or more."""
+def require_count(**values: float | None) -> None:
+    """Raises ValueError unless every value is a whole number, 1 or more, or None, for not given."""
     for name, value in values.items():
-        if not (isfinite(value) and value >= 1 and float(value).is_integer()):
+        if value is not None and not (isfinite(value) and value >= 1 and float(value).is_integer()):
             raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
 
 

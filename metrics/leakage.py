@@ -49,10 +49,8 @@ def score_images(
     classifiers: Reference | NotMeasured | None = None,
     perceptual: Perceptual | NotMeasured | None = None,
     noise_scale: float = 0.0,
-    alpha: float = 0.5,
     normalise: tuple[Tensor, Tensor] | None = None,
     attack_loss: float | None = None,
-    confidence: float = 0.95,
     seed: int = 0,
     relabellings: int = PERMUTATIONS,
     slack: float = 0.0,
@@ -77,10 +75,9 @@ def score_images(
             ones. More of them (the test split, the client's other images) lower chance. They must not repeat an
             original.
         classifiers, perceptual: the networks of feature metrics and LPIPS, or why there are none.
-        noise_scale, alpha: of `leak_probability`.
+        noise_scale: of `leaking_images`.
         normalise: mean and std (c,) of the pixel cosine and distance.
         attack_loss: the attack's own loss, passed on.
-        confidence: of the intervals.
         seed: of the bootstrap. relabellings: at most so many, of the exact test of a line-up of few images.
         slack: dB that distractors of another lot may be further off (`closer_test.OF_OTHER_SPLITS`).
         cells: of rows of a table on the unit scale, (n, features, 1, 1), what `cells_right` asks for; then nothing is
@@ -109,8 +106,7 @@ def score_images(
     _check_all(originals, reconstructions, start, {"auxiliary": auxiliary, "distractors": distractors})
     missing = _missing(originals, perceptual, classifiers, cells)
     missing |= _without_line_up(distractors, labels, distractor_labels)
-    of_pixels = noise_scale, alpha, normalise or (None, None)
-    measure = _Measure(classifiers, perceptual, *of_pixels, frozenset(missing), cells)
+    measure = _Measure(classifiers, perceptual, noise_scale, normalise or (None, None), frozenset(missing), cells)
     others = None
     if distractors is not None and "reidentified" not in missing:
         others = line_up(originals, distractors, labels, distractor_labels)
@@ -118,7 +114,7 @@ def score_images(
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
     rebuilt = reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])]
-    picked = others.pick(reconstructions, reconstruction_labels, confidence) if others else None
+    picked = others.pick(reconstructions, reconstruction_labels) if others else None
     found = _Scored(measure(targets, rebuilt), picked)
     images = control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels)
     if cells is not None and auxiliary is not None and len(auxiliary):
@@ -127,7 +123,7 @@ def score_images(
     for name, stack in images.items():
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, stack, target_labels, of)])
-        seen = others.pick(stack, of, confidence) if others else None
+        seen = others.pick(stack, of) if others else None
         controls[name] = _Scored(measure(targets, stack[order]), seen)
     margin, gain, best_control = found.against(controls)
     exact = back_beyond_doubt(targets, rebuilt, best_control, distractors)
@@ -142,7 +138,7 @@ def score_images(
     return {
         **{name: scores[name] for name in (*metric_names(), CELLS) if name in scores},
         "controls": {name: control.means for name, control in controls.items()},
-        "intervals": _intervals({**found.values, "psnr_margin": gain}, picked, confidence, seed),
+        "intervals": _intervals({**found.values, "psnr_margin": gain}, picked, seed),
         "p_values": {name: p for name, (p, _) in chances.items() if p is not None},
         "least_p_values": {name: least for name, (_, least) in chances.items()},
         "pairs": [{"original": i, "reconstruction": j, **found.at(k)} for k, (i, j) in enumerate(pairs)],
@@ -192,10 +188,8 @@ def _by_line_up(
     return tests.reidentified(picked, best, nothing, relabellings)
 
 
-def _intervals(
-    values: Mapping[str, Tensor], picked: Reidentified | None, confidence: float, seed: int
-) -> dict[str, list[float] | None]:
-    limits = {name: bootstrap_interval(value, confidence, seed) for name, value in values.items()}
+def _intervals(values: Mapping[str, Tensor], picked: Reidentified | None, seed: int) -> dict[str, list[float] | None]:
+    limits = {name: bootstrap_interval(value, seed=seed) for name, value in values.items()}
     if picked is not None:
         limits["reidentified"] = picked.interval
     return {name: None if pair is None else list(pair) for name, pair in limits.items()}
@@ -208,7 +202,6 @@ class _Measure:
     classifiers: Reference | NotMeasured | None
     perceptual: Perceptual | NotMeasured | None
     noise_scale: float
-    alpha: float
     normalise: tuple[Tensor | None, Tensor | None]
     missing: frozenset[str]
     cells: Sequence[CellKind] | None
@@ -228,7 +221,7 @@ class _Measure:
         if isinstance(self.classifiers, Reference) and not self.missing & {*_OF_OUTPUTS}:
             seen = self.classifiers.averaged_outputs(a), self.classifiers.averaged_outputs(b)
             cosine, euclidean = image.feature_cosine(*seen), image.feature_euclidean(*seen)
-            leaking = leaking_images(cosine, euclidean, self.noise_scale, self.alpha).double()
+            leaking = leaking_images(cosine, euclidean, self.noise_scale).double()
             values |= {"feature_cosine": cosine, "feature_euclidean": euclidean, "leak_probability": leaking}
         return values
 

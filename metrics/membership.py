@@ -26,9 +26,9 @@ class Rate:
     """The true positive rate where at most `level` of the non-members are taken for members.
 
     fpr: the rate really reached, at most `level`. threshold: a score strictly above it counts as a member.
-    Intervals are Clopper-Pearson's. That of `tpr` is valid although the threshold was chosen: the choice looked at
-    non-members only. But it speaks of this threshold, whose own false positive rate is known no better than
-    `fpr_interval` says, so comparing it with `fpr` is no test of a leak: `p_value` is one.
+    The interval is Clopper-Pearson's, and valid although the threshold was chosen: the choice looked at non-members
+    only. But it speaks of this threshold, whose own false positive rate is not known, so comparing it with `fpr` is no
+    test of a leak: `p_value` is one.
 
     p_value: twice the chance, at most 1, that as many members pass if they score like non-members; see `exceedance`.
     """
@@ -37,7 +37,6 @@ class Rate:
     tpr: float
     tpr_interval: Interval
     fpr: float
-    fpr_interval: Interval
     threshold: float
     p_value: float
 
@@ -119,9 +118,8 @@ def tpr_at_fpr(
 ) -> dict[float, Rate | None]:
     """The true positive rate at each false positive level; None where the non-members are too few to resolve it.
 
-    A level needs n_out·level ≥ 1. Level 0 means "not one of these n_out non-members"; its `fpr_interval` says what that
-    is worth. The threshold is the (⌊n_out·level⌋ + 1)-th greatest score of the non-members, and members must lie
-    strictly above it.
+    A level needs n_out·level ≥ 1. Level 0 means "not one of these n_out non-members". The threshold is the
+    (⌊n_out·level⌋ + 1)-th greatest score of the non-members, and members must lie strictly above it.
 
     >>> tpr_at_fpr([3, 2], [2, 1], levels=(0.5, 0.1))[0.5].tpr, tpr_at_fpr([3, 2], [2, 1], levels=(0.1,))
     (1.0, {0.1: None})
@@ -162,7 +160,6 @@ def _rate(members: np.ndarray, falling: np.ndarray, level: float, confidence: fl
         hits / len(members),
         clopper_pearson_interval(hits, len(members), confidence),
         false / n_out,
-        clopper_pearson_interval(false, n_out, confidence),
         threshold,
         min(1.0, 2 * exceedance(hits, len(members), allowed, n_out)),
     )

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from dpfl_audit.audit.results.format import Epsilon, Metrics, Results, TprPoint
 from dpfl_audit.audit.results.seal import seal
@@ -13,6 +14,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.releases import GaussianLaw, LaplaceLaw, NoiseFact, Release, _restated, declare
 from dpfl_audit.defenses.schedule import RoundPlan
 from dpfl_audit.defenses.scheme import Context
+from dpfl_audit.defenses.strategies import NoiseStrategy
 
 _ids = itertools.count()
 changed = _restated
@@ -67,3 +69,14 @@ def proven_row(**numbers: Any) -> Epsilon:
 def proven_otherwise(row: Epsilon, **numbers: Any) -> Epsilon:
     """The same row as if `prove` had made it with other numbers."""
     return Epsilon.model_validate(marked({**row.model_dump(), **numbers}))
+
+
+def strategy_of(strategy: NoiseStrategy) -> np.ndarray:
+    """C of correlated noise, (rows, n), with the rows that are not 0 alone, in order."""
+    columns = [strategy.column(t) for t in range(strategy.rounds)]
+    place = {row: i for i, row in enumerate(sorted({row for column in columns for row, _ in column}))}
+    dense = np.zeros((len(place), len(columns)))
+    for t, column in enumerate(columns):
+        for row, value in column:
+            dense[place[row], t] = value
+    return dense

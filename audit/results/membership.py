@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -22,15 +21,7 @@ BINS = 40
 EXPOSED = 10
 
 
-def score_membership(
-    scores: MembershipScores,
-    member: Tensor,
-    classes: Tensor | None,
-    seed: int,
-    *,
-    asked: Sequence[float] = (),
-    per_class: int | None = None,
-) -> AttackResult:
+def score_membership(scores: MembershipScores, member: Tensor, classes: Tensor | None, seed: int) -> AttackResult:
     """What an attack's scores got right.
 
     The control gives the same scores to members chosen at random, 200 times. Its auc and balanced_accuracy are means (a
@@ -42,18 +33,13 @@ def score_membership(
         member: (n,) bool in the scores' order, the truth.
         classes: (n,) the records' labels, for the per-class table; None for no table.
         seed: of the shuffled-membership control.
-        asked: false positive rates that must be resolvable, else an error. The others of 10, 1, .1, .01 and 0 % are
-            None where the non-members are too few.
-        per_class: number of classes, each of which must have members and others; None: a class without both has no AUC
-            in the table.
 
     Raises:
-        BadInput: there are no members or no others, a record is listed twice, a class is missing, or too few
-            non-members for an asked rate.
+        BadInput: there are no members or no others, or a record is listed twice.
     """
     values = np.asarray(scores.scores, dtype=np.float64)
     truth = np.asarray(member, dtype=bool)
-    _check(scores, truth, asked)
+    _check(scores, truth)
     inside, outside = values[truth], values[~truth]
     area, interval = auc(inside, outside)
     rates = tpr_at_fpr(inside, outside)
@@ -91,12 +77,12 @@ def score_membership(
         least_p_values=leasts,
         roc=_thinned_roc(inside, outside),
         histogram=_histogram(inside, outside),
-        per_class=() if classes is None else _per_class(values, truth, np.asarray(classes), per_class),
+        per_class=() if classes is None else _per_class(values, truth, np.asarray(classes)),
         most_exposed=_most_exposed(scores.ids, values, truth),
     )
 
 
-def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) -> None:
+def _check(scores: MembershipScores, truth: np.ndarray) -> None:
     what, ids = scores.attack, scores.ids.tolist()
     if not len(ids) == len(scores.scores) == len(truth):
         raise BadInput(
@@ -124,12 +110,6 @@ def _check(scores: MembershipScores, truth: np.ndarray, asked: Sequence[float]) 
             f"{what}: {len(twice)} records are among the candidates more than once (first: id {min(twice)}); each may"
             " be scored once"
         )
-    for rate in asked:
-        if rate > 0 and len(others) * rate < 1 - 1e-9:
-            raise BadInput(
-                f"{what}: {len(others)} non-members cannot resolve a false positive rate of {rate:g}; at least"
-                f" {int(np.ceil(1 / rate - 1e-9))} are needed"
-            )
 
 
 def _shuffled(values: np.ndarray, members: int, seed: int) -> dict[str, float]:
@@ -184,19 +164,14 @@ def _histogram(inside: np.ndarray, outside: np.ndarray) -> Histogram:
     return Histogram(edges=tuple(edges.tolist()), members=members, nonmembers=others)
 
 
-def _per_class(values: np.ndarray, truth: np.ndarray, classes: np.ndarray, needed: int | None) -> tuple[ClassRow, ...]:
+def _per_class(values: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> tuple[ClassRow, ...]:
+    """A class without members, or without others, has no AUC."""
     if len(classes) != len(values):
         raise BadInput(f"{len(classes)} labels for {len(values)} scored records; the per-class table needs one each")
     rows = []
-    for label in range(needed) if needed is not None else np.unique(classes).tolist():
+    for label in np.unique(classes).tolist():
         inside, outside = values[truth & (classes == label)], values[~truth & (classes == label)]
         area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
-        if area is None and needed is not None:
-            missing = "members" if len(inside) == 0 else "non-members"
-            raise BadInput(
-                f"class {label} has no {missing} among the {len(values)} candidates; per-class attacks need both of"
-                f" each of the {needed} classes"
-            )
         row = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside)}
         rows.append(ClassRow.model_validate({**row, "auc": area, "interval": interval}))
     return tuple(rows)

@@ -36,7 +36,7 @@ class ComponentConstants:
     def __post_init__(self) -> None:
         require_above_zero(sigma=self.sigma, epsilon=self.epsilon)
         require_probability(delta=self.delta)
-        require_count(**{k: v for k, v in (("clients", self.clients), ("dimension", self.dimension)) if v is not None})
+        require_count(clients=self.clients, dimension=self.dimension)
 
     @property
     def best_order(self) -> float:

@@ -59,7 +59,7 @@ class DecentralisedConstants:
         require_above_zero(epsilon=self.epsilon, clip=self.clip, smoothness=self.smoothness)
         require_probability(delta=self.delta)
         require_count(samples=self.samples, clients=self.clients, participants=self.participants)
-        require_count(neighbours=1 if self.neighbours is None else self.neighbours, dimension=self.dimension)
+        require_count(neighbours=self.neighbours, dimension=self.dimension)
         require_at_most("participants", self.participants, "clients", self.clients)
         require_nonnegative(divergence=self.divergence, initial_gap=self.initial_gap)
         if self.eigenvalue is not None and not 0 <= self.eigenvalue <= 1:

@@ -44,7 +44,7 @@ class FednoreConstants:
 
     def __post_init__(self) -> None:
         require_above_zero(clip=self.clip, smoothness=self.smoothness, pl=self.pl)
-        require_count(samples=self.samples, dimension=1 if self.dimension is None else self.dimension)
+        require_count(samples=self.samples, dimension=self.dimension)
         require_nonnegative(sigma=self.sigma, strength=self.strength)
         require_nonnegative(lipschitz=self.lipschitz, initial_gap=self.initial_gap)
 

@@ -64,7 +64,7 @@ class GeometricConstants:
         require_above_zero(learning_rate=self.learning_rate, smoothness=self.smoothness, pl=self.pl)
         require_probability(delta=self.delta)
         require_count(samples=self.samples, clients=self.clients, participants=self.participants)
-        require_count(dimension=1 if self.dimension is None else self.dimension)
+        require_count(dimension=self.dimension)
         require_at_most("participants", self.participants, "clients", self.clients)
         require_nonnegative(dissimilarity=self.dissimilarity, lipschitz=self.lipschitz)
         require_nonnegative(divergence=self.divergence, initial_gap=self.initial_gap)
@@ -74,15 +74,13 @@ class GeometricConstants:
         """Δs = 2C/n of Theorem 1, parameter units."""
         return 2 * self.clip / self.samples
 
-    def contraction(self, reading: str = "printed") -> FormulaValue:
+    def contraction(self) -> FormulaValue:
         """A = 1 + 2ρφ of Theorem 3, the factor by which a round shrinks the gap without noise.
 
-        φ = (η²L/2)·((U−K)B²/(K(U−1)) + x) − η with x = (K−1)/(UK(U−1)) (reading "printed", (36)) or
-        x = U(K−1)/(K(U−1)) (reading "corrected"): the mean over all K-subsets of ‖mean gradient‖² has the second, since
-        ‖Σ_k ∇f_k‖² = U²‖∇F‖². At K = U the corrected bracket is 1, as full-batch descent needs; the printed one is
-        1/U².
+        φ = (η²L/2)·((U−K)B²/(K(U−1)) + x) − η with x = (K−1)/(UK(U−1)), (36). A remark gives A for x =
+        U(K−1)/(K(U−1)), which the mean over all K-subsets of ‖mean gradient‖² has, since ‖Σ_k ∇f_k‖² = U²‖∇F‖²: at K =
+        U the bracket is then 1, as full-batch descent needs; the printed one is 1/U².
         """
-        require_one_of("reading", reading, ("printed", "corrected"))
         eta, L, rho, B, U, K = (
             self.learning_rate,
             self.smoothness,
@@ -91,16 +89,11 @@ class GeometricConstants:
             self.clients,
             self.participants,
         )
-        if U == 1:
-            brackets = {"printed": 1.0, "corrected": 1.0}
-        else:
+        brackets = (1.0, 1.0)
+        if U > 1:
             drawn = (U - K) * B**2 / (K * (U - 1))
-            brackets = {
-                "printed": drawn + (K - 1) / (U * K * (U - 1)),
-                "corrected": drawn + U * (K - 1) / (K * (U - 1)),
-            }
-        factors = {name: 1 + 2 * rho * (eta**2 * L / 2 * bracket - eta) for name, bracket in brackets.items()}
-        value, fixed = factors[reading], factors["corrected"]
+            brackets = drawn + (K - 1) / (U * K * (U - 1)), drawn + U * (K - 1) / (K * (U - 1))
+        value, fixed = (1 + 2 * rho * (eta**2 * L / 2 * bracket - eta) for bracket in brackets)
         return FormulaValue(
             value,
             holding(
@@ -179,23 +172,21 @@ class GeometricConstants:
         central, drift = self.convergence(M, reading), self.local_drift(tau)
         return FormulaValue(central.value + self.lipschitz * drift.value, merged(central.remarks, drift.remarks))
 
-    def steps_for_convexity(self, reading: str = "printed") -> FormulaValue:
-        """The least τ that Corollary 2 asks for: ln(η/ln(ηL+1))/ln(ηL+1) ("printed") or ln(ηL/ln(ηL+1))/ln(ηL+1)
-        ("corrected").
+    def steps_for_convexity(self) -> FormulaValue:
+        """The least τ that Corollary 2 asks for: ln(η/ln(ηL+1))/ln(ηL+1).
 
-        The corrected one is where H'(τ) = 0; it lies between 1/2 and 1, so every τ ≥ 1 satisfies it and the condition
-        is no condition. The printed one lost the L (and is not free of units).
+        It lost an L (and is not free of units): H'(τ) = 0 at ln(ηL/ln(ηL+1))/ln(ηL+1), between 1/2 and 1, so that every
+        τ ≥ 1 satisfies it and the condition is no condition.
         """
-        require_one_of("reading", reading, ("printed", "corrected"))
         eta, L = self.learning_rate, self.smoothness
         step = math.log1p(eta * L)
-        value = math.log((eta if reading == "printed" else eta * L) / step) / step
+        value = math.log(eta / step) / step
         return FormulaValue(
             value,
             holding(
-                (reading == "printed" and value < 0, "Corollary 2's printed least τ is negative: it excludes no τ."),
+                (value < 0, "Corollary 2's printed least τ is negative: it excludes no τ."),
                 (
-                    reading == "printed" and value > 1,
+                    value > 1,
                     (
                         f"Corollary 2's printed least τ = {value:.4g} exceeds 1; with its lost L it is "
                         f"{math.log(eta * L / step) / step:.4g}, no condition."

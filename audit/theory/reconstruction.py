@@ -47,7 +47,7 @@ class ReconstructionConstants:
         require_nonnegative(sigma=self.sigma, initial_gap=self.initial_gap)
         require_above_zero(clip=self.clip, gradient_norm=self.gradient_norm, smoothness=self.smoothness)
         require_count(samples=self.samples, attack_steps=self.attack_steps)
-        require_count(dimension=1 if self.dimension is None else self.dimension)
+        require_count(dimension=self.dimension)
         if not 0 <= self.agreement <= 1:
             raise ValueError(f"agreement must be a probability in [0, 1], got {self.agreement}.")
 

@@ -10,9 +10,10 @@ import pytest
 from dpfl_audit.audit.proof.theorems.correlated import largest_sum
 from dpfl_audit.defenses.banded import banded_optimum, prefix_error
 from dpfl_audit.defenses.buffered import Buffers, buffered_optimum
-from dpfl_audit.defenses.strategies import BLT, decoder_of, strategy_of
+from dpfl_audit.defenses.strategies import BLT, decoder_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stated import strategy_of
 
 
 def strategy(best: Buffers, rounds: int) -> BLT:

@@ -25,11 +25,12 @@ from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.releases import CorrelatedLaw
 from dpfl_audit.defenses.schedule import FixedRounds, RoundPlan
 from dpfl_audit.defenses.steps import perturb
-from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of, strategy_of
+from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.update import Add, AddWithMomentum
 from dpfl_audit.defenses.wire import SERVER, Message, Wire
 from scipy.stats import kstest
+from stated import strategy_of
 
 STRATEGIES = [
     BandMF(9, 1),

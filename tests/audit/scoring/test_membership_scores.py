@@ -142,15 +142,13 @@ def test_per_class_and_most_exposed() -> None:
     assert [row.nonmembers_above for row in result.most_exposed] == [0.0, 0.0, 0.25, 0.5]
 
 
-def test_a_class_without_members_has_no_auc_unless_it_is_needed() -> None:
+def test_a_class_without_members_has_no_auc() -> None:
     scores, member = gaussians(4, 4, 1.0)
     classes = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1])
     rows = score_membership(scores_of(scores), member, classes, seed=0).per_class
     assert rows[1] == ClassRow.model_validate(
         {"class": 1, "n_members": 0, "n_nonmembers": 2, "auc": None, "interval": None}
     )
-    with pytest.raises(ValueError, match="class 1 has no members among the 8 candidates"):
-        score_membership(scores_of(scores), member, classes, seed=0, per_class=2)
 
 
 def test_bad_input() -> None:
@@ -170,10 +168,6 @@ def test_bad_input() -> None:
     ids[10:12] = 9
     with pytest.raises(ValueError, match=r"1 records are among the candidates more than once \(first: id 9\)"):
         score_membership(scores_of(scores, ids), member, None, 0)
-    with pytest.raises(
-        ValueError, match=r"50 non-members cannot resolve a false positive rate of 0\.001; at least 1000 are needed"
-    ):
-        score_membership(scores_of(scores), member, None, 0, asked=(0.1, 0.001))
     with pytest.raises(ValueError, match="100 record ids, 100 scores and 99 membership flags"):
         score_membership(scores_of(scores), member[1:], None, 0)
     scores[3] = float("nan")

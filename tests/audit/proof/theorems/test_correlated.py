@@ -15,8 +15,8 @@ from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.setup.ledger import release_of, release_row
 from dpfl_audit.defenses.releases import CorrelatedLaw, Sampling
-from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree, strategy_of
-from stated import changed, stated
+from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree
+from stated import changed, stated, strategy_of
 
 DELTA = 1e-5
 

@@ -18,8 +18,8 @@ from dpfl_audit.audit.worlds.federation.case import CanaryCase, Question
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import demonstrate
 from dpfl_audit.audit.worlds.federation.sequence import SequenceTrials
-from dpfl_audit.defenses.strategies import strategy_of
 from dpfl_audit.defenses.terms import Observer
+from stated import strategy_of
 from tiers import quick
 
 DELTA = 1e-5
