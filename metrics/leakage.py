@@ -71,7 +71,7 @@ def score_images(
             alone; what it picks must then be beaten original by original, as pictures that a prior invents may resemble
             originals more than the line-up's other images, all of them for one reason.
         auxiliary, auxiliary_labels: the attacker's images, for the mean controls.
-        distractors, distractor_labels: the other images of the line-up (see `reidentified`), by default the auxiliary
+        distractors, distractor_labels: the other images of the line-up (see `line_up`), by default the auxiliary
             ones. More of them (the test split, the client's other images) lower chance. They must not repeat an
             original.
         classifiers, perceptual: the networks of feature metrics and LPIPS, or why there are none.

@@ -31,16 +31,60 @@ class Reidentified:
     found: tuple[bool, ...]
 
 
-def reidentified(
-    originals: Tensor,
-    reconstructions: Tensor,
-    distractors: Tensor,
-    labels: Tensor | None = None,
-    reconstruction_labels: Tensor | None = None,
-    distractor_labels: Tensor | None = None,
-    confidence: float = 0.95,
-) -> Reidentified:
-    """The share of originals that their reconstructions pick out of a line-up. (Ours.)
+@dataclass(frozen=True, eq=False)
+class LineUp:
+    """Originals and distractors, ready for several sets of reconstructions: rows of mean 0 and length 1, and labels.
+
+    Made by `line_up`; without labels all of them are 0. kinds: of the originals, the same for copies. of_label: for
+    each label of an original the kinds of all images with it. The distractors are none of the originals' copies.
+    """
+
+    shape: tuple[int, ...]
+    originals: Tensor
+    distractors: Tensor
+    labels: Tensor
+    distractor_labels: Tensor
+    kinds: Tensor
+    of_label: dict[int, Tensor]
+    labelled: bool
+
+    def pick(self, reconstructions: Tensor, labels: Tensor | None = None) -> Reidentified:
+        """What `reconstructions` (m, c, h, w) with `labels` (m,) pick. The interval is of 95 %."""
+        if tuple(reconstructions.shape[1:]) != self.shape:
+            raise ValueError(
+                f"reconstructions are {tuple(reconstructions.shape[1:])}; they must be like the originals, {self.shape}"
+            )
+        if (labels is not None) != self.labelled:
+            raise ValueError(_SOME_ONLY)
+        n, rows = len(self.originals), unit_rows(reconstructions)
+        of = _labels(labels, len(rows))
+        best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
+        rivals = _likeness(rows, self.distractors, of, self.distractor_labels)
+        rival = rivals.max(dim=1).values if len(self.distractors) else rows.new_full((len(rows),), -torch.inf)
+        picks = torch.where((best > rival + ROUNDING) & rows.any(dim=1), picks, -1)
+        found = torch.isin(self.kinds, self.kinds[picks[picks >= 0]])
+        hits = int(found.sum())
+        chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.of_label) / n
+        return Reidentified(
+            hits / n,
+            chance,
+            clopper_pearson_interval(hits, n),
+            hits,
+            n,
+            tuple(picks.tolist()),
+            tuple(found.tolist()),
+        )
+
+    def _expected_hits(self, label: int, picks: int) -> float:
+        """The most originals of one label that so many picks without knowledge hit on average."""
+        images = self.of_label[label]
+        return int((self.labels == label).sum()) * most_copies(images, picks) / len(images)
+
+
+def line_up(
+    originals: Tensor, distractors: Tensor, labels: Tensor | None = None, distractor_labels: Tensor | None = None
+) -> LineUp:
+    """What tells which originals their reconstructions pick out. (Ours.)
 
     The line-up holds the n originals (n, c, h, w) and the distractors, other images of the same kind. Each
     reconstruction (m, c, h, w) picks the image it resembles most; an original is re-identified if at least one picks
@@ -69,72 +113,11 @@ def reidentified(
     would fail. The interval takes the originals as independent trials.
 
     Args:
-        originals, reconstructions, distractors: (n, c, h, w), (m, c, h, w) and (k, c, h, w).
-        labels, reconstruction_labels, distractor_labels: (n,), (m,) and (k,), all or none.
-        confidence: of the interval, in (0, 1).
+        originals, distractors: (n, c, h, w) and (k, c, h, w). labels, distractor_labels: (n,) and (k,), both or none.
 
     Raises:
         ValueError: shapes differ, there are no originals or no distractors, or labels are given for some only.
     """
-    return line_up(originals, distractors, labels, distractor_labels).pick(
-        reconstructions, reconstruction_labels, confidence
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class LineUp:
-    """Originals and distractors, ready for several sets of reconstructions: rows of mean 0 and length 1, and labels.
-
-    Made by `line_up`; without labels all of them are 0. kinds: of the originals, the same for copies. of_label: for
-    each label of an original the kinds of all images with it. The distractors are none of the originals' copies.
-    """
-
-    shape: tuple[int, ...]
-    originals: Tensor
-    distractors: Tensor
-    labels: Tensor
-    distractor_labels: Tensor
-    kinds: Tensor
-    of_label: dict[int, Tensor]
-    labelled: bool
-
-    def pick(self, reconstructions: Tensor, labels: Tensor | None = None, confidence: float = 0.95) -> Reidentified:
-        """What `reconstructions` (m, c, h, w) with `labels` (m,) pick; see `reidentified`."""
-        if tuple(reconstructions.shape[1:]) != self.shape:
-            raise ValueError(
-                f"reconstructions are {tuple(reconstructions.shape[1:])}; they must be like the originals, {self.shape}"
-            )
-        if (labels is not None) != self.labelled:
-            raise ValueError(_SOME_ONLY)
-        n, rows = len(self.originals), unit_rows(reconstructions)
-        of = _labels(labels, len(rows))
-        best, picks = _likeness(rows, self.originals, of, self.labels).max(dim=1)
-        rivals = _likeness(rows, self.distractors, of, self.distractor_labels)
-        rival = rivals.max(dim=1).values if len(self.distractors) else rows.new_full((len(rows),), -torch.inf)
-        picks = torch.where((best > rival + ROUNDING) & rows.any(dim=1), picks, -1)
-        found = torch.isin(self.kinds, self.kinds[picks[picks >= 0]])
-        hits = int(found.sum())
-        chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.of_label) / n
-        return Reidentified(
-            hits / n,
-            chance,
-            clopper_pearson_interval(hits, n, confidence),
-            hits,
-            n,
-            tuple(picks.tolist()),
-            tuple(found.tolist()),
-        )
-
-    def _expected_hits(self, label: int, picks: int) -> float:
-        """The most originals of one label that so many picks without knowledge hit on average."""
-        images = self.of_label[label]
-        return int((self.labels == label).sum()) * most_copies(images, picks) / len(images)
-
-
-def line_up(
-    originals: Tensor, distractors: Tensor, labels: Tensor | None = None, distractor_labels: Tensor | None = None
-) -> LineUp:
-    """The line-up that `reidentified` describes, with the same errors."""
     if not len(originals) or not len(distractors):
         raise ValueError(
             f"a line-up was given {len(originals)} originals and {len(distractors)} distractors; it needs at least one"
@@ -184,7 +167,7 @@ def picked_from_pool(
     equal probability. m reconstructions pick at most min(m, D + 1) of them, so if they were made without the original,
     it is picked with probability min(m, D + 1)/(D + 1) at most, whatever they are: that is `chances`, and what a proof
     bounds the share by. Copies of the original are no rivals; who picks an image has picked all of its copies, so the m
-    images with most copies count. Resemblance is that of `reidentified`.
+    images with most copies count. Resemblance is that of `line_up`.
 
     Args:
         originals, labels: (n, c, h, w) and (n,). reconstructions: (m, c, h, w), of any label.

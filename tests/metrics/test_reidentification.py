@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.metrics.image import match
-from dpfl_audit.metrics.reidentification import picked_from_pool, reidentified
+from dpfl_audit.metrics.reidentification import Reidentified, line_up, picked_from_pool
 from tiers import quick
+
+
+def reidentified(
+    originals: torch.Tensor, guesses: torch.Tensor, others: torch.Tensor, labels=None, of_guesses=None, of_others=None
+) -> Reidentified:
+    return line_up(originals, others, labels, of_others).pick(guesses, of_guesses)
 
 
 def smooth(n: int, seed: int, size: int = 12) -> torch.Tensor:
@@ -127,7 +133,7 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="must be like the originals"):
         reidentified(images, images, images[:, :1])
     with pytest.raises(ValueError, match="or for none"):
-        reidentified(images, images, images, labels=torch.arange(3))
+        reidentified(images, images, images, torch.arange(3))
 
 
 # --- out of an original's own pool

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ....attacks.canary import Canary, CraftedStart, UpdateCanary
 from ....defenses.data.dataset import statistics
-from ....defenses.engine import Engine, batched
+from ....defenses.engine import batched
 from ....defenses.federation import Federation, State, active_clients, cohort_of, groups_of, job_of, rounds, start_state
 from ....defenses.layout import Layout
 from ....defenses.local import LocalJob, LocalResult
@@ -66,7 +66,6 @@ def moments(
     count: int,
     before: int | None = None,
     wanted: Callable[[Moment], bool] = lambda moment: True,
-    engine: Engine = batched,
 ) -> list[Moment]:
     """The first `count` rounds in which the client takes part, as the federation really comes to them.
 
@@ -78,7 +77,6 @@ def moments(
         count: of rounds, at most.
         before: the round to stop at, None for the last.
         wanted: which of these rounds count.
-        engine: who trains.
     """
     state, taken = start_state(federation), list[Moment]()
     running = rounds(federation, state)
@@ -90,7 +88,7 @@ def moments(
             if len(taken) == count:
                 break
         try:
-            jobs = running.send(engine(jobs))
+            jobs = running.send(batched(jobs))
         except StopIteration:
             break
     running.close()
@@ -147,9 +145,7 @@ def record_worlds(moment: Moment, canary: Canary, row: int, adjacency: Adjacency
     return World(refitted(moment, without), memory=memory), World(refitted(moment, inserted), memory=memory)
 
 
-def client_worlds(
-    moment: Moment, canary: UpdateCanary | None, adjacency: Adjacency, seed: int, engine: Engine = batched
-) -> tuple[World, World]:
+def client_worlds(moment: Moment, canary: UpdateCanary | None, adjacency: Adjacency, seed: int) -> tuple[World, World]:
     """Without and with the client: its contribution has weight 0 (zero_out), or is the opposite one (replace_one).
 
     Weight 0 is the vector that the guarantee is centred on: 0, or for weights that are bounded around it the model sent
@@ -160,7 +156,6 @@ def client_worlds(
         canary: None for the client's own training, which has no opposite: the other client there has no records that
             say anything.
         adjacency: what the world without it is. seed: of the canary's own draws.
-        engine: what trains.
 
     Raises:
         ValueError: a canary update would come after the noise, which is drawn inside training; or it breaks the bound
@@ -176,7 +171,7 @@ def client_worlds(
         raise ValueError(
             "a canary update cannot be planted where the noise is drawn inside local training; use a record canary"
         )
-    (trained,) = engine([job])
+    (trained,) = batched([job])
     bound = trained.bound
     norm, order = HUGE * max(float(trained.value.norm()), _largest_clip(scheme)), 2
     if bound is not None:

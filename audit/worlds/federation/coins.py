@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy.stats import binom
 
-from ....defenses.engine import Engine, batched
+from ....defenses.engine import batched
 from ....defenses.federation import Federation, RoundRecord, rounds, start_state
 from ....defenses.progress import Progress
 from ....defenses.randomness import generator
@@ -143,7 +143,6 @@ def coin_flips(
     worlds: Callable[[Moment], tuple[World, World]],
     run: CoinRun,
     rule: BoundRule,
-    engine: Engine = batched,
     progress: Progress | None = None,
 ) -> CoinAudit:
     """Runs `federation`; a fair coin decides between the client's two worlds in each of its rounds.
@@ -155,7 +154,6 @@ def coin_flips(
         client: who is audited.
         worlds: a moment → the client's worlds without and with the canary.
         run: what is run. rule: of the bounds, without targets.
-        engine: who trains.
         progress: called with the rounds done and their number.
 
     Raises:
@@ -187,10 +185,10 @@ def coin_flips(
     while jobs is not None:
         moment = Moment(federation, snapshot(state), client)
         cohort, _ = moment.cohort()
-        results, trials, coin = engine(jobs), None, 0
+        results, trials, coin = batched(jobs), None, 0
         if client in cohort.members:
             coin = int(torch.randint(2, (1,), generator=generator(run.seed, "coin", moment.state.round)))
-            uploads = UploadTrials(moment, worlds(moment), engine=engine)
+            uploads = UploadTrials(moment, worlds(moment))
             trials = HubTrials.of(uploads, run.honest) if run.aggregate else uploads
             results[cohort.members.index(client)] = uploads.worlds[coin].result(uploads.trained(coin), moment.job.start)
         try:

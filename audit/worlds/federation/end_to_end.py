@@ -53,7 +53,6 @@ def end_to_end(
     rule: BoundRule,
     *,
     seed: int = 0,
-    engine: Engine = batched,
     progress: Progress | None = None,
     workers: Workers = HERE,
 ) -> MechanismAudit:
@@ -67,13 +66,12 @@ def end_to_end(
         replicas: tested trainings a world.
         rule: of the bounds.
         seed: of the replicas' own seeds.
-        engine: who trains.
         progress: called with the trainings done and their number. workers: who trains the batches.
     """
     spare = max(replicas // 4, 20)
     scores = {}
     for world in (0, 1):
-        changed = _in_world(engine, trained.federation, trained.moment, trained.worlds[world], trained.row)
+        changed = _in_world(trained.federation, trained.moment, trained.worlds[world], trained.row)
         federation = replace(trained.federation, module=trained.worlds[world].job.module, wire=Wire())
         seeds = [stream(seed, "replica", world, i) for i in range(spare + replicas)]
         finals = list[Tensor]()
@@ -101,8 +99,8 @@ def _finals(federation: Federation, engine: Engine, seeds: Sequence[int], _: Pro
     return [state.models[SERVER].vector for state in run_many(many, engine)]
 
 
-def _in_world(engine: Engine, federation: Federation, moment: Moment, world: World, row: int | None) -> Engine:
-    """`engine`, with the audited client's training as it is in this world."""
+def _in_world(federation: Federation, moment: Moment, world: World, row: int | None) -> Engine:
+    """The batched engine, with the audited client's training as it is in this world."""
     rows = federation.clients[moment.client]
     mine = torch.zeros(len(federation.data.inputs), dtype=torch.bool)
     mine[rows] = True
@@ -119,7 +117,7 @@ def _in_world(engine: Engine, federation: Federation, moment: Moment, world: Wor
 
     def run(jobs: Sequence[LocalJob]) -> list[LocalResult]:
         own = [belongs(job) for job in jobs]
-        results = engine(
+        results = batched(
             [
                 replace(job, inputs=inputs, targets=targets, muted=muted, planted=planted) if o else job
                 for job, o in zip(jobs, own)

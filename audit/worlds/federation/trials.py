@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ....defenses.engine import Engine, batched
+from ....defenses.engine import batched
 from ....defenses.federation import State, as_sent, job_of, merge, upload
 from ....defenses.local import LocalJob, LocalResult, batch_order
 from ....defenses.participation import Cohort
@@ -63,7 +63,6 @@ class UploadTrials:
     moment: Moment
     worlds: tuple[World, World]
     redraw: bool = False
-    engine: Engine = batched
     rate: float = 1.0
     _trained: dict[int, LocalResult] = field(default_factory=dict)
 
@@ -81,7 +80,7 @@ class UploadTrials:
 
     def trained(self, world: int) -> LocalResult:
         if world not in self._trained:
-            (self._trained[world],) = self.engine([self.worlds[world].job])
+            (self._trained[world],) = batched([self.worlds[world].job])
         return self._trained[world]
 
     def parcels(self, world: int, seeds: Sequence[int], quiet: bool = False) -> list[Parcel]:
@@ -90,9 +89,7 @@ class UploadTrials:
         if not self.redraw:
             return [self._sent(world, chosen.job, self.trained(world), seed, quiet) for seed in seeds]
         jobs = [self._redrawn(chosen.job, seed, quiet) for seed in seeds]
-        return [
-            self._sent(world, job, result, seed, quiet) for job, result, seed in zip(jobs, self.engine(jobs), seeds)
-        ]
+        return [self._sent(world, job, result, seed, quiet) for job, result, seed in zip(jobs, batched(jobs), seeds)]
 
     def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
         return self._seen(world, self.parcels(world, seeds))
@@ -182,7 +179,7 @@ class HubTrials:
         group = next(g for g in groups if moment.client in g.members)
         state, members = snapshot(moment.state), [m for m in group.members if m != moment.client]
         jobs = [job_of(moment.federation, state, m, moment.plan) for m in members]
-        trained = dict(zip(members, zip(jobs, uploads.engine(jobs))))
+        trained = dict(zip(members, zip(jobs, batched(jobs))))
         sent = {m: upload(moment.federation, state, m, moment.plan, *trained[m])[0] for m in members}
         noisy = [m for m in members if any(r.mechanism != "none" and r.parents for r in sent[m].releases)]
         hidden = noisy[: floor(honest * len(members))]
