@@ -1,8 +1,11 @@
-"""What tests of inversion share: a network's weights and gradient as vectors, and how near pictures are."""
+"""What tests of attacks share: a network's weights and gradient as vectors, how near pictures are, fewer candidates."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
+from dpfl_audit.attacks.base import Knowledge
 from dpfl_audit.defenses.layout import Layout
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
@@ -30,3 +33,9 @@ def decibels(found: Tensor, images: Tensor) -> Tensor:
 def psnr(found: Tensor, images: Tensor) -> float:
     """Their mean."""
     return float(decibels(found, images).mean())
+
+
+def with_candidates(known: Knowledge, rows: slice | Tensor) -> Knowledge:
+    """The same attacker, asked about `rows` of its candidates, in their order."""
+    fields = ("candidate_inputs", "candidate_targets", "candidate_ids")
+    return replace(known, **{field: getattr(known, field)[rows] for field in fields})

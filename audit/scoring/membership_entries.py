@@ -52,7 +52,7 @@ def check_membership(auditor: Auditor, knowledge: Knowledge) -> None:
     Raises:
         BadInput: all candidates are members, or none is.
     """
-    clients = None if auditor.truth is None else auditor.truth.candidate_owners
+    clients = _owners(auditor)
     if clients is None or not len(knowledge.candidate_ids):
         return
     path, n = auditor.setup.folder / "truth" / "membership.json", len(knowledge.candidate_ids)
@@ -84,7 +84,7 @@ def membership_entries(
         seed: of the draws of who judges whom.
         output: the RESULTS folder.
     """
-    clients = None if auditor.truth is None else auditor.truth.candidate_owners
+    clients = _owners(auditor)
     warnings = []
     if clients is not None:
         twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, clients)
@@ -104,6 +104,11 @@ def membership_entries(
     if entries and clients is not None and not lot.comparable:
         warnings.append(f"Membership: {lot.sentence}.")
     return entries, warnings
+
+
+def _owners(auditor: Auditor) -> Tensor | None:
+    """(n,), the client that each candidate is of, as far as the auditor knows."""
+    return None if auditor.truth is None else auditor.truth.candidate_owners
 
 
 def outside_twins(inputs: Tensor, targets: Tensor, clients: Tensor) -> Tensor:

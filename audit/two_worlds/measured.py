@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isnan
-from typing import Literal
+from typing import Any, Literal
 
 from ..proof.theorems.gaussian import gaussian_multiplier
 from ..say.words import at_least, could_show
@@ -45,6 +45,33 @@ class Measured:
             return counted
         by_condition = judged_on_condition((counted.epsilon, counted.ceiling), (other.epsilon, other.ceiling), value)
         return other if by_condition else counted
+
+    @property
+    def ceiling(self) -> float:
+        """The most that either bound could have shown."""
+        return max(bound.ceiling for bound in (self.counted, self.if_gaussian) if bound is not None)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Both bounds, as a row of the ε table names their fields."""
+        counted, other = self.counted, self.if_gaussian
+        row = {"demonstrated": counted.epsilon, "confidence": counted.confidence, "ceiling": counted.ceiling}
+        if other is None:
+            return row
+        on_condition = {"demonstrated_on_condition": other.epsilon, "ceiling_on_condition": other.ceiling}
+        return row | on_condition | {"condition": other.assumption}
+
+    def notes(self, canary: str, told: str) -> list[str]:
+        """Both bounds in sentences: what was demonstrated on which canary, and what it rests on."""
+        bounds = [bound for bound in (self.counted, self.if_gaussian) if bound is not None]
+        said = [f"Demonstrated by {' and '.join(b.method for b in bounds)} on canary {canary}, {told}."]
+        if self.taken is not None:
+            said.append(self.taken.sentence)
+        if self.if_gaussian is not None:
+            how = f"; {self.how}" if self.how else ""
+            said.append(f"If {self.if_gaussian.assumption}, ε is {bound_said(self.if_gaussian)}{how}.")
+            said.append(f"Without that condition, by counting alone, ε is {bound_said(self.counted)}.")
+        return said
 
 
 ANOTHER_SIZE = "the noise has another size in the world with the canary"

@@ -163,7 +163,6 @@ def _if_gaussian(
         delta=counted.delta,
         confidence=counted.confidence,
         method="mean shift" if noise_last else "gdp",
-        direction="both",
         counts={"tp": tp, "fp": fp, "fn": n - tp, "tn": n - fp},
         threshold=middle,
         ceiling=inf if noise_last else gdp_ceiling(n, n, counted.delta, 1 - counted.confidence),

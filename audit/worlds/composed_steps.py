@@ -158,9 +158,7 @@ def _with_composed(measured: Measured, mu: float, most: float, rate: float, step
         delta=delta,
         confidence=1 - risk,
         method="one step's μ, composed",
-        direction="both",
         counts={"steps": steps},
-        threshold=None,
         ceiling=max(value, composed([(most, rate)] * steps, delta)[0]),
         assumption=ALIKE,
     )

@@ -25,7 +25,7 @@ from ..setup.description import versions
 from ..two_worlds.draws import MechanismAudit
 from ..two_worlds.estimators import Finding, LowerBound, violation
 from ..two_worlds.measured import Measured, bound_said, judgement
-from .federation.plan import needed_draws
+from .federation.plan import counting_takes
 from .saved import WORK
 from .search import SearchedCanary
 
@@ -141,21 +141,13 @@ class OwnAudit:
         said.append(f"By counting, whatever the noise, ε {where} is {bound_said(counted)}.")
         if other is not None:
             said.append(f"If {other.assumption}, it is {bound_said(other)}.")
-        beyond = about.claim is not None and max(b.ceiling for b in (counted, other) if b is not None) <= about.claim
-        if beyond:
-            said.append(self._needed())
+        if about.claim is not None and self.measured.ceiling <= about.claim:
+            said.append(counting_takes(about.claim, about.delta, counted.confidence))
         if self.measured.taken is not None:
             said.append(self.measured.taken.sentence)
         if about.searched:
             said.append(self._tried())
         return said
-
-    def _needed(self) -> str:
-        """How many draws could have refuted the claim by counting."""
-        assert self.about.claim is not None
-        needed = needed_draws(self.about.claim, self.about.delta, self.measured.counted.confidence)
-        enough = "no number of draws that can be made" if needed is None else f"{needed:,} draws a world"
-        return f"To exceed ε = {self.about.claim:.3g} by counting alone it would take {enough} without an error."
 
     def _tried(self) -> str:
         tried = ", ".join(f"{one.name} {one.shift:.3g}" for one in self.about.searched)
@@ -178,12 +170,7 @@ class OwnAudit:
             delta=about.delta,
             claimed=about.claim,
             claimed_by="" if about.claim is None else "owner",
-            demonstrated=measured.counted.epsilon,
-            confidence=measured.counted.confidence,
-            ceiling=measured.counted.ceiling,
-            condition="" if measured.if_gaussian is None else measured.if_gaussian.assumption,
-            demonstrated_on_condition=None if measured.if_gaussian is None else measured.if_gaussian.epsilon,
-            ceiling_on_condition=None if measured.if_gaussian is None else measured.if_gaussian.ceiling,
+            **measured.shown,
             asked=True,
             notes=tuple(self._notes()),
         )
@@ -249,26 +236,17 @@ class OwnAudit:
         return folder
 
     def _notes(self) -> list[str]:
-        about, counted, other = self.about, self.measured.counted, self.measured.if_gaussian
+        about, counted = self.about, self.measured.counted
         notes = []
         if about.claim is not None:
             notes.append(judgement(self.measured.judging(about.claim), about.claim, "claim"))
-        methods = counted.method if other is None else f"{counted.method} and {other.method}"
-        notes.append(
-            f"Demonstrated by {methods} on canary {about.canary!r}, protocol {about.protocol!r}: {about.told}."
-        )
-        if self.measured.taken is not None:
-            notes.append(self.measured.taken.sentence)
-        if other is not None:
-            how = f"; {self.measured.how}" if self.measured.how else ""
-            notes.append(f"If {other.assumption}, ε is {bound_said(other)}{how}.")
-            notes.append(f"Without that condition, by counting alone, ε is {bound_said(counted)}.")
-        elif self.measured.why_not:
+        notes += self.measured.notes(repr(about.canary), f"protocol {about.protocol!r}: {about.told}")
+        if self.if_gaussian is None and self.measured.why_not:
             notes.append(f"Only counting is valid here: {self.measured.why_not}.")
         if about.searched:
             notes.append(self._tried())
         if about.claim is not None and counted.ceiling <= about.claim:
-            notes.append(self._needed())
+            notes.append(counting_takes(about.claim, about.delta, counted.confidence))
         if self.not_finite:
             notes.append(f"Results that were not finite: {self.not_finite}.")
         return [*notes, *about.notes]

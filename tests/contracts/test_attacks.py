@@ -41,6 +41,7 @@ from dpfl_audit.audit.setup.folder import Setup, open_setup
 from dpfl_audit.defenses import randomness
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.metrics.membership import auc
+from messages import with_candidates
 from torch import Tensor
 
 CONFIG: dict[str, Any] = {  # one view that allows every attack: plain SGD, six captured clients, labels, candidates
@@ -94,14 +95,7 @@ class World:
 
     def reordered(self, rows: Tensor) -> World:
         """The same question about the candidates `rows`, in their order."""
-        k = self.knowledge
-        knowledge = replace(
-            k,
-            candidate_inputs=k.candidate_inputs[rows],
-            candidate_targets=k.candidate_targets[rows],
-            candidate_ids=k.candidate_ids[rows],
-        )
-        return replace(self, knowledge=knowledge)
+        return replace(self, knowledge=with_candidates(self.knowledge, rows))
 
 
 def evidence_of(name: str, world: World, seed: int) -> list[Evidence]:

@@ -316,7 +316,6 @@ def bound_of(wagers: Wagers, grid: Scores, delta: float, confidence: float, plan
         delta=delta,
         confidence=confidence,
         method="betting",
-        direction="members" if bets is None or bets.members[at] else "non-members",
         counts={"tp": tp, "fp": fp, "fn": n - tp, "tn": n - fp},
         threshold=None if bets is None else float(bets.thresholds[at]),
         ceiling=betting_ceiling(planned, delta, alpha),

@@ -23,22 +23,19 @@ class LowerBound:
 
     epsilon: the bound, ≥ 0; 0 means nothing was shown.
     ceiling: the most a perfect attack could have shown with the same numbers of scores or guesses.
-    direction: whose recognition gave the bound, "members" or "non-members"; "both" where guesses of either kind count
-      together.
     counts: tp, fp, fn, tn of the tested scores, or m canaries, r guesses and v right ones.
-    threshold: the score from which on a canary was called a member; None where no single one was used.
     assumption: what must hold beyond independent trials, in words; "" for nothing.
+    threshold: the score from which on a canary was called a member; None where no single one was used.
     """
 
     epsilon: float
     delta: float
     confidence: float
     method: str
-    direction: str
     counts: Mapping[str, int]
-    threshold: float | None
     ceiling: float
     assumption: str = ""
+    threshold: float | None = None
 
     def __str__(self) -> str:
         condition = f", if {self.assumption}" if self.assumption else ""

@@ -92,7 +92,6 @@ def clopper_pearson(
         delta=delta,
         confidence=confidence,
         method="clopper-pearson",
-        direction="members" if shown[0] >= shown[1] else "non-members",
         counts=confusion(scores_in, scores_out, threshold),
         threshold=float(threshold),
         ceiling=max(*map(float, most), 0.0),

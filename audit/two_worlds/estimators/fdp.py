@@ -103,9 +103,7 @@ def one_run_fdp(
         delta,
         confidence,
         "one-run-fdp",
-        "both",
         counts,
-        None,
         mu_epsilon(most, delta),
         f"{GAUSSIAN} and {COINS}",
     )

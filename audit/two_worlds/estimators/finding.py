@@ -36,7 +36,7 @@ def violation(
 
     Raises ValueError for a claim below 0 or at another delta than the bound's.
 
-    >>> shown = LowerBound(1.2, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 2.6)
+    >>> shown = LowerBound(1.2, 1e-5, 0.95, "clopper-pearson", {}, 2.6)
     >>> violation(shown, 1.0, 1e-5).sentence
     'claim violated: at least ε = 1.2 was demonstrated with 0.95 confidence, the claim is ε = 1'
     >>> violation(shown, 2.0, 1e-5, "proof").sentence

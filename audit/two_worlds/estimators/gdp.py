@@ -53,7 +53,6 @@ def gdp(
         delta=delta,
         confidence=confidence,
         method="gdp",
-        direction="both",
         counts=confusion(scores_in, scores_out, threshold),
         threshold=float(threshold),
         ceiling=gdp_ceiling(len(scores_in), len(scores_out), delta, alpha),

@@ -196,4 +196,4 @@ def one_run(
         largest=lambda m, r, v, level: one_run_epsilon(m, r, v, delta, level),
         refuted=lambda m, r, v, epsilon, level: one_run_p_value(m, r, v, epsilon, delta) <= level,
     )
-    return LowerBound(epsilon, delta, confidence, "one-run", "both", counts, None, most, COINS)
+    return LowerBound(epsilon, delta, confidence, "one-run", counts, most, COINS)

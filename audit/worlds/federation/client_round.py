@@ -43,6 +43,10 @@ class Moment:
             raise ValueError(f"the scheme has no round {self.state.round}")
         return plan
 
+    def plan_of(self, quiet: bool) -> RoundPlan:
+        """The round's plan; quiet: without any noise."""
+        return replace(self.plan, noise=0.0) if quiet else self.plan
+
     @property
     def job(self) -> LocalJob:
         """The client's local training, over its own records alone, numbered 0 to n − 1."""

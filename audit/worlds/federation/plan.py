@@ -204,3 +204,12 @@ def calibrating(draws: int) -> int:
 def needed_draws(target: float, delta: float, confidence: float) -> int | None:
     """Draws a world for a ceiling above the target ε by counting; None where no number is enough, or for ∞."""
     return pairs_for(target, delta, 1 - confidence) if isfinite(target) else None
+
+
+def counting_takes(target: float, delta: float, confidence: float) -> str:
+    """How many draws could have exceeded the target ε by counting, in a sentence."""
+    needed = needed_draws(target, delta, confidence)
+    enough = "no number of draws that can be made"
+    if needed is not None:
+        enough = f"{needed:,} draws a world without an error"
+    return f"To exceed ε = {target:.3g} by counting alone it would take {enough}."

@@ -27,13 +27,13 @@ from ...two_worlds.coin_ledger import Round, composed, planned_rounds, with_a_dr
 from ...two_worlds.draws import MechanismAudit, audit_trials
 from ...two_worlds.estimators import LowerBound
 from ...two_worlds.estimators.betting import betting_ceiling
-from ...two_worlds.measured import Measured, bound_said, judged_on_condition, judgement, measured_of
+from ...two_worlds.measured import Measured, judged_on_condition, judgement, measured_of
 from ...two_worlds.sequential import BoundRule
 from .case import CanaryCase, NoDemonstration, Question, releases_seen, trial_cost
 from .client_round import constants_apart, from_crafted
 from .coins import CoinAudit, CoinRun, coin_flips
 from .end_to_end import TrainedWorlds, end_to_end
-from .plan import AuditPlan, CanarySettings, Protocol, calibrating, needed_draws, planned
+from .plan import AuditPlan, CanarySettings, Protocol, calibrating, counting_takes, planned
 from .shape import noise_last, not_gaussian
 from .trials import FederationTrials
 
@@ -375,7 +375,6 @@ def _failure(measured: Measured, protocol: str, claimed: float | None) -> dict[s
 
 def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
-    counted, other = measured.counted, measured.if_gaussian
     claimed, proven, target = case.question.claimed, case.question.proven, case.question.target
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
     notes = []
@@ -383,34 +382,14 @@ def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
         notes.append(judgement(measured.judging(claimed), claimed, "claim"))
     if proven is not None and isfinite(proven):
         notes.append(judgement(measured.judging(proven), proven, "proof"))
-    methods = counted.method if other is None else f"{counted.method} and {other.method}"
-    notes.append(
-        f"Demonstrated by {methods} on canary {case.name!r} ({where}), protocol {protocol!r}: {case.told(protocol)}."
-    )
-    if measured.taken is not None:
-        notes.append(measured.taken.sentence)
-    if other is not None:
-        how = f"; {measured.how}" if measured.how else ""
-        notes.append(f"If {other.assumption}, ε is {bound_said(other)}{how}.")
-        notes.append(f"Without that condition, by counting alone, ε is {bound_said(counted)}.")
-    if max(bound.ceiling for bound in (counted, other) if bound is not None) <= target < inf:
+    notes += measured.notes(f"{case.name!r} ({where})", f"protocol {protocol!r}: {case.told(protocol)}")
+    if measured.ceiling <= target < inf:
         if measured.why_not:
             notes.append(f"Only counting is valid here: {measured.why_not}.")
         if protocol != "rounds":  # coins count one round, and the target is about all
-            needed = needed_draws(target, counted.delta, counted.confidence)
-            no_number = "no number of draws that can be made"
-            enough = no_number if needed is None else f"{needed:,} draws a world without an error"
-            notes.append(f"To exceed ε = {target:.3g} by counting alone it would take {enough}.")
+            notes.append(counting_takes(target, measured.counted.delta, measured.counted.confidence))
     chosen = CRAFTED_WEIGHTS if case.weights(protocol) == "crafted" else ""
-    shown = Shown(counted.epsilon, counted.confidence, counted.ceiling, tuple(notes), demonstrated_from=chosen)
-    if other is None:
-        return shown
-    return replace(
-        shown,
-        condition=other.assumption,
-        demonstrated_on_condition=other.epsilon,
-        ceiling_on_condition=other.ceiling,
-    )
+    return Shown(notes=tuple(notes), demonstrated_from=chosen, **measured.shown)
 
 
 __all__ = [

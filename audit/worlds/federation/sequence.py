@@ -119,6 +119,6 @@ class SequenceTrials:
         model = moment.state.models[SERVER]
         state = State(round, {SERVER: replace(model, vector=torch.zeros_like(model.vector))})
         state.kept[SERVER] = kept
-        plan = replace(moment.plan, noise=0.0) if quiet else moment.plan
+        plan = moment.plan_of(quiet)
         nobody = Group(SERVER, ())
         return merge(replace(moment.federation, seed=seed), state, nobody, Cohort(()), plan, [])[0]

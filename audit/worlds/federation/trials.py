@@ -20,7 +20,6 @@ from ....defenses.federation import State, as_sent, job_of, merge, upload
 from ....defenses.local import LocalJob, LocalResult, batch_order
 from ....defenses.participation import Cohort
 from ....defenses.randomness import Keystream, generator, stream
-from ....defenses.schedule import RoundPlan
 from ....defenses.topology import Group
 from ....defenses.wire import Parcel
 from ...two_worlds.likelihood import Expected, Mechanism
@@ -78,6 +77,11 @@ class UploadTrials:
         kinds = {getattr(step, "mechanism", "gaussian") for step in self.moment.federation.scheme.client}
         return "laplace" if "laplace" in kinds else "gaussian"
 
+    @property
+    def orders(self) -> list[int]:
+        """The seeds of the noise-free messages whose mean is what a world is expected to send."""
+        return [stream(k, "order") for k in range(ORDERS)] if self.redraw else [0]
+
     def trained(self, world: int) -> LocalResult:
         if world not in self._trained:
             (self._trained[world],) = batched([self.worlds[world].job])
@@ -104,7 +108,7 @@ class UploadTrials:
         return state.memory[self.moment.client]
 
     def _expected(self, world: int) -> Expected:
-        seeds = [stream(k, "order") for k in range(ORDERS)] if self.redraw else [0]
+        seeds = self.orders
         quiet = self.parcels(world, seeds, quiet=True)
         centre = torch.stack([as_sent(parcel, self.worlds[world].job.start.dtype).vector for parcel in quiet]).mean(0)
         spread = spread_of(as_sent(self.parcels(world, seeds[:1])[0], self.worlds[world].job.start.dtype))
@@ -122,8 +126,7 @@ class UploadTrials:
         self, world: int, job: LocalJob, result: LocalResult, seed: int, quiet: bool, state: State | None = None
     ) -> Parcel:
         moment = self.moment
-        plan = replace(moment.plan, noise=0.0) if quiet else moment.plan
-        federation = replace(moment.federation, seed=seed)
+        plan, federation = moment.plan_of(quiet), replace(moment.federation, seed=seed)
         return upload(
             federation,
             state or self._state(world),
@@ -223,7 +226,7 @@ class HubTrials:
         return self.uploads.memory_after(world)
 
     def _expected(self, world: int) -> Expected:
-        seeds = self._orders()
+        seeds = self.uploads.orders
         quiet = [self._model(parcel, seed, True) for parcel, seed in zip(self.quiet(world), seeds)]
         loud = self.merged(self.uploads.parcels(world, seeds[:1])[0], seeds[0], False)
         spread = spread_of(loud)
@@ -235,10 +238,7 @@ class HubTrials:
 
     def quiet(self, world: int) -> list[Parcel]:
         """What the client hands on without noise: once, or once for each of some batch orders where these are drawn."""
-        return self.uploads.parcels(world, self._orders(), quiet=True)
-
-    def _orders(self) -> list[int]:
-        return [stream(k, "order") for k in range(ORDERS)] if self.uploads.redraw else [0]
+        return self.uploads.parcels(world, self.uploads.orders, quiet=True)
 
     def merged(self, own: Parcel | None, seed: int, quiet: bool, kept: dict[str, Tensor] | None = None) -> Parcel:
         """What the hub makes of the round's values, with noise of this seed or, quiet, without.
@@ -248,7 +248,7 @@ class HubTrials:
             kept: the hub's tensors before the round, changed by it; None for those that it really had.
         """
         moment, hub = self.uploads.moment, self.group.hub
-        plan, before = self._plan(quiet), moment.state
+        plan, before = moment.plan_of(quiet), moment.state
         federation = replace(moment.federation, seed=seed)
         state = own_state(before, hub, before.memory[hub])
         if kept is not None:
@@ -266,12 +266,8 @@ class HubTrials:
         moment, hub = self.uploads.moment, self.group.hub
         merged, model = self.merged(own, seed, quiet), moment.state.models[hub].vector
         kept = moment.state.kept[hub]
-        new = moment.federation.scheme.update(model, merged.vector, kept, self._plan(quiet))[0].to(model.dtype)
+        new = moment.federation.scheme.update(model, merged.vector, kept, moment.plan_of(quiet))[0].to(model.dtype)
         return with_side(new, merged.side)
-
-    def _plan(self, quiet: bool) -> RoundPlan:
-        plan = self.uploads.moment.plan
-        return replace(plan, noise=0.0) if quiet else plan
 
 
 def own_state(before: State, party: int, memory: Mapping[str, Any]) -> State:

@@ -473,7 +473,7 @@ def test_a_real_leak_is_found_among_attacks_that_fail(attacks: int, row: Any) ->
 
 def test_what_is_called_at_least_or_at_most_holds_as_it_is_said() -> None:
     """Lower limits rounded down, upper ones up: 4.996 demonstrated are not "at least 5"."""
-    shown = LowerBound(4.996, 1e-5, 0.95, "clopper-pearson", "members", {}, 0.0, 7.401)
+    shown = LowerBound(4.996, 1e-5, 0.95, "clopper-pearson", {}, 7.401)
     assert " 4.99 " in violation(shown, 4.0, 1e-5).sentence
     assert " 7.41," in violation(shown, 9.0, 1e-5).sentence
 
