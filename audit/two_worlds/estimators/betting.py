@@ -217,7 +217,7 @@ def pairs_for(target: float, delta: float, alpha: float) -> int | None:
     """The least number of pairs whose ceiling exceeds `target`, an ε from 0 on; None where even `MOST_PAIRS` do not.
 
     >>> pairs_for(4.5, 1e-5, 0.025), pairs_for(20.0, 1e-5, 0.025)
-    (370, None)
+    (371, None)
     """
     enough = 1 + bisect_right(range(1, MOST_PAIRS + 1), target, key=lambda n: betting_ceiling(n, delta, alpha))
     return enough if enough <= MOST_PAIRS else None
