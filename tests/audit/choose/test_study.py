@@ -26,17 +26,19 @@ from dpfl_audit.audit.choose.carry_out import carry_out_study as choose
 from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
-from dpfl_audit.audit.choose.outcome import Performance, SingledOut
+from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.choose.price import composed_epsilon
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import json_text
+from dpfl_audit.audit.judge.judgement import judgement_of
 from dpfl_audit.audit.proof.theorems.accountants import renyi
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proof.theorems.selection import selection_epsilon
+from dpfl_audit.audit.results.checks import Check
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells
@@ -198,6 +200,31 @@ def test_what_is_attacked_again_joins_the_rounds_that_audit_run_joins(tmp_path: 
             "restarts",
         }
         assert mine.settings["iterations"] >= theirs.settings["iterations"]
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+def test_a_search_compares_the_shares_of_a_whole_run_without_its_tests(partition: str, tmp_path: Path) -> None:
+    """Line-ups in the records' own pool, in other images, and of all messages together."""
+    raw = {**RAW, "data": {**RAW["data"], "partition": partition}, "capture": {"candidates": 20}}
+    train_together([Training(build(parse_config(raw), tmp_path), tmp_path / "setup", PUBLISHED)])
+    attacks = ("inversion", "membership-loss")
+    whole, shares = (
+        runner.run(
+            tmp_path / "setup", tmp_path / str(alone), RunOptions(attacks=attacks, pixels_only=True, shares_only=alone)
+        )
+        for alone in (False, True)
+    )
+    assert outcome_of([whole]) == outcome_of([shares])
+    assert {p for e in shares.attacks if e.kind == "inversion" for p in e.p_values.values()} == {1.0}
+    assert all(not c.beats and c.powerless for c in _checks_of(shares)) and not all(
+        c.powerless for c in _checks_of(whole)
+    )
+
+
+def _checks_of(results: Results) -> list[Check]:
+    """Of what could not be tested no answer is given."""
+    judged = judgement_of(results).attacks
+    return [c for each in judged if each.attack.kind == "inversion" for c in each.checks if c.metric != "exact"]
 
 
 def test_an_attack_that_audit_run_would_make_longer_is_named(tmp_path: Path) -> None:
