@@ -31,7 +31,7 @@ class AttackPlan:
     """names: of the attacks. overrides: of their settings. not_run: what is left out or shortened, with why.
 
     weaker: what `audit run` would do of its own accord and this does not, or not for as
-    long. minutes: for all that it would do.
+    long. minutes: for all that it would do. counted: minutes for what is planned.
     """
 
     names: tuple[str, ...]
@@ -39,6 +39,7 @@ class AttackPlan:
     not_run: tuple[str, ...]
     weaker: tuple[str, ...] = ()
     minutes: float = 0.0
+    counted: float = 0.0
 
     def options(self, options: RunOptions) -> RunOptions:
         return replace(options, minutes=None, attacks=self.names, overrides=self.overrides)
@@ -109,7 +110,7 @@ def plan_attacks(
     assert job.choice is not None
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
     weaker = [*(left_out + short if INVERSION in audited else []), *(name for name in audited if name not in names)]
-    return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole)
+    return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole, spent)
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:

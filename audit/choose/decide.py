@@ -118,7 +118,7 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     often = [sum(miss[i] for miss in misses) for i in range(len(goals))]
     binding = max(range(len(goals)), key=lambda i: (alone[i], often[i]))
     looked = [t for t in trials if t.outcome is not None or t.epsilon is not None]
-    nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number), default=None)
+    nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number not in again, t.number), default=None)
     if nearest is None:
         return Obstacle(goals[binding], None, say.none_keeps(goals[binding]))
     missing = [i for i, kept in enumerate(judged(nearest)) if missed(nearest, kept)]

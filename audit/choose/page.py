@@ -51,6 +51,7 @@ def study_page(study: Study) -> str:
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{data.name}, {case.rows} records",
         counts=_counts(study),
+        looks=sum(again.looks for again in study.tried),
         failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
         plots=_plots(study),
         map=_map(study),

@@ -86,7 +86,11 @@ class SearchOptions:
     seeds: Annotated[int, Option("How often the best setting is trained again.", show_default=True)] = 3
     minutes: Annotated[
         float,
-        Option("For the attacks on it, all seeds together; counted from shapes, for two cores.", show_default=True),
+        Option(
+            "For the attacks on it, all seeds together; as much again where only wide intervals stand in the way."
+            " Counted from shapes, for two cores.",
+            show_default=True,
+        ),
     ] = 6.0
     baseline: Annotated[
         bool | None,

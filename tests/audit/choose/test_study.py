@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import shutil
 import sqlite3
 import tomllib
 from collections.abc import Iterator
@@ -591,6 +592,30 @@ def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> 
     leaks = two.model_copy(update={"hits": 60, "shares": (0.7, 0.8)})
     again = again.model_copy(update={"outcome": trial.outcome.model_copy(update={"leaks": (leaks,)})})
     assert "too wide" not in obstacle(case, [trial], [again]).sentence
+
+
+@pytest.mark.full
+def test_where_wide_intervals_alone_stand_in_the_way_the_setting_gets_more_seeds(tmp_path: Path) -> None:
+    """A study ended with the advice to ask for more seeds, where an estimate of 2.6 % had a limit of 18 %."""
+    options = replace(
+        OPTIONS, vary=("scheme.noise_multiplier=3,10",), trials=2, goals=Goals(leakage_at_most=0.15), minutes=0.03
+    )
+    study = choose(RAW, tmp_path / "study", options)
+    assert study.chosen is not None and study.again is not None and study.again.outcome is not None
+    (first,) = (tmp_path / "study" / "again").glob("*/again.json")
+    before = Again.model_validate_json(first.read_text())
+    assert before.unsure(study.case, study.chosen) and study.again.looks == 2
+    assert len(set(study.again.seeds)) == len(study.again.seeds) > 2 == len(before.seeds)
+    assert study.again.seeds[:2] == before.seeds
+    records = {leak.attack: leak.n for leak in study.again.outcome.leaks}
+    assert before.outcome is not None
+    for leak in before.outcome.leaks:
+        assert records[leak.attack] == leak.n // 2 * len(study.again.seeds)
+    whole = (tmp_path / "study" / "study.json").read_bytes()
+    (first.parent / "more.json").unlink()  # killed there
+    shutil.rmtree(first.parent / "seed-3")
+    choose(RAW, tmp_path / "study", options)
+    assert (tmp_path / "study" / "study.json").read_bytes() == whole
 
 
 def test_the_goal_that_stands_in_the_way_is_the_one_that_the_nearest_misses(done: Study) -> None:
