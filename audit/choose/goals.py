@@ -67,8 +67,7 @@ class Goals(GoalLimits):
         value, limits = outcome.accuracy, outcome.accuracy_limits
         low = -1.0 if limits is None else limits[0]
         excess = inf if value is None else max(0.0, least - value) / max(least, 0.01)
-        guessing = "" if outcome.guessing is None else f"guessing {percent(outcome.guessing, 3)}"
-        said = _beside(value, limits, guessing)
+        said = _beside(value, limits, *outcome.beside_accuracy)
         ok = value is not None and value >= least
         return [Kept(f"accuracy at least {percent(least)}", value, said, ok, low >= least, "measurement", excess)]
 
@@ -129,7 +128,7 @@ def with_defaults(goals: Goals) -> Goals:
     return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)
 
 
-def _beside(value: float | None, limits: tuple[float, float] | None, more: str = "") -> str:
+def _beside(value: float | None, limits: tuple[float, float] | None, *more: str) -> str:
     if value is None or limits is None:
         return "not measured"
-    return f"{percent(value)} ({'; '.join(filter(None, [f'{percent(limits[0])} to {percent(limits[1])}', more]))})"
+    return f"{percent(value)} ({'; '.join([f'{percent(limits[0])} to {percent(limits[1])}', *more])})"

@@ -14,7 +14,7 @@ from scipy.stats import beta, norm, t
 from ..judge.judgement import judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..say.accuracy import useless_said
+from ..say.accuracy import balanced_said, unequal, useless_said
 from ..say.words import percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -106,14 +106,17 @@ class Performance(_Frozen):
     """One setting, measured. None: not measured.
 
     accuracies: of the final model on test records, one a training; test_records: how many each is of. guessing: what
-    always answering their most frequent class gets. losses: of the same, where there are no classes. leaks: one an
-    attack. psnr_margin: the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
+    always answering their most frequent class gets. balanced, areas: of the same, the accuracy over classes and the AUC
+    of two; none where classes are about equal. losses: where there are no classes. leaks: one an attack. psnr_margin:
+    the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
     noise_std, server_noise_std, clip_norm: as trained.
     """
 
     accuracies: tuple[float, ...] = ()
     test_records: int | None = None
     guessing: float | None = None
+    balanced: tuple[float, ...] = ()
+    areas: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     leaks: tuple[SingledOut, ...] = ()
     psnr_margin: float | None = None
@@ -131,6 +134,14 @@ class Performance(_Frozen):
     @property
     def loss(self) -> float | None:
         return mean(self.losses) if self.losses else None
+
+    @property
+    def beside_accuracy(self) -> list[str]:
+        """What an accuracy is to be compared with, in words."""
+        known = [] if self.guessing is None else [f"guessing {percent(self.guessing, 3)}"]
+        if self.balanced:
+            known.append(balanced_said(mean(self.balanced), mean(self.areas) if self.areas else None))
+        return known
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
@@ -199,6 +210,8 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         accuracies=tuple(accuracies) if len(accuracies) == len(results) else (),
         test_records=setup.test_records,
         guessing=setup.guessing_accuracy,
+        balanced=_of_unequal(results, "balanced_accuracy"),
+        areas=_of_unequal(results, "test_auc"),
         losses=tuple(losses) if len(losses) == len(results) else (),
         leaks=tuple(_leaks(results)),
         psnr_margin=max(margins, default=None),
@@ -209,6 +222,12 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         server_noise_std=results[0].server_noise_std,
         clip_norm=setup.clip_norm,
     )
+
+
+def _of_unequal(results: Sequence[Results], name: str) -> tuple[float, ...]:
+    """A figure of every training, none where classes are about equal or one training has none."""
+    values = [getattr(r.setup, name) for r in results if unequal(r.setup)]
+    return () if len(values) < len(results) or None in values else tuple(values)
 
 
 Trained = Sequence[AttackResult]  # the entries of one training that answer one question

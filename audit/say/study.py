@@ -140,5 +140,6 @@ def plot_words(name: str, what: str) -> tuple[str, str]:
     return (
         f"{name} against {what} of every measured setting; the numbers are in the table of settings",
         f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in accuracy, leakage and"
-        " proven ε; star: recommended. By the search's own short attacks.",
+        " proven ε; star: recommended; numbers: those of the table; dashed: what was asked. By the search's own short"
+        " attacks.",
     )
