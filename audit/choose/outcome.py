@@ -11,7 +11,7 @@ from statistics import mean, stdev
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, norm, t
 
-from ..judge.judgement import judgement_of
+from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
 from ..say.accuracy import balanced_said, unequal, useless_said
@@ -109,7 +109,8 @@ class Performance(_Frozen):
     always answering their most frequent class gets. balanced, areas: of the same, the accuracy over classes and the AUC
     of two; none where classes are about equal. losses: where there are no classes. leaks: one an attack. psnr_margin:
     the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
-    noise_std, server_noise_std, clip_norm: as trained.
+    above_control: attacks of which some training's tests say that they are clearly above their control; None where
+    nothing could have said so. noise_std, server_noise_std, clip_norm: as trained.
     """
 
     accuracies: tuple[float, ...] = ()
@@ -123,6 +124,7 @@ class Performance(_Frozen):
     demonstrated: Number | None = None
     demonstrated_from: str = ""
     contradicted: bool = False
+    above_control: tuple[str, ...] | None = None
     noise_std: Number | None = None
     server_noise_std: Number | None = None
     clip_norm: Number | None = None
@@ -206,6 +208,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
     margins = [m for entry in entries if (m := entry.value("psnr_margin")) is not None]
     shown = [row for r in results for row in r.epsilon if row.asked and row.demonstrated is not None]
     most = max(shown, key=lambda row: row.demonstrated or 0.0, default=None)
+    judged = [judgement_of(r) for r in results]
     return Performance(
         accuracies=tuple(accuracies) if len(accuracies) == len(results) else (),
         test_records=setup.test_records,
@@ -217,11 +220,20 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         psnr_margin=max(margins, default=None),
         demonstrated=most.demonstrated if most else None,
         demonstrated_from=most.demonstrated_from if most else "",
-        contradicted=any(judgement_of(r).contradicted for r in results),
+        contradicted=any(judgement.contradicted for judgement in judged),
+        above_control=_above_control(judged),
         noise_std=setup.noise_std,
         server_noise_std=results[0].server_noise_std,
         clip_norm=setup.clip_norm,
     )
+
+
+def _above_control(judged: Sequence[Judgement]) -> tuple[str, ...] | None:
+    attacks = [one for judgement in judged for one in judgement.attacks]
+    above = dict.fromkeys(one.attack.attack for one in attacks if any(check.beats for check in one.checks))
+    if not above and not all(judgement.measured for judgement in judged):
+        return None
+    return tuple(above)
 
 
 def _of_unequal(results: Sequence[Results], name: str) -> tuple[float, ...]:
