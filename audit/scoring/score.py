@@ -20,7 +20,7 @@ from ...metrics.reidentification import picked_from_pool
 from ..files import cache_folder, write_tensors
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Method, Metrics, ReferenceClassifier
-from ..say.warnings import EVERYTHING, NO_TRUTH
+from ..say.warnings import EVERYTHING, NO_TRUTH, NOT_TESTED
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
@@ -113,6 +113,8 @@ def score(
     attacks = judged_together(
         attacks, seen.auditor, [r for _, r in rebuilt], line_ups, lots, part_of(progress, 0.5, 1.0)
     )
+    if not depth.tests:
+        attacks = [entry.having(doubt=NOT_TESTED) for entry in attacks]
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
