@@ -192,7 +192,14 @@ def _attacked(
 
 
 def _options(case: StudyCase) -> RunOptions:
-    return RunOptions(seed=case.config.seed + 1, pixels_only=True, device=case.device, allow_model=case.allow_model)
+    """Shares and their limits decide; tests cost more than all attacks together, and one goal alone asks for them."""
+    return RunOptions(
+        seed=case.config.seed + 1,
+        pixels_only=True,
+        shares_only=not case.goals.none_above_control,
+        device=case.device,
+        allow_model=case.allow_model,
+    )
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:

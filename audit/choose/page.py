@@ -35,6 +35,7 @@ def study_page(study: Study) -> str:
     return filled(
         "study.html.j2",
         version=__version__,
+        headline=study.headline,
         answer=study.sentence,
         selects=case.selects,
         protected=_protected(study),
