@@ -22,7 +22,7 @@ from dpfl_audit.audit.choose import again as attacking
 from dpfl_audit.audit.choose import carry_out, search
 from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
-from dpfl_audit.audit.choose.attacks import INVERSION, LEAST_ITERATIONS, plan_attacks
+from dpfl_audit.audit.choose.attacks import INVERSION, plan_attacks
 from dpfl_audit.audit.choose.carry_out import carry_out_study as choose
 from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
@@ -43,6 +43,7 @@ from dpfl_audit.audit.results.checks import Check
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells
+from dpfl_audit.audit.run.shortened import LEAST_ITERATIONS
 from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import TooManyRecords, build
@@ -570,6 +571,7 @@ def test_after_a_failure_only_what_is_better_in_what_failed_is_tried(done: Study
     assert worth_trying(case, made(1, 0.8, 4, 50.0), failed) and worth_trying(case, made(1, 0.8, 8, 9.0), failed)
     weak = [(leaky, Again(trial=0, seeds=(1,), outcome=outcome(0.4, 0)))]
     assert not worth_trying(case, made(1, 0.8, 0, 1.0), weak) and worth_trying(case, made(1, 0.95, 8, 50.0), weak)
+    assert worth_trying(case, made(1, 0.89, 8, 60.0), weak)  # less noise: the other's 90 % of one training was luck
 
 
 def test_a_goal_that_could_not_be_measured_stands_in_the_way(done: Study) -> None:
