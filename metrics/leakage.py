@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from .pool_test import PERMUTATIONS
 from .reidentification import Reidentified, line_up
 from .significance import LineUpTests
 
+UNTESTED = (1.0, 1.0)  # a p-value, and the least that it could be
 _WITH_MORE = ("ssim", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
 _OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
 _OF_PICTURES = ("ssim", "lpips", *_OF_OUTPUTS)
@@ -78,7 +80,8 @@ def score_images(
         noise_scale: of `leaking_images`.
         normalise: mean and std (c,) of the pixel cosine and distance.
         attack_loss: the attack's own loss, passed on.
-        seed: of the bootstrap. relabellings: at most so many, of the exact test of a line-up of few images.
+        seed: of the bootstrap. relabellings: at most so many, of the exact test of a line-up of few images;
+            0 for no test at all.
         slack: dB that distractors of another lot may be further off (`closer_test.OF_OTHER_SPLITS`).
         cells: of rows of a table on the unit scale, (n, features, 1, 1), what `cells_right` asks for; then nothing is
             measured that is of pictures alone.
@@ -92,7 +95,7 @@ def score_images(
         p_values: {reidentified, psnr_margin}: the least 1 − confidence at which these lie above their controls, the
         share above what luck may explain (`share_by_luck`), the images closer than to others (`closer_p_value`); absent
         without others,
-        least_p_values: the same for success as perfect as can be,
+        least_p_values: the same for success as perfect as can be; both are 1 where no test was asked for,
         pairs: [{original, reconstruction, psnr, ssim, lpips}], indices as matched,
         not_measured: {metric: why}.
 
@@ -132,9 +135,10 @@ def score_images(
     if distractors is not None and len(distractors):
         stacks = originals, reconstructions, distractors
         tests = LineUpTests(*stacks, labels, reconstruction_labels, distractor_labels, seed)
-        chances["psnr_margin"] = tests.closer(slack)
+        chances["psnr_margin"] = tests.closer(slack) if relabellings else UNTESTED
         if picked is not None:
-            chances["reidentified"] = _by_line_up(tests, picked, controls, of_nothing, relabellings)
+            by_line_up = partial(_by_line_up, tests, picked, controls, of_nothing)
+            chances["reidentified"] = by_line_up(relabellings) if relabellings else UNTESTED
     return {
         **{name: scores[name] for name in (*metric_names(), CELLS) if name in scores},
         "controls": {name: control.means for name, control in controls.items()},

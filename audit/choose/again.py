@@ -24,14 +24,15 @@ from ..setup.capture import Training
 from ..setup.folder import open_setup
 from ..setup.reading import plain_json, present, read_text
 from .attacks import AttackPlan, not_tried, plan_attacks
-from .case import StudyCase
+from .case import Drawn, StudyCase
 from .goals import Kept
 from .outcome import Performance, outcome_of
 from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
 
-FILE = "again.json"
+FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
 ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
+MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals stand in the way
 QUICKER = 3.0  # times fewer iterations in the search
 
 
@@ -40,7 +41,8 @@ class Again(BaseModel):
 
     outcome: of all seeds; None: why there is none. baselines: how many trainings there were without clip and noise, and
     without_noise: their accuracies. attacks: what ran. not_tried: what did not, with why. weaker: what `audit run`
-    would do of its own accord and this did not, or not for as long; minutes: of a study that would.
+    would do of its own accord and this did not, or not for as long; minutes: of a study that would. counted: minutes of
+    attacks that a seed takes. looks: how often its intervals were judged, with more seeds each time.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,6 +57,14 @@ class Again(BaseModel):
     not_tried: tuple[str, ...] = ()
     weaker: tuple[str, ...] = ()
     minutes: float = 0.0
+    counted: float = 0.0
+    looks: int = 1
+
+    def unsure(self, case: StudyCase, trial: Trial) -> bool:
+        """Whether it keeps every goal by its estimates, and only wide intervals stand in the way."""
+        if self.outcome is None or self.outcome.contradicted:
+            return False
+        return all(kept.kept for kept in self.judged(case, trial)) and not self.keeps(case, trial)
 
     def judged(self, case: StudyCase, trial: Trial) -> list[Kept]:
         return case.goals.judged(self.outcome, trial.epsilon)
@@ -82,9 +92,7 @@ def attack_again(
     path = study / "again" / f"{trial.number:04d}" / FILE
     if present(path):
         return Again.model_validate(plain_json(read_text(path)))
-    folders = [again_folder(study, trial.number, i) for i in range(case.seeds)]
-    drawn = [case.training(trial.point, case.fresh_of(i), ("again", trial.number, i)) for i in range(case.seeds)]
-    trainings = [Training(d.experiment, folder / "setup", d.key) for d, folder in zip(drawn, folders)]
+    folders, drawn, trainings = _trainings(case, study, trial, range(case.seeds))
     plain = [
         Training(experiment, folder / "plain", case.key_of("plain", trial.number, i))
         for i, (d, folder) in enumerate(zip(drawn, folders))
@@ -105,11 +113,55 @@ def attack_again(
     return Again.model_validate(plain_json(read_text(path)))
 
 
+def attack_more(
+    case: StudyCase, study: Path, trial: Trial, again: Again, progress: Progress | None, workers: Workers = HERE
+) -> Again:
+    """A trial that was attacked again, with further seeds: as many as another `case.minutes` of attacks hold, up to
+    `MOST_TIMES` those of before.
+
+    Args:
+        case: the study. study: its folder. trial: the setting. again: what came of the first seeds, which count too.
+        progress: called with work done and in all. workers: who trains and attacks.
+    """
+    path = study / "again" / f"{trial.number:04d}" / MORE_FILE
+    if present(path):
+        return Again.model_validate(plain_json(read_text(path)))
+    fit = int(case.minutes / max(again.counted, 1e-9))
+    further = min(max(fit, case.seeds), MOST_TIMES * case.seeds)
+    folders, drawn, trainings = _trainings(case, study, trial, range(case.seeds, case.seeds + further))
+    _ = list(workers.map(train_whole, [trainings], lambda _: progress))
+    before = [again_folder(study, trial.number, i) / "results" for i in range(case.seeds)]
+    known = [Results.read(folder) for folder in before if present(folder)]
+    found = _attacked(case, folders, frozenset(trial.attacks), progress, workers, known)
+    made = again.model_copy(
+        update={**found, "seeds": (*again.seeds, *(d.seed for d in drawn)), "looks": again.looks + 1}
+    )
+    write_json(path, made.model_dump(mode="json"))
+    for training in trainings:
+        clear_setups(training.folder.parent, training.folder.name)
+    return Again.model_validate(plain_json(read_text(path)))
+
+
+def _trainings(
+    case: StudyCase, study: Path, trial: Trial, numbers: range
+) -> tuple[list[Path], list[Drawn], list[Training]]:
+    """With fresh seeds of these numbers: their folders, how they were drawn, and what is to be trained."""
+    folders = [again_folder(study, trial.number, i) for i in numbers]
+    drawn = [case.training(trial.point, case.fresh_of(i), ("again", trial.number, i)) for i in numbers]
+    return folders, drawn, [Training(d.experiment, at / "setup", d.key) for d, at in zip(drawn, folders)]
+
+
 def _attacked(
-    case: StudyCase, folders: Sequence[Path], searched: frozenset[str], progress: Progress | None, workers: Workers
+    case: StudyCase,
+    folders: Sequence[Path],
+    searched: frozenset[str],
+    progress: Progress | None,
+    workers: Workers,
+    known: Sequence[Results] = (),
 ) -> dict[str, Any]:
     """What came of attacking every seed, as `Again` has it. A training of which nothing can be attacked, as no audited
-    client was drawn, is left out. searched: what the search attacked it with.
+    client was drawn, is left out. searched: what the search attacked it with. known: results of other seeds, a canary's
+    among them.
     """
     if any(open_setup(folder / "setup").manifest.status == "diverged" for folder in folders):
         return {"outcome": None, "why": DIVERGED}
@@ -118,7 +170,7 @@ def _attacked(
     refused: list[BadInput] = []
     for i, folder in enumerate(folders):
         try:
-            plan = _plan(case, folder / "setup", searched, with_canary=i == 0)
+            plan = _plan(case, folder / "setup", searched, with_canary=i == 0 and not known)
         except BadInput as why:
             refused.append(why)
             continue
@@ -130,16 +182,24 @@ def _attacked(
         return {"outcome": None, "why": f"nothing could be attacked with any fresh seed: {refused[0]}"}
     lost = [f"{len(refused)} of {len(folders)} trainings ({refused[0]})"] if refused else []
     return {
-        "outcome": outcome_of(results),
+        "outcome": outcome_of([*known, *results]),
         "attacks": tuple(dict.fromkeys(entry.attack for r in results for entry in r.attacks)),
         "not_tried": (*not_tried(results[0], plans[0]), *lost),
         "weaker": tuple(dict.fromkeys(what for plan in plans for what in plan.weaker)),
         "minutes": max(plan.minutes for plan in plans) * case.seeds,
+        "counted": max(plan.counted for plan in plans),
     }
 
 
 def _options(case: StudyCase) -> RunOptions:
-    return RunOptions(seed=case.config.seed + 1, pixels_only=True, device=case.device, allow_model=case.allow_model)
+    """Shares and their limits decide; tests cost more than all attacks together, and one goal alone asks for them."""
+    return RunOptions(
+        seed=case.config.seed + 1,
+        pixels_only=True,
+        shares_only=not case.goals.none_above_control,
+        device=case.device,
+        allow_model=case.allow_model,
+    )
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:

@@ -17,13 +17,13 @@ from ..results.format import Results
 from ..run import RunOptions
 from ..run.choice import DEFAULT_MINUTES, IN_PARTS
 from ..run.job import Job
+from ..run.shortened import INVERSION, iterations_set, shortened
 from ..setup.config import CANARY
 from .outcome import outcome_of
 
-INVERSION, MEMBERSHIP = "inversion", "membership"
+MEMBERSHIP = "membership"
 TOGETHER = "all-rounds"  # the manner of an inversion that joins a sender's messages
 STRONGER = ((4.0, 2, 2), (2.0, 1, 2))  # from so many times its minutes: iterations ×, restarts ×
-LEAST_ITERATIONS = 30
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class AttackPlan:
     """names: of the attacks. overrides: of their settings. not_run: what is left out or shortened, with why.
 
     weaker: what `audit run` would do of its own accord and this does not, or not for as
-    long. minutes: for all that it would do.
+    long. minutes: for all that it would do. counted: minutes for what is planned.
     """
 
     names: tuple[str, ...]
@@ -39,6 +39,7 @@ class AttackPlan:
     not_run: tuple[str, ...]
     weaker: tuple[str, ...] = ()
     minutes: float = 0.0
+    counted: float = 0.0
 
     def options(self, options: RunOptions) -> RunOptions:
         return replace(options, minutes=None, attacks=self.names, overrides=self.overrides)
@@ -104,12 +105,12 @@ def plan_attacks(
     short: list[str] = []
     if inversion:
         left = max(0.0, minutes - spent)
-        overrides, short = _lasting(_settings(job), inversion, limit, left, 3 if options.quick else 1)
+        overrides, short = _lasting(_settings(job), inversion, limit, left, options.quick)
         overrides, late = (*few, *overrides), [*late, *short]
     assert job.choice is not None
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
     weaker = [*(left_out + short if INVERSION in audited else []), *(name for name in audited if name not in names)]
-    return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole)
+    return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole, spent)
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:
@@ -137,26 +138,21 @@ def _settings(job: Job) -> Mapping[str, Any]:
 
 
 def _lasting(
-    settings: Mapping[str, object], cost: float, limit: float, left: float, times: int
+    settings: Mapping[str, object], cost: float, limit: float, left: float, quick: bool
 ) -> tuple[tuple[str, ...], list[str]]:
     """The inversion's iterations and restarts for `limit` minutes, or more of them where `left` are over; and in words
-    where it is shortened. times: by how much a quick run divides its iterations.
+    where it is shortened. quick: whether the run divides its iterations.
     """
     iterations, restarts = settings["iterations"], settings["restarts"]
     assert isinstance(iterations, int) and isinstance(restarts, int)
     if cost <= limit:
         more = next(((i, r) for from_, i, r in STRONGER if left >= (from_ - 1) * cost), None)
-        return (() if more is None else _overrides(iterations * more[0], restarts * more[1], times)), []
-    few = max(1, int(restarts * limit / cost))
-    short = min(iterations, max(LEAST_ITERATIONS, int(iterations * restarts * limit / cost / few)))
+        return (() if more is None else iterations_set(iterations * more[0], restarts * more[1], quick)), []
+    short, few = shortened(settings, cost, limit)
     if (short, few) == (iterations, restarts):
         return (), []
     said = f"{INVERSION} with {iterations} iterations and {restarts} restarts (about {cost:.2g} minutes): it ran with"
-    return _overrides(short, few, times), [f"{said} {short} and {few}"]
-
-
-def _overrides(iterations: int, restarts: int, times: int) -> tuple[str, ...]:
-    return (f"inversion.iterations={iterations * times}", f"inversion.restarts={restarts}")
+    return iterations_set(short, few, quick), [f"{said} {short} and {few}"]
 
 
 def not_tried(results: Results, plan: AttackPlan) -> tuple[str, ...]:

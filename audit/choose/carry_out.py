@@ -17,7 +17,7 @@ from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
 from ..setup.key import read_key
 from ..setup.reading import present, read_text
-from .again import Again, attack_again
+from .again import Again, attack_again, attack_more
 from .case import StudyCase
 from .decide import first_that_keeps, obstacle
 from .opening import StudyOptions, opened_case
@@ -80,6 +80,8 @@ def carry_out_study(
             chosen, tried, trials = _select(case, folder, trials, times, workers)
         else:
             chosen, tried = _attack_the_best(case, folder, trials, times, workers)
+            if chosen is None:
+                chosen, tried = _with_more_seeds(case, folder, trials, tried, times, workers)
         none = None if chosen is not None else obstacle(case, trials, tried)
         beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, times, workers)
         price = search_price(case, [*trials, *beside], tried)
@@ -172,6 +174,24 @@ def _attack_the_best(
         return again
 
     return first_that_keeps(case, trials, attacked)
+
+
+def _with_more_seeds(
+    case: StudyCase, folder: Path, trials: Sequence[Trial], tried: list[Again], times: StudyTimes, workers: Workers
+) -> tuple[Trial | None, list[Again]]:
+    """Where only wide intervals stand in the way, the best of these settings with further seeds; the last of what was
+    tried where it keeps its goals then.
+    """
+    by_number = {trial.number: trial for trial in trials}
+    again = next((again for again in tried if again.unsure(case, by_number[again.trial])), None)
+    if again is None:
+        return None, tried
+    trial = by_number[again.trial]
+    report = times.more(said(trial.point))
+    more = attack_more(case, folder, trial, again, report, workers)
+    report.end()
+    rest = [other for other in tried if other is not again]
+    return (trial if more.keeps(case, trial) else None), [*rest, more]
 
 
 def _select(

@@ -204,7 +204,11 @@ class StudyCase:
         return self._digested("search", draw) if draw else self.config.seed
 
     def fresh_of(self, number: int) -> Callable[[int], int]:
-        """By draw, the seeds of one training of what is attacked again: none that a trial of the search had."""
+        """By draw, the seeds of one training of what is attacked again: none that a trial of the search had, and none
+        of another number's draws.
+        """
+        if number >= self.seeds:
+            return lambda draw: self._digested("again further", number * MOST_DRAWS + draw)
         return lambda draw: self._digested("again", number + draw * self.seeds)
 
     def training(

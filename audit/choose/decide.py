@@ -43,19 +43,24 @@ def first_that_keeps(
 
 
 def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Again]]) -> bool:
-    """Whether the search saw it better, in what they failed by, than each that failed: what is no more accurate, or
-    leaks no less and is proven no better, would fail too.
+    """Whether it may be better, in what they failed by, than each that failed: what the search saw no more accurate
+    with no less noise, or leak no less and be proven no better, would fail too.
     """
     for other, again in failed:
         if again.outcome is None:  # which says nothing of its goals
             continue
         missed = [k for k in again.judged(case, other) if not k.shown]
         accuracy = [k for k in missed if k.by == "measurement"]
-        if accuracy and (trial.accuracy or 0.0) <= (other.accuracy or 0.0):
+        if accuracy and (trial.accuracy or 0.0) <= (other.accuracy or 0.0) and not _less_noise(trial, other):
             return False
         if len(accuracy) < len(missed) and not _protects_more(trial, other):
             return False
     return True
+
+
+def _less_noise(trial: Trial, other: Trial) -> bool:
+    """By what is proven: of the accuracies of two single trainings the larger one may have had luck."""
+    return (trial.epsilon or inf) > (other.epsilon or inf)
 
 
 def _protects_more(trial: Trial, other: Trial) -> bool:
@@ -118,7 +123,7 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     often = [sum(miss[i] for miss in misses) for i in range(len(goals))]
     binding = max(range(len(goals)), key=lambda i: (alone[i], often[i]))
     looked = [t for t in trials if t.outcome is not None or t.epsilon is not None]
-    nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number), default=None)
+    nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number not in again, t.number), default=None)
     if nearest is None:
         return Obstacle(goals[binding], None, say.none_keeps(goals[binding]))
     missing = [i for i, kept in enumerate(judged(nearest)) if missed(nearest, kept)]

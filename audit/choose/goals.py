@@ -40,7 +40,8 @@ class Goals(GoalLimits):
     @property
     def of_attacks(self) -> bool:
         """Whether a limit is on what an attack gets, which takes the truth to know."""
-        return self.reidentified_at_most is not None or self.leakage_at_most is not None
+        limits = (self.reidentified_at_most, self.leakage_at_most)
+        return self.none_above_control or any(limit is not None for limit in limits)
 
     @property
     def words(self) -> list[str]:
@@ -58,6 +59,7 @@ class Goals(GoalLimits):
             *self._accuracy(measured),
             *self._reidentified(measured),
             *self._leakage(measured),
+            *self._above_control(measured),
             *self._epsilon(epsilon),
         ]
 
@@ -67,8 +69,7 @@ class Goals(GoalLimits):
         value, limits = outcome.accuracy, outcome.accuracy_limits
         low = -1.0 if limits is None else limits[0]
         excess = inf if value is None else max(0.0, least - value) / max(least, 0.01)
-        guessing = "" if outcome.guessing is None else f"guessing {percent(outcome.guessing, 3)}"
-        said = _beside(value, limits, guessing)
+        said = _beside(value, limits, *outcome.beside_accuracy)
         ok = value is not None and value >= least
         return [Kept(f"accuracy at least {percent(least)}", value, said, ok, low >= least, "measurement", excess)]
 
@@ -101,6 +102,16 @@ class Goals(GoalLimits):
         excess = max(0.0, value - most) / max(most, 0.01)
         return [Kept(goal, value, said, value <= most, limit <= most, "attack", excess)]
 
+    def _above_control(self, outcome: Performance) -> list[Kept]:
+        """The search tests nothing, so there nothing is missed."""
+        if not self.none_above_control:
+            return []
+        goal, above = "no attack clearly above its control", outcome.above_control
+        if above is None:
+            return [Kept(goal, None, "not measured", True, False, "attack", 0.0)]
+        said = "none" if not above else f"{len(above)}: {', '.join(above)}"
+        return [Kept(goal, float(len(above)), said, not above, not above, "attack", float(len(above)))]
+
     def _epsilon(self, epsilon: float | None) -> list[Kept]:
         if (most := self.epsilon_at_most) is None:
             return []
@@ -124,12 +135,12 @@ class Goals(GoalLimits):
 def with_defaults(goals: Goals) -> Goals:
     """The goals, or, where there is no limit at all, `DEFAULT_LEAKAGE`."""
     limits = (goals.accuracy_at_least, goals.reidentified_at_most, goals.leakage_at_most, goals.epsilon_at_most)
-    if any(limit is not None for limit in limits):
+    if goals.none_above_control or any(limit is not None for limit in limits):
         return goals
     return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)
 
 
-def _beside(value: float | None, limits: tuple[float, float] | None, more: str = "") -> str:
+def _beside(value: float | None, limits: tuple[float, float] | None, *more: str) -> str:
     if value is None or limits is None:
         return "not measured"
-    return f"{percent(value)} ({'; '.join(filter(None, [f'{percent(limits[0])} to {percent(limits[1])}', more]))})"
+    return f"{percent(value)} ({'; '.join([f'{percent(limits[0])} to {percent(limits[1])}', *more])})"

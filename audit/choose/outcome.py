@@ -11,10 +11,10 @@ from statistics import mean, stdev
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, norm, t
 
-from ..judge.judgement import judgement_of
+from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..say.accuracy import useless_said
+from ..say.accuracy import balanced_said, unequal, useless_said
 from ..say.words import percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -106,20 +106,25 @@ class Performance(_Frozen):
     """One setting, measured. None: not measured.
 
     accuracies: of the final model on test records, one a training; test_records: how many each is of. guessing: what
-    always answering their most frequent class gets. losses: of the same, where there are no classes. leaks: one an
-    attack. psnr_margin: the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
-    noise_std, server_noise_std, clip_norm: as trained.
+    always answering their most frequent class gets. balanced, areas: of the same, the accuracy over classes and the AUC
+    of two; none where classes are about equal. losses: where there are no classes. leaks: one an attack. psnr_margin:
+    the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
+    above_control: attacks of which some training's tests say that they are clearly above their control; None where
+    nothing could have said so. noise_std, server_noise_std, clip_norm: as trained.
     """
 
     accuracies: tuple[float, ...] = ()
     test_records: int | None = None
     guessing: float | None = None
+    balanced: tuple[float, ...] = ()
+    areas: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     leaks: tuple[SingledOut, ...] = ()
     psnr_margin: float | None = None
     demonstrated: Number | None = None
     demonstrated_from: str = ""
     contradicted: bool = False
+    above_control: tuple[str, ...] | None = None
     noise_std: Number | None = None
     server_noise_std: Number | None = None
     clip_norm: Number | None = None
@@ -131,6 +136,14 @@ class Performance(_Frozen):
     @property
     def loss(self) -> float | None:
         return mean(self.losses) if self.losses else None
+
+    @property
+    def beside_accuracy(self) -> list[str]:
+        """What an accuracy is to be compared with, in words."""
+        known = [] if self.guessing is None else [f"guessing {percent(self.guessing, 3)}"]
+        if self.balanced:
+            known.append(balanced_said(mean(self.balanced), mean(self.areas) if self.areas else None))
+        return known
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
@@ -195,20 +208,38 @@ def outcome_of(results: Sequence[Results]) -> Performance:
     margins = [m for entry in entries if (m := entry.value("psnr_margin")) is not None]
     shown = [row for r in results for row in r.epsilon if row.asked and row.demonstrated is not None]
     most = max(shown, key=lambda row: row.demonstrated or 0.0, default=None)
+    judged = [judgement_of(r) for r in results]
     return Performance(
         accuracies=tuple(accuracies) if len(accuracies) == len(results) else (),
         test_records=setup.test_records,
         guessing=setup.guessing_accuracy,
+        balanced=_of_unequal(results, "balanced_accuracy"),
+        areas=_of_unequal(results, "test_auc"),
         losses=tuple(losses) if len(losses) == len(results) else (),
         leaks=tuple(_leaks(results)),
         psnr_margin=max(margins, default=None),
         demonstrated=most.demonstrated if most else None,
         demonstrated_from=most.demonstrated_from if most else "",
-        contradicted=any(judgement_of(r).contradicted for r in results),
+        contradicted=any(judgement.contradicted for judgement in judged),
+        above_control=_above_control(judged),
         noise_std=setup.noise_std,
         server_noise_std=results[0].server_noise_std,
         clip_norm=setup.clip_norm,
     )
+
+
+def _above_control(judged: Sequence[Judgement]) -> tuple[str, ...] | None:
+    attacks = [one for judgement in judged for one in judgement.attacks]
+    above = dict.fromkeys(one.attack.attack for one in attacks if any(check.beats for check in one.checks))
+    if not above and not all(judgement.measured for judgement in judged):
+        return None
+    return tuple(above)
+
+
+def _of_unequal(results: Sequence[Results], name: str) -> tuple[float, ...]:
+    """A figure of every training, none where classes are about equal or one training has none."""
+    values = [getattr(r.setup, name) for r in results if unequal(r.setup)]
+    return () if len(values) < len(results) or None in values else tuple(values)
 
 
 Trained = Sequence[AttackResult]  # the entries of one training that answer one question

@@ -35,6 +35,7 @@ def study_page(study: Study) -> str:
     return filled(
         "study.html.j2",
         version=__version__,
+        headline=study.headline,
         answer=study.sentence,
         selects=case.selects,
         protected=_protected(study),
@@ -51,6 +52,7 @@ def study_page(study: Study) -> str:
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{data.name}, {case.rows} records",
         counts=_counts(study),
+        looks=sum(again.looks for again in study.tried),
         failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
         plots=_plots(study),
         map=_map(study),
@@ -64,7 +66,7 @@ def _recommended(study: Study) -> dict[str, Any]:
     chosen, again = study.chosen, study.again
     empty: dict[str, Any] = {"chosen": None, "loss": None, "judged": [], "utility": None, "seeds": 0, "attacks": []}
     if chosen is None or again is None:
-        return {**empty, "strongest": [], "most": MISSING}
+        return {**empty, "strongest": [], "leakage": MISSING}
     known = {
         "chosen": said(chosen.point),
         "loss": at_most(chosen.epsilon),
@@ -73,9 +75,15 @@ def _recommended(study: Study) -> dict[str, Any]:
         "attacks": list(again.attacks),
     }
     if again.outcome is None:
-        return {**empty, **known, "strongest": [], "most": MISSING}
-    utility = _utility(again.outcome, again.without_noise)
-    return {**known, "utility": utility, "strongest": _strongest(again.outcome), "most": _most(again.outcome)}
+        return {**empty, **known, "strongest": [], "leakage": MISSING}
+    outcome = again.outcome
+    return {
+        **known,
+        "utility": _utility(outcome, again.without_noise),
+        "strongest": _strongest(outcome),
+        "leakage": percent(outcome.leakage),
+        "most": percent_at_most(outcome.most_leakage),
+    }
 
 
 def _protected(study: Study) -> str:
@@ -104,13 +112,13 @@ def _goal(kept: Kept) -> dict[str, Any]:
 def _utility(outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         low, high = outcome.accuracy_limits
-        known = "" if outcome.guessing is None else f"guessing {percent(outcome.guessing, 3)}; "
+        known = outcome.beside_accuracy
         if without_noise:
-            known += f"without clip and noise {percent(mean(without_noise))}; "
+            known.append(f"without clip and noise {percent(mean(without_noise))}")
         return {
             "name": "accuracy",
             "value": percent(outcome.accuracy),
-            "beside": f"{known}mean of such trainings {percent(low)} to {percent(high)}",
+            "beside": "; ".join([*known, f"mean of such trainings {percent(low)} to {percent(high)}"]),
         }
     return {"name": "test loss", "value": number(outcome.loss), "beside": ""}
 
@@ -126,11 +134,6 @@ def _strongest(outcome: Performance) -> list[dict[str, str]]:
         }
         for leak in outcome.leaks
     ]
-
-
-def _most(outcome: Performance) -> str:
-    """The upper limit of any attack's share."""
-    return percent_at_most(max((leak.high for leak in outcome.leaks), default=1.0))
 
 
 def _step(study: Study, key: str, up: bool, trial: Trial) -> dict[str, str]:
@@ -200,9 +203,12 @@ def _plots(study: Study) -> list[dict[str, str]]:
     if any(t.outcome is not None and t.outcome.accuracy is None for t in measured):
         name, scale = "minus the test loss", 1
     plots = []
-    for what, label, value, log in (
-        ("leakage", "singled out beyond chance (%)", lambda t: None if t.leakage is None else 100 * t.leakage, False),
-        ("proven ε", "proven ε", lambda t: t.epsilon, True),
+    goals = study.case.goals
+    least = None if scale == 1 or goals.accuracy_at_least is None else scale * goals.accuracy_at_least
+    leakage = None if goals.leakage_at_most is None else 100 * goals.leakage_at_most
+    for what, label, value, log, most in (
+        ("leakage", "singled out beyond chance (%)", _leakage_in_percent, False, leakage),
+        ("proven ε", "proven ε", _proven, True, goals.epsilon_at_most),
     ):
         points = [(t, x) for t in measured if (x := value(t)) is not None and isfinite(x)]
         if len(points) < 2:
@@ -215,6 +221,7 @@ def _plots(study: Study) -> list[dict[str, str]]:
             label: str = label,
             log: bool = log,
             best: set[int] = best,
+            most: float | None = most,
         ) -> None:
             for trial, x in points:
                 assert trial.outcome is not None and trial.outcome.worth is not None
@@ -224,6 +231,14 @@ def _plots(study: Study) -> list[dict[str, str]]:
                 colour = COLOURS[1] if chosen else COLOURS[0]
                 y, face = scale * trial.outcome.worth, colour if filled_in else "none"
                 axes.scatter([x], [y], marker=marker, s=size, facecolors=face, edgecolors=colour, zorder=3)
+                if filled_in:
+                    axes.annotate(
+                        str(trial.number), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=9, zorder=4
+                    )
+            if least is not None:
+                axes.axhline(least, **_LIMIT)
+            if most is not None:
+                axes.axvline(most, **_LIMIT)
             if log:
                 plain_log_axis(axes)
             axes.set_xlabel(label)
@@ -232,6 +247,17 @@ def _plots(study: Study) -> list[dict[str, str]]:
         alt, caption = say.plot_words(name, what)
         plots.append({"image": svg_of(paint), "alt": alt, "caption": caption})
     return plots
+
+
+_LIMIT: dict[str, Any] = {"color": "#667788", "linestyle": "--", "linewidth": 1, "zorder": 2}
+
+
+def _leakage_in_percent(trial: Trial) -> float | None:
+    return None if trial.leakage is None else 100 * trial.leakage
+
+
+def _proven(trial: Trial) -> float | None:
+    return trial.epsilon
 
 
 def _map(study: Study) -> dict[str, Any] | None:

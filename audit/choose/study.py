@@ -51,7 +51,12 @@ class Study:
         if self.chosen is None or self.again is None:
             return "" if self.obstacle is None else self.obstacle.sentence
         kept = [f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen)]
-        return say.take_setting(said(self.chosen.point), len(self.again.seeds), kept)
+        return say.take_setting(self.headline, len(self.again.seeds), kept)
+
+    @property
+    def headline(self) -> str:
+        """The recommended setting, and that no proof protects it where none does; "" where nothing is recommended."""
+        return "" if self.chosen is None else say.setting_taken(said(self.chosen.point), self.chosen.epsilon)
 
     @property
     def useless(self) -> str:

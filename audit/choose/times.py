@@ -48,6 +48,10 @@ class StudyTimes:
         stage.name = f"again, {point}"
         return stage
 
+    def more(self, point: str) -> PlannedStage:
+        """The same setting with further seeds."""
+        return self._again(f"more seeds, {point}")
+
     def _batch(self, first: int) -> PlannedStage:
         end = min(first + trial.BATCH, self.case.count)
         return self._looked_at(end - first, f"settings {first + 1} to {end} of {self.case.count}")
@@ -56,10 +60,8 @@ class StudyTimes:
         messages = settings * len(self.case.config.capture.clients) * trial.SCREEN_ROUNDS
         return self.table.plan({"training": settings, "attacks": settings, "scoring": messages}, name)
 
-    def _again(self) -> PlannedStage:
+    def _again(self, name: str = "again") -> PlannedStage:
         seeds = self.case.seeds
         messages = seeds * len(self.case.config.capture.clients) * (ALONE + 1)  # the last: all rounds together
         trainings = (2 if self.case.baseline else 1) * seeds
-        return self.table.plan(
-            {"training": trainings, "attacks again": self.case.minutes, "scoring": messages}, "again"
-        )
+        return self.table.plan({"training": trainings, "attacks again": self.case.minutes, "scoring": messages}, name)

@@ -298,6 +298,7 @@ def _attack(
         canaries=False,
         quick=True,
         pixels_only=True,
+        shares_only=True,
         seed=case.config.seed,
         device=case.device,
         allow_model=case.allow_model,

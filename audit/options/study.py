@@ -22,7 +22,8 @@ class GoalLimits:
 
     accuracy_at_least: of the final model. reidentified_at_most: the share of images, or rows of a table, that any
     inversion picks out. leakage_at_most: the share of records that any attack singles out, beyond its control.
-    epsilon_at_most: proven, for what [audit] asks.
+    none_above_control: whether no attack may be clearly above its control. epsilon_at_most: proven, for what [audit]
+    asks.
     best: of the settings that keep them, the one with the highest accuracy, or the one that leaks least.
     """
 
@@ -33,6 +34,7 @@ class GoalLimits:
     leakage_at_most: Annotated[
         float | None, Option("Records that any attack singles out, beyond chance. Default: 0.1.")
     ] = None
+    none_above_control: Annotated[bool, Option("No attack may be clearly above its control.")] = False
     epsilon_at_most: Annotated[float | None, Option("Proven, for [audit]'s observer, unit, adjacency and δ.")] = None
     best: Annotated[Best, Option("Of the settings that keep these, by accuracy or by privacy.", show_default=True)] = (
         "accuracy"
@@ -86,7 +88,11 @@ class SearchOptions:
     seeds: Annotated[int, Option("How often the best setting is trained again.", show_default=True)] = 3
     minutes: Annotated[
         float,
-        Option("For the attacks on it, all seeds together; counted from shapes, for two cores.", show_default=True),
+        Option(
+            "For the attacks on it, all seeds together; as much again where only wide intervals stand in the way."
+            " Counted from shapes, for two cores.",
+            show_default=True,
+        ),
     ] = 6.0
     baseline: Annotated[
         bool | None,

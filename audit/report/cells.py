@@ -25,7 +25,7 @@ def columns_shown(setup: AuditedSetup, features: int) -> tuple[TableColumn, ...]
 
 def cell_table(pictures: Pictures, setup: AuditedSetup) -> dict[str, Any] | None:
     """The worst leaks' rows, None for images, without originals, or without columns: names of the columns, and of each
-    row pairs of (original, rebuilt, right) cells.
+    row pairs of (original, rebuilt, right) cells. right: of the worst row, every cell's.
     """
     if pictures.rebuilt is None or pictures.originals is None or pictures.rebuilt.shape[2:] != (1, 1):
         return None
@@ -47,5 +47,6 @@ def cell_table(pictures: Pictures, setup: AuditedSetup) -> dict[str, Any] | None
     return {
         "numbers": [pair.original + 1 for pair in pairs],
         "lines": lines[:SHOWN_COLUMNS],
+        "right": [line["cells"][0][2] for line in lines],
         "cut": max(0, len(lines) - SHOWN_COLUMNS),
     }

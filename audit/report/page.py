@@ -20,6 +20,7 @@ from ..results.ablation import worth, worth_cells
 from ..results.format import AttackResult, Pair, Results
 from ..say import words
 from ..say.badge import leak_said, proof_word
+from ..say.evidence import cells_beside
 from ..say.knowledge import nothing_said
 from ..say.metrics import metric
 from ..say.warnings import picked_said
@@ -155,7 +156,9 @@ def _leak(leak: Leak) -> dict[str, Any]:
         shown["text"] = rows[0] if rows and rows[0]["rebuilt"] else None
     if leak.kind == "images" and leak.attack is not None:
         pictures = read_pictures(leak.setting.folder_of(leak.attack), leak.attack)
-        shown["cells"] = cell_table(pictures, leak.setting.results.setup)
+        shown["cells"] = cells = cell_table(pictures, leak.setting.results.setup)
+        if cells is not None:
+            shown["cells_beside"] = cells_beside(leak.attack, cells["right"])
         shown["pair"] = None if shown["cells"] else _most_telling(pictures)
     if leak.kind == "roc" and leak.attack is not None and leak.attack.roc is not None:
         shown["roc"] = plots.roc_plot({leak.attack.attack: leak.attack.roc})
@@ -278,6 +281,7 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
         "lack": lack,
         "round": attack.round,
         "cells": cells,
+        "leaks": any(check.beats for check in setting.checks(attack)),
         "thing": attack.thing,
     }
 

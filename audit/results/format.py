@@ -485,12 +485,14 @@ _NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked
 class Ran(_Part):
     """An attack that was chosen. minutes: about how long it takes, counted from shapes (`attacks.cost`). parts: how
     many of its parts ran, where all of them were too long; None for all. A part is a message, or a sender's together,
-    by one variant of the attack.
+    by one variant of the attack. iterations: of an inversion none of whose parts would have fitted with all that were
+    asked for; None for all.
     """
 
     attack: str
     minutes: Number
     parts: int | None = None
+    iterations: int | None = None
 
 
 class NotRun(_Part):
@@ -512,8 +514,8 @@ class Choice(_Part):
 
     @property
     def unfinished(self) -> frozenset[str]:
-        """The attacks of which some parts ran."""
-        return frozenset(ran.attack for ran in self.ran if ran.parts is not None)
+        """The attacks of which some parts ran, or all with fewer iterations."""
+        return frozenset(ran.attack for ran in self.ran if (ran.parts, ran.iterations) != (None, None))
 
 
 class ReferenceClassifier(_Part):

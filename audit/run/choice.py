@@ -72,12 +72,13 @@ def as_chosen(plan: Plan, made: Choice | None) -> Plan:
 
 def choose(there: Applying, limit: float) -> Choice:
     """The cheapest attack, then the cheapest of the others, until the next one is too long; equals as they are listed.
-    Then the first parts of what can be done in parts.
+    Then the first parts of what can be done in parts, for the first of which minutes are kept.
 
     Work that one has done is not counted for the next (`Part.shared`). What fits may be nothing.
 
-    >>> choose(Applying({"a": [(9 * 10**11, "s")], "b": [(18 * 10**11, "s")], "c": [(36 * 10**11, "")]}, {}), 2).ran
-    (Ran(attack='a', minutes=0.5, parts=None), Ran(attack='b', minutes=0.0, parts=None))
+    >>> made = choose(Applying({"a": [(9 * 10**11, "s")], "b": [(18 * 10**11, "s")], "c": [(36 * 10**11, "")]}, {}), 2)
+    >>> [(ran.attack, ran.minutes) for ran in made.ran]
+    [('a', 0.5), ('b', 0.0)]
 
     Raises:
         BadInput: `limit`, in minutes, is not above 0, or no attack applies.
@@ -91,7 +92,8 @@ def choose(there: Applying, limit: float) -> Choice:
     while left:
         costs = {name: minutes(_operations(work, shared)) for name, work in left.items()}
         cheapest = min(costs, key=lambda name: costs[name])
-        if spent + costs[cheapest] > limit:
+        firsts = [first_of(left[name]) for name in IN_PARTS if name in left and name != cheapest]
+        if spent + costs[cheapest] + sum(first for first in firsts if first <= limit) > limit:
             break
         shared |= {what for _, what in left.pop(cheapest)} - {""}
         ran[cheapest] = costs[cheapest]
@@ -109,7 +111,7 @@ def choose(there: Applying, limit: float) -> Choice:
         if count:
             reason = f"{len(work) - count} of its {len(work)} parts, {reason}"
         elif name in parts:
-            reason = f"{reason}, and its first part takes about {_words(minutes(work[0][0]))}"
+            reason = f"{reason}, and its first part takes about {_words(first_of(work))}"
         late.append(NotRun(attack=name, reason=reason, minutes=round(cost, 3)))
     return Choice(
         minutes=limit,
@@ -118,6 +120,17 @@ def choose(there: Applying, limit: float) -> Choice:
         ),
         not_run=(*late, *(NotRun(attack=name, reason=why) for name, why in there.refused.items())),
     )
+
+
+def first_of(work: Sequence[tuple[int, str]]) -> float:
+    """The minutes of its first part."""
+    return minutes(work[0][0])
+
+
+def shortened_said(first: float, limit: float, iterations: int) -> str:
+    """Why an inversion has fewer iterations than were asked for. first: minutes of its first part with all of them."""
+    longer = f"its first part takes about {_words(first)} minutes with all its iterations"
+    return f"{longer}, when {_words(limit)} were there; it had {iterations}"
 
 
 def _operations(work: Sequence[tuple[int, str]], done: set[str]) -> int:

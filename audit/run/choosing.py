@@ -19,6 +19,7 @@ from ..worlds.federation.plan import canary_settings
 from . import choice
 from .options import RunOptions, settings_of
 from .public_half import PublicHalf
+from .shortened import INVERSION, iterations_set, of_iterations, shortened
 from .variants import variants_of
 
 NOT_OURS = (
@@ -27,24 +28,68 @@ NOT_OURS = (
 )
 
 
-def chosen_attacks(setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions) -> Choice:
-    """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted."""
+def chosen_attacks(
+    setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions
+) -> tuple[Choice, RunOptions]:
+    """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted.
+
+    Returns:
+        The choice, and the options with fewer iterations of an inversion none of whose parts fits otherwise.
+    """
     if why := _not_attackable(setup):
-        there = choice.Applying({}, dict.fromkeys(ATTACKS, why))
-    else:
-        half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
-        asked = [n for n, kind in ATTACKS.items() if any(kind.arises(view) for view in half.ground.views)]
-        variants = {name: variants_of(name, half) for name in asked}
-        there = choice.applying(half.ground.views, variants, half.ground.knowledge)
+        return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), options
+    half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
+    there = _applying(half)
+    if (fewer := _with_fewer_iterations(half, there)) is not None:
+        shorter = _applying(replace(half, options=fewer))
+        if choice.first_of(shorter.work[INVERSION]) <= _limit(options):
+            made = _chosen(setup, auditor, fewer, shorter)
+            return _shortened(made, there, fewer), fewer
+    return _chosen(setup, auditor, options, there), options
+
+
+def _limit(options: RunOptions) -> float:
+    return options.minutes or choice.DEFAULT_MINUTES
+
+
+def _applying(half: PublicHalf) -> choice.Applying:
+    asked = [n for n, kind in ATTACKS.items() if any(kind.arises(view) for view in half.ground.views)]
+    variants = {name: variants_of(name, half) for name in asked}
+    return choice.applying(half.ground.views, variants, half.ground.knowledge)
+
+
+def _with_fewer_iterations(half: PublicHalf, there: choice.Applying) -> RunOptions | None:
+    """The options for an inversion whose first part takes half of the minutes; None where it takes no more than all, or
+    somebody asked for so many iterations.
+    """
+    options, work = half.options, there.work.get(INVERSION)
+    if not work or choice.first_of(work) <= _limit(options) or any(map(of_iterations, options.overrides)):
+        return None
+    settings = variants_of(INVERSION, half)[0].settings
+    few = shortened(settings, choice.first_of(work), _limit(options) / 2)
+    return replace(options, overrides=(*options.overrides, *iterations_set(*few, options.quick)))
+
+
+def _shortened(made: Choice, there: choice.Applying, options: RunOptions) -> Choice:
+    """The choice, with a word on an inversion that has fewer iterations. there: with all of them."""
+    few = next(text.partition("=")[2] for text in options.overrides if of_iterations(text))
+    ran = tuple(r.having(iterations=int(few)) if r.attack == INVERSION else r for r in made.ran)
+    why = choice.shortened_said(choice.first_of(there.work[INVERSION]), _limit(options), int(few))
+    others = tuple(entry for entry in made.not_run if entry.attack != INVERSION)
+    late = [entry.minutes or 0.0 for entry in made.not_run if entry.attack == INVERSION]
+    return made.having(ran=ran, not_run=(NotRun(attack=INVERSION, reason=why, minutes=sum(late)), *others))
+
+
+def _chosen(setup: Setup, auditor: Auditor, options: RunOptions, there: choice.Applying) -> Choice:
     canary = _canary(setup, auditor, options)
     if setup.manifest.recorded is not None:
         there = replace(there, refused={name: of_a_recording(why) for name, why in there.refused.items()})
     if setup.manifest.recorded is not None and not there.work:  # ε and the checks are worth a page of their own
         refused = {**there.refused, **canary.refused}
         lost = tuple(NotRun(attack=name, reason=why) for name, why in refused.items())
-        return Choice(minutes=options.minutes or choice.DEFAULT_MINUTES, ran=(), not_run=lost)
+        return Choice(minutes=_limit(options), ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
-        made = choice.choose(there, options.minutes or choice.DEFAULT_MINUTES)
+        made = choice.choose(there, _limit(options))
         why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
         made = made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ...attacks.cells import ChosenAttack
 from ...defenses.terms import Observer
 from ...metrics import perceptual
+from .. import scoring
 from ..files import digest_of_file
 from ..results.format import Choice
 from ..setup.auditor import Auditor
@@ -52,6 +53,11 @@ class Job:
         """The backbone of LPIPS, None where there is none."""
         return None if isinstance(self.lpips, perceptual.NotMeasured) else self.lpips[0]
 
+    def depth(self, lpips: perceptual.Perceptual | perceptual.NotMeasured) -> scoring.Depth:
+        """How thoroughly it is scored. lpips: the network, loaded."""
+        options = self.options
+        return scoring.Depth(lpips, not options.pixels_only, not options.shares_only, options.seed)
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of everything that decides the results."""
@@ -67,7 +73,7 @@ class Job:
             "seed": self.options.seed,
             "quick": self.options.quick,
             "lpips": weights,
-            **({"pixels_only": True} if self.options.pixels_only else {}),
+            **{name: True for name in ("pixels_only", "shares_only") if getattr(self.options, name)},
             "versions": versions(),
             "truth": self.auditor.truth is not None,
             "auditor": self.auditor.ledger is not None,

@@ -62,7 +62,7 @@ def _doubted(job: Job, attacks: Sequence[AttackResult]) -> list[AttackResult]:
     if not any(attack.kind in ASSUME_LOSS for attack in attacks):
         return list(attacks)
     doubt = doubt_of_loss(job.setup, job.auditor, job.options.allow_model)
-    return [attack.having(doubt=doubt) if attack.kind in ASSUME_LOSS else attack for attack in attacks]
+    return [attack.having(doubt=doubt or attack.doubt) if attack.kind in ASSUME_LOSS else attack for attack in attacks]
 
 
 def _ran(chosen_by_us: Choice | None, collected: evidence.Collected) -> tuple[Choice | None, list[str]]:

@@ -47,7 +47,7 @@ def opened(folder: Path, options: RunOptions) -> Job:
     options = spelled_out(options, setup)
     names, chosen_by_us = options.attacks, None
     if not names:
-        chosen_by_us = chosen_attacks(setup, auditor, observers, options)
+        chosen_by_us, options = chosen_attacks(setup, auditor, observers, options)
         names = tuple(ran.attack for ran in chosen_by_us.ran)
     half = PublicHalf(setup, auditor.drawn_labels, observers, options)
     attacks = tuple(chosen for name in names if name != CANARY for chosen in variants_of(name, half))

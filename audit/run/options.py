@@ -21,11 +21,13 @@ class RunOptions(AttackOptions):
     """What to attack with.
 
     canaries: False leaves them out of what minutes choose from. pixels_only: without LPIPS and reference classifiers,
-    which need networks and decide nothing.
+    which need networks and decide nothing. shares_only: without tests of shares either, which nobody reads who compares
+    settings by their shares.
     """
 
     canaries: bool = True
     pixels_only: bool = False
+    shares_only: bool = False
 
 
 def settings_of(name: str, setup: Setup, options: RunOptions) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def _scored(
     ablated = tuple(item for item in collected.evidence if "without" in item.cell.settings)
     tried = tuple(item for item in collected.evidence if "without" not in item.cell.settings)
     score = partial(scoring.score, job.setup, job.auditor)
-    last = (lpips, job.options.seed, output, progress)
+    last = (job.depth(lpips), output, progress)
     scores = score(tried, *last)
     weaker = score(ablated, *last).attacks if ablated else ()
     prices = priced(job, progress, workers)

@@ -50,11 +50,19 @@ def of_unequal_classes(setup: AuditedSetup) -> str:
     >>> of_unequal_classes(AuditedSetup(**known, data={"classes": 2})).replace("\N{NO-BREAK SPACE}", " ")
     'balanced over classes 70 %; AUC 0.84'
     """
-    classes, frequent = setup.data.get("classes") or 0, setup.majority_accuracy
-    if setup.balanced_accuracy is None or frequent is None or frequent * classes < UNEQUAL:
+    if setup.balanced_accuracy is None or not unequal(setup):
         return ""
-    area = "" if setup.test_auc is None else f"; AUC {number(setup.test_auc, 2)}"
-    return f"balanced over classes {percent(setup.balanced_accuracy)}{area}"
+    return balanced_said(setup.balanced_accuracy, setup.test_auc)
+
+
+def unequal(setup: AuditedSetup) -> bool:
+    """Whether one class is known to be so frequent that an accuracy hides how the others fare."""
+    return (setup.majority_accuracy or 0.0) * (setup.data.get("classes") or 0) >= UNEQUAL
+
+
+def balanced_said(balanced: float, area: float | None) -> str:
+    """area: under the ROC curve of two classes, None of more."""
+    return f"balanced over classes {percent(balanced)}" + ("" if area is None else f"; AUC {number(area, 2)}")
 
 
 def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:

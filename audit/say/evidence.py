@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..judge.judgement import Judgement
 from ..results.checks import STRICT_FPR, most_demonstrated, picked, strict_point
 from ..results.format import AttackResult, Epsilon
@@ -31,6 +33,21 @@ def _reidentified(attack: AttackResult, share: float, control: float | None, aga
     compared = f" ({'; '.join(details)})" if details else ""
     back = f", {words.percent(exact)} came back beyond doubt" if exact else ""
     return f"{words.percent(share)}{of} re-identified{compared}{back}"
+
+
+def cells_beside(attack: AttackResult, right: Sequence[bool]) -> str:
+    """How much of one rebuilt row is right, beside what a row has that was made without any message. right: its cells.
+
+    >>> controls = {"mean": {"cells_right": 0.5}, "other_rows": {}}
+    >>> attack = AttackResult(attack="inversion", observer="server", controls=controls)
+    >>> cells_beside(attack, [True, False, True, True])
+    '3 of its 4 cells are right; of a row made without any message 2 are, on average'
+    """
+    known = [value for own in attack.controls.values() if (value := own.get("cells_right")) is not None]
+    found = f"{sum(right)} of its {words.times(len(right), 'cell')} are right"
+    if not known:
+        return found
+    return f"{found}; of a row made without any message {words.number(max(known) * len(right), 2)} are, on average"
 
 
 def _told(attack: AttackResult) -> str:

@@ -105,6 +105,16 @@ def as_declared(answer: str) -> str:
     return f"As declared, not checked: {said[0].lower()}{said[1:]}"
 
 
+def of_guessing(answer: str) -> str:
+    """An answer about settings whose models are no better than none, which need no sharing."""
+    return f"{answer}, but the model is not shown to be better than a guess"
+
+
+def some_guess(names: Sequence[str]) -> str:
+    """names: of the settings whose models are no better than none."""
+    return f"Not shown to be better than a guess: {quoted(list(names))}."
+
+
 def not_covered(unit: str) -> str:
     return f"Other observers, and people with several {unit}s, are not covered."
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
+from ..results.checks import USEFUL_EPSILON
 from .words import at_most, number, observer
 
 NOTHING_TRAINED = "Nothing was trained, so the search cost nobody anything."
@@ -30,8 +32,20 @@ def question_of_study(who: str, unit: str, adjacency: str, delta: float) -> str:
     return f"proven ε per {unit} towards {observer(who)} ({adjacency}, δ = {number(delta)})"
 
 
-def take_setting(setting: str, seeds: int, kept: Sequence[str]) -> str:
-    return f"Take {setting}. With {seeds} fresh seeds: {'; '.join(kept)}."
+def setting_taken(setting: str, epsilon: float | None) -> str:
+    """The headline. epsilon: proven; above `USEFUL_EPSILON` it promises nothing.
+
+    >>> setting_taken("clip 1", 8.0), setting_taken("clip 1", None).replace(" ", " ")
+    ('Take clip 1', 'Take clip 1; no proof protects it (ε = ∞)')
+    """
+    if epsilon is not None and epsilon <= USEFUL_EPSILON:
+        return f"Take {setting}"
+    return f"Take {setting}; no proof protects it (ε = {at_most(inf if epsilon is None else epsilon)})"
+
+
+def take_setting(taken: str, seeds: int, kept: Sequence[str]) -> str:
+    """taken: see `setting_taken`."""
+    return f"{taken}. With {seeds} fresh seeds: {'; '.join(kept)}."
 
 
 def too_weak(useless: str) -> str:
@@ -140,5 +154,6 @@ def plot_words(name: str, what: str) -> tuple[str, str]:
     return (
         f"{name} against {what} of every measured setting; the numbers are in the table of settings",
         f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in accuracy, leakage and"
-        " proven ε; star: recommended. By the search's own short attacks.",
+        " proven ε; star: recommended; numbers: those of the table; dashed: what was asked. By the search's own short"
+        " attacks.",
     )

@@ -22,6 +22,7 @@ WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge 
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
 NO_CLIP = "Nothing was clipped in training: this setup has no clip."
 ANONYMOUS = ("anonymous-gossip", "anonymous-leader")
+NOT_TESTED = "inversions were compared by what they got, as a search does, and not tested against luck"
 EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
 
 

@@ -32,12 +32,14 @@ class Lots:
     """How often a test deals anew, and by which seed.
 
     checks: beside how many the test is judged. runs: how many results of as many checks may be judged with it in one
-    report; of more, a p-value can no longer pass.
+    report; of more, a p-value can no longer pass. made: False where nobody asks for tests; then each says 1, and could
+    say nothing else.
     """
 
     checks: int
     seed: int
     runs: int = RUNS
+    made: bool = True
 
     def enough(self, messages: int = 1) -> int:
         """With so many relabellings the least p-value of one message passes, thrice (`of_the_best_or_half`); up to
@@ -69,6 +71,9 @@ class Answer:
         return Answer(*(of_the_best_or_half(values, together) for values, together in known))
 
 
+UNTESTED = Answer(1.0, 1.0)
+
+
 def of_shares(
     entries: Sequence[AttackResult],
     sent: Sequence[Sent],
@@ -82,6 +87,8 @@ def of_shares(
         entries, sent: of the same messages. line_ups: None without the truth.
         lots: of deals and swaps.
     """
+    if not lots.made:
+        return UNTESTED
     alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e in entries]
     together = None
     if line_ups is not None:
@@ -98,7 +105,7 @@ def of_shares(
             together = _and_swapped(together, hits, dealt, lots)
         closer = _closer(dealt, lots) if line_ups.splits_by_lot else None
         together = any_of([together, closer, *_within_labels(dealt, lots)])
-    return (together or Answer(1.0, 1.0)).or_of([Answer(*known) for known in alone])
+    return (together or UNTESTED).or_of([Answer(*known) for known in alone])
 
 
 def of_margins(sent: Sequence[Sent], line_ups: LineUps, lots: Lots) -> Answer | None:
@@ -265,17 +272,17 @@ def of_pools(truth: Truth | None, sent: Sequence[tuple[Sequence[int], Tensor]], 
     assert truth is not None
     k = len(sent)
     if k == 1:
-        return _of_pool(truth, sent, lots.enough(), lots.seed)
-    together, draws = _of_pool(truth, sent, lots.enough(), lots.seed), lots.enough(k)
+        return _of_pool(truth, sent, lots.enough(), lots)
+    together, draws = _of_pool(truth, sent, lots.enough(), lots), lots.enough(k)
     if together.p_value <= together.least:
-        return together.or_of([Answer(1.0, 1.0)] * k)
-    return together.or_of([_of_pool(truth, [one], draws, lots.seed) for one in sent])
+        return together.or_of([UNTESTED] * k)
+    return together.or_of([_of_pool(truth, [one], draws, lots) for one in sent])
 
 
-def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: int, seed: int) -> Answer:
+def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: int, lots: Lots) -> Answer:
     every = {row: i for i, row in enumerate(sorted({row for rows, _ in sent for row in rows}))}
     originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
     messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
-    found = pool_p_value(originals, labels, messages, truth.pool_inputs, truth.pool_targets, seed, draws)
-    least = least_p_value(originals, labels, truth.pool_inputs, truth.pool_targets, draws)
-    return Answer(1.0 if found is None else found, least)
+    of_pool = truth.pool_inputs, truth.pool_targets
+    found = pool_p_value(originals, labels, messages, *of_pool, lots.seed, draws) if lots.made else None
+    return Answer(1.0 if found is None else found, least_p_value(originals, labels, *of_pool, draws))

@@ -16,7 +16,7 @@ from ...defenses.progress import Progress
 from ..results.checks import SIGNIFICANCE, best_control, picked, question_of
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor
-from .answers import Answer, Lots, of_margins, of_pools, of_shares
+from .answers import UNTESTED, Answer, Lots, of_margins, of_pools, of_shares
 from .line_ups import LineUps
 
 
@@ -60,7 +60,7 @@ def judged_together(
             if answer.least > SIGNIFICANCE / lots.checks:
                 judged[place] = _without_pool(entries[place], lots.checks)
             else:
-                judged[place] = _answered(entries[place], answer)
+                judged[place] = _answered(entries[place], answer if lots.made else UNTESTED)
         tick()
     for places in _alike(judged, "reidentified"):
         without = [place for place in places if judged[place].value("pool_share") is None]
@@ -75,8 +75,10 @@ def judged_together(
         if tested:
             known = [(judged[k].p_values["psnr_margin"], judged[k].least_p_values["psnr_margin"]) for k in tested]
             made = [(rows_of(auditor, rebuilt[k]), rebuilt[k]) for k in tested]
-            together = None if line_ups is None or len(tested) < 2 else of_margins(made, line_ups, lots)
-            answer = (together or Answer(1.0, 1.0)).or_of([Answer(*one) for one in known])
+            together = None
+            if line_ups is not None and len(tested) > 1 and lots.made:
+                together = of_margins(made, line_ups, lots)
+            answer = (together or UNTESTED).or_of([Answer(*one) for one in known])
             for place in tested:
                 closer = (judged[place].value("psnr_margin") or 0.0) > 0
                 judged[place] = _with(judged[place], "psnr_margin", answer, closer)

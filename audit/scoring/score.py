@@ -20,7 +20,7 @@ from ...metrics.reidentification import picked_from_pool
 from ..files import cache_folder, write_tensors
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Method, Metrics, ReferenceClassifier
-from ..say.warnings import EVERYTHING, NO_TRUTH
+from ..say.warnings import EVERYTHING, NO_TRUTH, NOT_TESTED
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
@@ -48,12 +48,25 @@ class ScoredAttacks:
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Depth:
+    """How thoroughly attacks are scored.
+
+    lpips: the network, or why there is none. classifiers: whether reference classifiers judge pictures too. tests:
+    whether shares are tested against luck; a search compares shares alone. seed: of intervals, line-ups and tests.
+    """
+
+    lpips: _Lpips
+    classifiers: bool
+    tests: bool
+    seed: int
+
+
 def score(
     setup: Setup,
     auditor: Auditor,
     collected: Sequence[CellEvidence],
-    lpips: _Lpips,
-    seed: int,
+    depth: Depth,
     output: Path,
     progress: Progress | None,
 ) -> ScoredAttacks:
@@ -62,17 +75,17 @@ def score(
     Args:
         setup, auditor: both halves.
         collected: the evidence.
-        lpips: the network, or why there is none; `LEFT_OUT` goes without reference classifiers too.
-        seed: of intervals and line-ups.
+        depth: how thoroughly.
         output: where originals and scores go.
         progress: called with reconstructions scored and in all.
     """
-    knowledge = setup.knowledge()
+    knowledge, seed = setup.knowledge(), depth.seed
     seen = Pictured.of(setup, auditor, knowledge)
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
     reference: _Classifiers | None = None
     if auditor.truth is not None and rebuilt:
-        reference = LEFT_OUT if lpips is LEFT_OUT or seen.cells is not None else _reference(setup, knowledge, progress)
+        pictures = depth.classifiers and seen.cells is None
+        reference = _reference(setup, knowledge, progress) if pictures else LEFT_OUT
     attacks: list[AttackResult] = []
     ledger = priced_ledger(auditor)
     limits = None if ledger is None else Limits(ledger, setup.config.audit.honest)
@@ -86,10 +99,11 @@ def score(
     ]
     read = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, ReadTexts)]
     # A study compares shares: no report has its results side by side, as it has those of whole runs.
-    lots = Lots(2 * (len(scored) + len(read)) + len(linked), seed, runs=1 if lpips is LEFT_OUT else RUNS)
+    runs = RUNS if depth.classifiers else 1
+    lots = Lots(2 * (len(scored) + len(read)) + len(linked), seed, runs=runs, made=depth.tests)
     relabellings = replace(lots, checks=4 + lots.checks).enough(max(1, len(rebuilt)))
     told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
-    measures = _Measures(reference, lpips, relabellings, seed)
+    measures = _Measures(reference, depth.lpips, relabellings if depth.tests else 0, seed)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
         attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
@@ -99,6 +113,8 @@ def score(
     attacks = judged_together(
         attacks, seen.auditor, [r for _, r in rebuilt], line_ups, lots, part_of(progress, 0.5, 1.0)
     )
+    if not depth.tests:
+        attacks = [entry.having(doubt=NOT_TESTED) for entry in attacks]
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
     if limits is not None and _by_lot(setup, auditor):
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
@@ -217,7 +233,7 @@ PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_me
 
 @dataclass(frozen=True, eq=False)
 class _Measures:
-    """What images are compared by. relabellings: of each test. seed: of them."""
+    """What images are compared by. relabellings: of each test, 0 for none. seed: of them."""
 
     reference: _Classifiers | None
     lpips: _Lpips

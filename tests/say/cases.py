@@ -216,7 +216,8 @@ def of_a_study() -> Iterator[str]:
     """Each sentence of `audit choose` once."""
     terms = "per client, zero_out, δ = 10⁻⁵"
     yield study.question_of_study("server", "client", "zero_out", 1e-5)
-    yield study.take_setting("sigma = 2", 3, ["accuracy at least 60 %: 63 %"])
+    yield study.setting_taken("sigma = 0.1", 634.0)
+    yield study.take_setting(study.setting_taken("sigma = 2", 8.0), 3, ["accuracy at least 60 %: 63 %"])
     yield study.too_weak("The model only guesses.")
     yield study.attacks_shortened(1.0, 5, ["inversion"])
     yield study.none_keeps("accuracy at least 90 %")

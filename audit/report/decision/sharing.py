@@ -15,6 +15,7 @@ from ...results.checks import strength
 from ...results.format import LEVELS, PROOFS, Epsilon
 from ...say import sharing as say
 from ...say import words
+from ...say.accuracy import useless
 from ..facts import ReportedSetting
 
 SharingAnswer = Literal["no", "unproven", "proven"]
@@ -148,6 +149,11 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
         because.append(say.rests_on([name for setting in declared for name in setting.judgement.stated], owners))
     if refuted is not None:
         sentence, because = f"A claim is refuted. {sentence}", [refuted.sentences[0], *because]
+    guessing = [setting for setting in proven if useless(setting.results.setup)]
+    if len(guessing) == len(proven):
+        sentence = say.of_guessing(sentence)
+    elif guessing:
+        because.append(say.some_guess([setting.label for setting in guessing]))
     said = " ".join(because) + _together(proven)
     return Sharing("proven", sentence, said, what.question, "proven", limited or bool(declared))
 

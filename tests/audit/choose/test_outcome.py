@@ -104,6 +104,31 @@ def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:
     assert outcome.accuracies == (0.5, 0.6) and outcome.guessing == 0.25 and outcome.psnr_margin == 1
 
 
+@pytest.mark.parametrize(("frequent", "balanced"), [(0.76, (0.7, 0.6)), (0.3, ())])
+def test_where_classes_are_unequal_an_accuracy_is_balanced_too(frequent: float, balanced: tuple[float, ...]) -> None:
+    """76 % of one class is no worse than 76 % accuracy, and tells nothing of the other class."""
+    trained = [
+        each.model_copy(
+            update={"setup": each.setup.having(majority_accuracy=frequent, balanced_accuracy=b, test_auc=a)}
+        )
+        for each, b, a in zip([results(8, 40, 0.0), results(2, 40, 0.0, seed=1)], (0.7, 0.6), (0.8, 0.9))
+    ]
+    outcome = outcome_of(trained)
+    assert outcome.balanced == balanced and outcome.areas == ((0.8, 0.9) if balanced else ())
+    (accuracy,) = Goals(accuracy_at_least=0.5).judged(outcome, None)
+    assert ("65" in accuracy.said and "0.85" in accuracy.said) == bool(balanced)
+
+
+@pytest.mark.parametrize(("p", "least", "shown"), [(1e-4, 1e-4, False), (0.4, 1e-4, True), (0.4, 0.4, False)])
+def test_no_attack_is_above_its_control_where_tests_could_have_said_so(p: float, least: float, shown: bool) -> None:
+    """What no test could have told from luck is not kept."""
+    one = results(20, 40, 0.0)
+    known = {"p_values": {"reidentified": p}, "least_p_values": {"reidentified": least}}
+    attack = one.attacks[0].having(intervals={"reidentified": (0.3, 0.7)}, **known)
+    (kept,) = Goals(none_above_control=True).judged(outcome_of([one.model_copy(update={"attacks": (attack,)})]), None)
+    assert kept.shown == shown and kept.kept == (p > 0.1)
+
+
 def test_variants_of_an_attack_are_not_averaged_and_messages_of_one_training_are_not_fresh_records() -> None:
     """Cosine got 20 of 40 and Euclidean none: the stronger one is the leak, of 40 records and not of 160."""
     one = results(20, 40, 0.0)

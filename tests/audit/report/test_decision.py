@@ -30,12 +30,14 @@ from dpfl_audit.audit.say.sharing import (
     UPDATES,
     Sharable,
     most_right,
+    of_guessing,
     others,
     proven_answer,
     rests_on,
     right_of,
     right_of_worst,
     several_leak,
+    some_guess,
     too_little,
     unproven,
 )
@@ -608,6 +610,16 @@ def test_accuracy_that_is_guessing_everywhere_says_nothing_of_noise(
     found = decide(*settings)
     assert found.untrained == said
     assert found.untrained in render([found.worst.folder.parent / str(i) for i in range(len(settings))])
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_proof_of_a_model_that_only_guesses_is_no_plain_yes(others: int, decide: Any, row: Any) -> None:
+    proof = {"quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=1.0)]}
+    learns = [{**proof, "name": "learns", "setup": {"data": PHOTOS}} for _ in range(others)]
+    share = decide({**proof, "name": "guesses", "setup": {"data": PHOTOS, "test_accuracy": 0.012}}, *learns).share
+    plain = proven_answer("73.2\N{NO-BREAK SPACE}%", limited=False)
+    assert share.sentence == (plain if others else of_guessing(plain))
+    assert (some_guess(["guesses"]) in share.because) == bool(others)
 
 
 # --- a claim that does not hold ---

@@ -20,6 +20,7 @@ from dpfl_audit.attacks.membership import LossThreshold
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import outcome, parse_gate
+from dpfl_audit.audit.run import RunOptions, opened
 from dpfl_audit.audit.run.choice import Applying, choose
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
@@ -123,6 +124,32 @@ def test_of_an_inversion_that_is_too_long_the_first_parts_run() -> None:
     assert made.unfinished == {"inversion"}
     whole = choose(Applying(work, {}), 5.5)
     assert {ran.attack: ran.parts for ran in whole.ran} == {"inversion": None, "b": None} and not whole.unfinished
+
+
+def test_minutes_are_kept_for_the_first_part_of_an_inversion() -> None:
+    work = {"inversion": [(A_MINUTE, "")] * 5, "b": [(A_MINUTE // 2, "")], "c": [(3 * A_MINUTE, "")]}
+    made = choose(Applying(work, {}), 3.6)
+    assert {ran.attack: ran.parts for ran in made.ran} == {"inversion": 3, "b": None}
+
+
+def test_an_inversion_no_part_of_which_fits_has_fewer_iterations(tmp_path: Path) -> None:
+    """Of pictures of 128 × 128 the first message took all ten minutes, and none was attacked."""
+    config = {
+        "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
+        "model": {"name": "linear"},
+        "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": 20},
+        "scheme": {"name": "local-gaussian", "clip": 1.0, "noise_multiplier": 1.0, "rounds": 2, "share": "gradient"},
+        "attack": {"inversion": {"iterations": 10**6}},
+    }
+    dpfl_audit.train(config, tmp_path / "setup", noise_key="published", quiet=True)
+    job = opened(tmp_path / "setup", RunOptions(minutes=0.1))
+    assert job.choice is not None and sum(ran.minutes for ran in job.choice.ran) <= 0.1
+    chosen = {ran.attack: ran for ran in job.choice.ran}
+    assert 30 <= (chosen["inversion"].iterations or 0) < 10**5 and "inversion" in job.choice.unfinished
+    settings = {attack.settings["iterations"] for attack in job.attacks if attack.name == "inversion"}
+    assert max(settings) == chosen["inversion"].iterations
+    with pytest.raises(BadInput, match="does not run here"):  # where somebody asks for so many
+        opened(tmp_path / "setup", RunOptions(minutes=0.1, overrides=(f"inversion.iterations={10**6}",)))
 
 
 @pytest.mark.full
