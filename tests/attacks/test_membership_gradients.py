@@ -6,7 +6,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.membership import gradients
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LOSSES
+from dpfl_audit.defenses.losses import loss_of
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -36,7 +36,7 @@ def one_by_one(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tens
     layout, rows = Layout.of(module), []
     for x, y in zip(inputs, targets):
         named = {name: value.clone().requires_grad_() for name, value in layout.split(weights).items()}
-        value = LOSSES[loss](functional_call(module, named, (x[None],)), y[None]).sum()
+        value = loss_of(loss).values(functional_call(module, named, (x[None],)), y[None]).sum()
         rows.append(layout.join(dict(zip(named, torch.autograd.grad(value, list(named.values()))))))
     return torch.stack(rows)
 
