@@ -27,6 +27,7 @@ from .printing import json_document, shown_progress
     type=click.Path(path_type=Path),
     help="TOML of what you state: [mechanism] clip, noise_std, by; [claim] epsilon; [model], [data], …",
 )
+@click.option("--loss", help="What clients minimised, as bce_with_logits; else [local] loss of what is declared.")
 @common
 def command(
     dump: Path,
@@ -34,6 +35,7 @@ def command(
     layout: str,
     broadcasts: str | None,
     declared: Path | None,
+    loss: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -52,7 +54,9 @@ def command(
     if output is None:
         made = finish(dump)
     else:
-        made = import_dump(dump, output, layout, broadcasts=broadcasts, declared=declared, progress=progress)
+        made = import_dump(
+            dump, output, layout, broadcasts=broadcasts, declared=declared, loss=loss, progress=progress
+        )
     progress.close()
     if as_json:
         click.echo(json_document({"setup": str(made), **open_setup(made).summary}))

@@ -26,7 +26,7 @@ def output_error(loss: Loss, outputs: Tensor, labels: Tensor) -> tuple[Tensor, C
         if not error.requires_grad:
             return torch.zeros_like(tangent)
         with torch.enable_grad():
-            (moved,) = torch.autograd.grad(error, z, tangent, materialize_grads=True)
+            (moved,) = torch.autograd.grad(error, z, tangent, retain_graph=True, materialize_grads=True)
         return moved
 
     return error.detach(), change

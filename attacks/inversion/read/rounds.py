@@ -160,7 +160,13 @@ def aims_of(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
             f" model it saw too{_why_none(view, settings)}"
         )
     if settings.labels == "inferred":
-        return aims
+        told = [aim for aim in aims if not view.several or all(target.count == 1 for target in aim.targets)]
+        if not told:
+            raise ValueError(
+                "of sets of labels the gradient of several records tells how often each stands, not which stand"
+                " together; use labels = 'known'"
+            )
+        return told
     labelled = [aim for aim in aims if aim.labelled]
     if not labelled:
         raise ValueError(
