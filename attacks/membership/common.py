@@ -39,7 +39,9 @@ def check_candidates(view: View, knowledge: Knowledge) -> None:
 def check_classes(view: View, name: str) -> None:
     """That each record is of one class. Raises ValueError."""
     if view.classes < 2 or view.target_shape or view.several:
-        what = "sets of labels" if view.several else f"classes = {view.classes}, at least 2 are needed"
+        what = f"classes = {view.classes}, at least 2 are needed"
+        if view.several or view.target_shape:
+            what = "sets of labels" if view.several else f"targets of shape {view.target_shape}"
         raise ValueError(f"{name!r} needs class labels; the setup has {what}")
 
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ...defenses.engine import stacks
 from ...defenses.layout import Layout
-from ...defenses.losses import Loss, loss_of, sides
+from ...defenses.losses import CrossEntropy, Loss, sides
 
 Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
 
@@ -23,13 +23,15 @@ CHUNK_NUMBERS = 2**24
 
 def losses(trained: Loss) -> Signal:
     """The loss that models were trained with."""
-    if trained == loss_of("cross_entropy"):
-        return cross_entropy
-    return lambda outputs, targets: (
-        trained.values(outputs, targets)
-        if outputs.dim() == 2
-        else torch.stack([trained.values(of_one, targets) for of_one in outputs])
-    )
+
+    def of_records(outputs: Tensor, targets: Tensor) -> Tensor:
+        if trained == CrossEntropy() and targets.dim() == 1:
+            return cross_entropy(outputs, targets)
+        if outputs.dim() in (2, 4):  # of one model, (n, C) or (n, C, h, w)
+            return trained.values(outputs, targets)
+        return torch.stack([trained.values(of_one, targets) for of_one in outputs])
+
+    return of_records
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

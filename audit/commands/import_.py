@@ -54,9 +54,7 @@ def command(
     if output is None:
         made = finish(dump)
     else:
-        made = import_dump(
-            dump, output, layout, broadcasts=broadcasts, declared=declared, loss=loss, progress=progress
-        )
+        made = import_dump(dump, output, layout, broadcasts=broadcasts, declared=declared, loss=loss, progress=progress)
     progress.close()
     if as_json:
         click.echo(json_document({"setup": str(made), **open_setup(made).summary}))
