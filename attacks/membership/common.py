@@ -73,7 +73,7 @@ def others_of(view: View, message: Seen) -> list[Seen]:
 def losses(view: View, knowledge: Knowledge, message: Seen, weights: Tensor) -> Tensor:
     """Of every candidate (n,), by the weights (d,) of, or made of, a message."""
     network = network_sent(view, message)
-    signal = signals.losses(loss_of(view.facts.loss))
+    signal = signals.loss_signal(loss_of(view.facts.loss))
     return signals.of_model(signal, network, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
 
 

@@ -21,7 +21,7 @@ Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,)
 CHUNK_NUMBERS = 2**24
 
 
-def losses(trained: Loss) -> Signal:
+def loss_signal(trained: Loss) -> Signal:
     """The loss that models were trained with."""
 
     def of_records(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -30,13 +30,13 @@ MODULES: Mapping[type[nn.Module], tuple[type[Loss], tuple[str, ...], dict[str, A
     nn.MSELoss: (SquaredError, (), {"factor": 1.0}),
     nn.L1Loss: (AbsoluteError, (), {}),
 }
-FUNCTIONS: Mapping[object, type[nn.Module]] = {
-    F.cross_entropy: nn.CrossEntropyLoss,
-    F.nll_loss: nn.NLLLoss,
-    F.binary_cross_entropy_with_logits: nn.BCEWithLogitsLoss,
-    F.mse_loss: nn.MSELoss,
-    F.l1_loss: nn.L1Loss,
-}
+FUNCTIONS: tuple[tuple[object, type[nn.Module]], ...] = (
+    (F.cross_entropy, nn.CrossEntropyLoss),
+    (F.nll_loss, nn.NLLLoss),
+    (F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
+    (F.mse_loss, nn.MSELoss),
+    (F.l1_loss, nn.L1Loss),
+)
 SIGMOID_FOCAL = ("torchvision.ops.focal_loss", "sigmoid_focal_loss")
 OTHER = "leave loss out, and ε is priced all the same, while no attack's silence counts"
 
@@ -57,13 +57,17 @@ def declared_loss(given: object) -> str | None:
             return loss_of(given).text
         if isinstance(given, nn.Module) and type(given) in MODULES:
             return _of_torch(type(given), vars(given) | dict(given.named_buffers())).text
-        function, options = (given.func, given.keywords) if isinstance(given, partial) else (given, {})
+        function, options, more = given, {}, ()
+        if isinstance(given, partial):
+            function, options, more = given.func, given.keywords, given.args
         named = getattr(function, "__module__", ""), getattr(function, "__name__", "")
         if named == SIGMOID_FOCAL:
-            alpha = options.get("alpha", 0.25)
-            return made(Focal, {"gamma": options.get("gamma", 2), "alpha": alpha if alpha >= 0 else None}).text
-        kind = FUNCTIONS.get(function) if callable(function) else None
-        if kind is not None and not (isinstance(given, partial) and given.args):
+            found = {"gamma": 2, "alpha": 0.25, **{n: v for n, v in options.items() if n != "reduction"}}
+            if found["alpha"] < 0:  # torchvision's word for none
+                del found["alpha"]
+            return made(Focal, found).text
+        kind = next((kind for one, kind in FUNCTIONS if one is function), None)
+        if kind is not None and not more:
             return _of_torch(kind, {"reduction": "mean", **options}).text
     name = named[1] or type(given).__name__
     raise BadInput(

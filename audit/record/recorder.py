@@ -40,7 +40,7 @@ from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recor
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .spent import spent
-from .targets import TargetKind, kind_of, taken
+from .targets import TargetKind, taken, target_kind
 from .usable import check_usable
 from .values import NotFiniteTensor, flat_of, names_in
 
@@ -489,7 +489,8 @@ class Recorder:
                 f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
                 " and targets (n, …), at least one"
             )
-        targets = targets.squeeze(1) if targets.shape[1:] == (1,) else targets
+        if targets.shape[1:] == (1,):
+            targets = targets.squeeze(1)
         data = self._learn(inputs, targets, where)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
@@ -518,7 +519,7 @@ class Recorder:
         shape, outputs = data.input_shape or tuple(inputs.shape[1:]), None
         if self._module is not None:
             outputs = check_usable(self._module, recording.network.name, shape, data.classes, where, recording.loss)
-        kind = kind_of(targets, outputs, data, recording.loss, where)
+        kind = target_kind(targets, outputs, data, recording.loss, where)
         known = data.model_copy(
             update={"input_shape": shape, "classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss}
         )

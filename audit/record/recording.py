@@ -178,7 +178,7 @@ def _loss_apart(declared: DeclaredTraining) -> tuple[dict[str, Any], str | None]
         if loss not in (None, named):
             raise BadInput(f"loss = {loss!r}, and tables say local.loss = {named!r}; give it once")
         loss = named
-        tables = {**tables, "local": local} if local else {n: t for n, t in tables.items() if n != "local"}
+        tables = {name: table for name, table in {**tables, "local": local}.items() if table or name != "local"}
     return tables, loss
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class TargetKind:
         return self.loss is not None and loss_of(self.loss).several
 
 
-def kind_of(
+def target_kind(
     targets: Tensor, outputs: tuple[int, ...] | None, data: DataFacts, loss: str | None, where: str
 ) -> TargetKind:
     """Of the first targets (n, …) that are seen.
@@ -40,32 +40,35 @@ def kind_of(
     Raises:
         BadInput: they do not go with the outputs or the loss.
     """
-    known = None if loss is None else loss_of(loss)
-    width = outputs[0] if outputs else data.classes
-    if targets.dim() > 1 and known is None:
+    if targets.dim() > 1 and loss is None:
         raise BadInput(
             f"{where}: targets of shape {tuple(targets.shape[1:])} for a record; say what was minimised, such as"
             " loss='bce_with_logits' of sets of labels, or loss='squared_error' of numbers"
         )
-    if outputs is not None and len(outputs) > 1:
-        return _of_pixels(targets, outputs, known, where)
-    if width is None and not targets.is_floating_point():
-        raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
     if targets.dim() > 1:
-        return _of_rows(targets, width, known, where)
-    whole = _whole(targets)
-    binary = whole and bool(((targets == 0) | (targets == 1)).all())
-    if data.classes is not None:
-        classes = data.classes
-    elif width == 1:
-        classes = 2 if binary else 0
-    else:
-        classes = int(width or 0) if whole else 0
-    if known is None and width == 1 and classes == 2:
-        known = loss_of("bce_with_logits") if outputs is not None else None
-    if known is not None and outputs is not None and (why := known.misfit(outputs[0], classes)):
-        raise BadInput(f"{where}: loss = {known.text!r} {why}")
-    return TargetKind(classes, (), None if known is None else known.text)
+        return _of_several(targets, outputs or (data.classes,), loss_of(str(loss)), where)
+    width = (outputs or (data.classes,))[0]
+    classes = data.classes
+    if classes is None:
+        classes = _classes(targets, width, where)
+    if outputs == (1,) and classes == 2 and loss is None:
+        loss = "bce_with_logits"
+    if loss is not None and outputs is not None and (why := loss_of(loss).misfit(outputs[0], classes)):
+        raise BadInput(f"{where}: loss = {loss!r} {why}")
+    return TargetKind(classes, (), loss)
+
+
+def _classes(targets: Tensor, width: int | None, where: str) -> int:
+    """How many classes targets (n,) are of, 0 for numbers, by their values."""
+    if not _whole(targets):
+        return 0
+    if width is None and targets.is_floating_point():
+        return 0
+    if width is None:
+        raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
+    if width > 1:
+        return width
+    return 2 * bool(((targets == 0) | (targets == 1)).all())
 
 
 def taken(targets: Tensor, kind: TargetKind, where: str) -> Tensor:
@@ -95,42 +98,26 @@ def taken(targets: Tensor, kind: TargetKind, where: str) -> Tensor:
     return targets.long()
 
 
-def _of_rows(targets: Tensor, width: int | None, loss: Loss | None, where: str) -> TargetKind:
-    """Targets (n, k): sets of labels, one class as a row, or numbers."""
-    assert loss is not None
-    shape = tuple(targets.shape[1:])
-    if shape != (width,) and width is not None:
-        raise BadInput(f"{where}: targets of shape {shape} for a record, and the network gives {width} numbers")
-    if "multi_label" in loss.__dataclass_fields__:
+def _of_several(targets: Tensor, outputs: tuple[int | None, ...], loss: Loss, where: str) -> TargetKind:
+    """Targets (n, k) or (n, …): a class for each pixel, sets of labels, one class as a row, or a number each."""
+    shape, text = tuple(targets.shape[1:]), loss.text
+    if outputs[1:] and shape == outputs[1:] and loss.softmax and _whole(targets):
+        return TargetKind(int(outputs[0] or 0), shape, text)
+    if shape != outputs and outputs != (None,):
+        raise BadInput(
+            f"{where}: targets of shape {shape} for a record, and outputs of shape {outputs}, with loss {text}"
+        )
+    if len(shape) > 1 and not loss.softmax:
+        return TargetKind(0, shape, text)
+    if len(shape) == 1 and "multi_label" in loss.__dataclass_fields__:
         if shape[0] > MOST_LABELS:
             raise BadInput(f"{where}: sets of {shape[0]} labels; at most {MOST_LABELS} can be recorded")
-        several = loss_of(_with_sets(loss))
-        return TargetKind(shape[0], (), several.text)
-    if _one_hot(targets):
-        return TargetKind(shape[0], (), loss.text)
+        return TargetKind(shape[0], (), replace(loss, **{"multi_label": True}).text)
+    if len(shape) == 1 and _one_hot(targets):
+        return TargetKind(shape[0], (), text)
     if not loss.real:
-        raise BadInput(
-            f"{where}: loss = {loss.text!r} takes one class of a record, and its targets are {shape[0]} numbers"
-        )
-    return TargetKind(0, shape, loss.text)
-
-
-def _with_sets(loss: Loss) -> str:
-    return loss.text if loss.several else type(loss)(**{**vars(loss), "multi_label": True}).text
-
-
-def _of_pixels(targets: Tensor, outputs: tuple[int, ...], loss: Loss | None, where: str) -> TargetKind:
-    """Of outputs (C, h, w): a class for each pixel, or a number for each output."""
-    assert loss is not None
-    shape = tuple(targets.shape[1:])
-    if shape == outputs[1:] and loss.softmax and _whole(targets):
-        return TargetKind(outputs[0], shape, loss.text)
-    if shape == outputs and not loss.softmax:
-        return TargetKind(0, shape, loss.text)
-    raise BadInput(
-        f"{where}: targets of shape {shape}, outputs of shape {outputs} for a record and loss = {loss.text!r} do not go"
-        " together"
-    )
+        raise BadInput(f"{where}: loss = {text!r} takes one class of a record, and its targets are of shape {shape}")
+    return TargetKind(0, shape, text)
 
 
 def _whole(targets: Tensor) -> bool:

@@ -51,8 +51,9 @@ def check_usable(
     if outputs is None and loss is not None:
         _check_last(module, loss)
     if ":" in name:
-        width = None if outputs is None else 0 if outputs[0] == 1 else outputs[0]
-        check_class(module, shape, width if classes is None else classes)
+        if classes is None and outputs is not None:
+            classes = outputs[0] * (outputs[0] > 1)
+        check_class(module, shape, classes)
     return outputs
 
 
@@ -61,10 +62,10 @@ def _check_last(module: nn.Module, loss: str) -> None:
     last = list(module.modules())[-1]
     while isinstance(module, nn.Sequential) and len(module):
         module = module[-1]
-    if module is last and isinstance(last, nn.Linear):
-        wide = last.out_features
-        if why := loss_of(loss).misfit(wide, wide if wide > 1 else 2):
-            raise BadInput(f"model: loss = {loss!r} {why}")
+    if module is not last or not isinstance(last, nn.Linear):
+        return
+    if why := loss_of(loss).misfit(last.out_features, max(2, last.out_features)):
+        raise BadInput(f"model: loss = {loss!r} {why}")
 
 
 def warn_of_no_attacks(network: Network) -> None:

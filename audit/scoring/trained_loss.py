@@ -160,10 +160,9 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
         misfits = [shares for upload in smallest if (shares := misfit(upload, training)) is not None]
         if not misfits and (median(compared) <= FITS or recorded.loss):
             return ""
-        better = _fitting(smallest) if misfits else ""
+        other = _fitting(smallest)
     if misfits:
         by_loss, by_any = min(misfits)
-        other = f"; those of {better} explain it" if better else ""
         return (
             f"{taken}, which does not fit: its gradients of the records leave {100 * by_loss:.0f} % of an upload's"
             f" length unexplained, those of another loss, or of weighed records, {100 * by_any:.1f} %{other}"
@@ -172,14 +171,16 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
 
 
 def _fitting(modes: tuple[Upload, ...]) -> str:
-    """A loss of which one step makes the upload, as it is written; "" where none is found."""
+    """That one step of another loss makes the upload, a clause; "" where none is found."""
+    if not modes:
+        return ""
     upload = modes[0]
     whole = not upload.targets.is_floating_point() and upload.targets.dim() == 1
     if not whole or loss_of(upload.loss).several:
         return ""
     able = [name for name in OTHERS if not loss_of(name).misfit(upload.outputs, max(2, upload.outputs))]
     left = {name: min(replace(one, loss=name).left_by_step() for one in modes) for name in able}
-    return next((repr(name) for name, share in left.items() if share <= FITS), "")
+    return next((f"; those of {name!r} explain it" for name, share in left.items() if share <= FITS), "")
 
 
 def misfit(upload: Upload, training: LocalTraining | None) -> tuple[float, float] | None:

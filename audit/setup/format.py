@@ -75,7 +75,14 @@ class DataPart(_Part):
     @property
     def targets_below(self) -> int:
         """What every target is below; 0 where they are numbers."""
-        return 2**self.classes if self.label_sets else self.classes
+        if self.label_sets:
+            return 2**self.classes
+        return self.classes
+
+    @property
+    def classes_of_records(self) -> int:
+        """Of which each record is one; 0 where its targets are more than that."""
+        return self.classes * (not self.target_shape)
 
 
 class HiddenFacts(_Part):

@@ -51,7 +51,7 @@ def test_records_fitted_beyond_rounding_are_still_told_apart() -> None:
 
 def test_regression_has_a_loss_and_nothing_else() -> None:
     outputs, targets = torch.tensor([[1.0], [3.0]]), torch.tensor([0.0, 1.0])
-    assert signals.losses(loss_of("squared_error"))(outputs, targets).tolist() == [0.5, 2.0]
+    assert signals.loss_signal(loss_of("squared_error"))(outputs, targets).tolist() == [0.5, 2.0]
     for signal in (signals.phi, signals.confidence, signals.probabilities):
         with pytest.raises(ValueError, match="needs class labels"):
             signal(outputs, targets)
@@ -60,7 +60,7 @@ def test_regression_has_a_loss_and_nothing_else() -> None:
 def test_a_single_score_for_two_classes_has_a_hinge_loss_and_a_margin() -> None:
     """The margin is φ of the logits (0, z)."""
     scores, targets = torch.tensor([[2.0], [0.5], [0.5]], dtype=torch.float64), torch.tensor([1, 1, 0])
-    assert signals.losses(loss_of("hinge"))(scores, targets).tolist() == [0.0, 0.5, 1.5]
+    assert signals.loss_signal(loss_of("hinge"))(scores, targets).tolist() == [0.0, 0.5, 1.5]
     logits = torch.cat([torch.zeros_like(scores), scores], 1)
     torch.testing.assert_close(signals.phi(scores, targets), signals.phi(logits, targets))
 

