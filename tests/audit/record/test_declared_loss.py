@@ -228,10 +228,17 @@ def test_a_loss_that_is_declared_and_not_minimised_is_told(tmp_path, monkeypatch
     assert repr("bce_with_logits") in doubt and not results.verdict.measured
 
 
+@pytest.mark.parametrize("twin", ["sets of labels", "one logit"])
+def test_members_are_told_by_gradients_of_whatever_their_targets_are(twin, tmp_path):
+    torch.manual_seed(0)
+    (attack,) = attacked(tmp_path, conv(TWINS[twin][2]), twin, steps=1, **QUICK).attacks
+    assert attack.doubt == "" and attack.metrics.auc > 0.7
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("twin", ["cross-entropy", "bce"])
 def test_the_search_through_convolutions_is_as_near(twin, tmp_path):
-    """A report's twins (8 records of 5 classes, one step), which differed by a leak and none."""
+    """A report's twins, which differed by a leak and none."""
     torch.manual_seed(0)
     asked = {"overrides": ("inversion.iterations=60",)}
     results = attacked(tmp_path, conv(CLASSES), twin, steps=1, **asked)
