@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..defenses.layout import Layout
 from ..defenses.local import Penalty, ScaleByRoot, StepClip
+from ..defenses.losses import loss_of
 from ..defenses.progress import Progress
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class PublicFacts:
     clip_norm: in parameter units, None where nothing is clipped to a public norm. clip_order: 1 or 2, of that norm.
     per_layer: the clip holds for each tensor by itself. clip_unknown: values are clipped to a norm that depends on
     private data, so that only their direction is public. noise_std: on a client's message, in parameter units; 0.0 for
-    no noise, None where it depends on private data. loss: what clients minimise, a name in `defenses.local.LOSSES`.
+    no noise, None where it depends on private data. loss: what clients minimise, as `defenses.losses.loss_of` reads it.
     sent_share: of a value's components, the largest, that is sent; the others are 0.
     secret_batches: clients draw the records that they train on in secret, anew in every round.
     schedule: how rounds 0, 1, … differ, where they do; lr and noise_std are before that. lr_by_step: factors of lr at
@@ -133,7 +134,8 @@ class View:
     `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
     its parameters.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
-    regression). columns: of a table, () for images. vocabulary: of text, whose records are (length,) words' numbers.
+    regression). target_shape: of a record's targets, () for one number or set of labels. columns: of a table, () for
+    images. vocabulary: of text, whose records are (length,) words' numbers.
     records: how many a sender holds, by its address where that is public.
     sums: how the server merged the values of a round, by round, where that is public; why_no_sums: why it is of none.
     anonymous: every party has a fresh address in every round, and senders keep the number of their records to
@@ -153,6 +155,12 @@ class View:
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""
     anonymous: bool = False
+    target_shape: tuple[int, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        """Whether a record has a set of labels."""
+        return loss_of(self.facts.loss).several
 
     def global_model(self, round: int) -> Tensor:
         """The flat weights (d,) broadcast at the start of `round`.

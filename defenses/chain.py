@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from .losses import CrossEntropy, Loss
+
 # An activation's value, slope and curvature at z; a curvature of None is zero everywhere it is defined.
 Bend = Callable[[Tensor], tuple[Tensor, Tensor, Tensor | None]]
 
@@ -73,11 +75,14 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """(x − mean) / std, flattened, then the layers. mean, std: anything that broadcasts against images (n, *shape)."""
+    """(x − mean) / std, flattened, then the layers. mean, std: anything that broadcasts against images (n, *shape).
+    loss: whose errors are asked for.
+    """
 
     mean: Tensor
     std: Tensor
     layers: tuple[Layer, ...]
+    loss: Loss = CrossEntropy()
 
     @property
     def rectified(self) -> bool:
@@ -85,7 +90,7 @@ class Chain:
         return self.layers[0].bend is _relu
 
     def first_errors(self, weights: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
-        """(n, o) the derivatives of each image's cross-entropy at the first layer's outputs.
+        """(n, o) the derivatives of each image's loss at the first layer's outputs.
 
         Args:
             weights: by name. inputs: (n, i), what the first layer sees. labels: (n,) int64.
@@ -98,11 +103,20 @@ class Chain:
             if layer.bend is not None:
                 inputs, slope, _ = layer.bend(inputs)
                 slopes.append(slope)
-        errors = inputs.softmax(1)
-        errors[torch.arange(len(labels)), labels] -= 1
+        errors = self.errors(inputs, labels)
         for layer, slope in zip(self.layers[:0:-1], slopes[::-1]):
             errors = (errors @ weights[layer.weight]) * slope
         return errors
+
+    def errors(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """(n, classes) the derivatives of each image's loss at the network's outputs."""
+        if self.loss == CrossEntropy():
+            errors = outputs.softmax(1)
+            errors[torch.arange(len(labels)), labels] -= 1
+            return errors
+        z = outputs.detach().requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(self.loss.values(z, labels).sum(), z)[0]
 
 
 def open_chain(module: nn.Module) -> Chain | None:

@@ -7,7 +7,7 @@ a plain PyTorch loop; chunks that leave the processor's cache fall to 74.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,47 +15,10 @@ from torch import Tensor
 
 from .chain import Chain, open_chain
 from .layout import Layout
-from .local import LocalJob, sides
+from .local import LocalJob
+from .losses import Link, loss_of
 
 Weights = Sequence[tuple[Tensor, Tensor | None]]  # by layer: weights (K, out, in), biases (K, 1, out)
-
-
-@dataclass(frozen=True)
-class Link:
-    """A loss whose derivative by a network's outputs (K, B, C) is error(outputs, aim(targets (…), C)).
-
-    error may overwrite its first argument. The aims (…, C) of all steps are computed at once: a small model's time goes
-    into small calls in every step.
-    """
-
-    error: Callable[[Tensor, Tensor], Tensor]
-    aim: Callable[[Tensor, int], Tensor]
-
-
-def _softmax_error(outputs: Tensor, aims: Tensor) -> Tensor:
-    outputs.sub_(outputs.amax(-1, keepdim=True)).exp_()  # torch's own softmax is 3 × slower over so few classes
-    return outputs.div_(outputs.sum(-1, keepdim=True)).sub_(aims)
-
-
-def _hinge_error(scores: Tensor, sides: Tensor) -> Tensor:
-    """−β where βz < 1, else 0: the margin is missed."""
-    return torch.where(scores * sides < 1, -sides, 0.0)
-
-
-def _as_they_are(targets: Tensor, width: int) -> Tensor:
-    return targets.unsqueeze(-1).expand(*targets.shape, width)
-
-
-def _one_hot(targets: Tensor, width: int) -> Tensor:
-    # torch's own gives integers first, which takes half as long again.
-    return torch.zeros(*targets.shape, width).scatter_(-1, targets.unsqueeze(-1), 1.0)
-
-
-LINKS = {
-    "cross_entropy": Link(_softmax_error, _one_hot),
-    "squared_error": Link(Tensor.sub_, _as_they_are),
-    "hinge": Link(_hinge_error, lambda targets, width: _as_they_are(sides(targets), width)),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +38,7 @@ class ChainTrainer:
     @classmethod
     def of(cls, job: LocalJob) -> ChainTrainer | None:
         """A trainer for the job's model and loss, or None where they are not of this kind."""
-        chain, link = open_chain(job.module), LINKS.get(job.training.loss)
+        chain, link = open_chain(job.module), loss_of(job.training.loss).link
         if chain is None or link is None:
             return None
         return cls(chain, job.layout, job.inputs, job.targets, link, job.muted)

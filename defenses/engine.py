@@ -22,7 +22,8 @@ from torch.nn.functional import pad
 
 from .chain_engine import ChainTrainer
 from .grid import in_steps
-from .local import LOSSES, LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
+from .local import LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
+from .losses import loss_of
 from .randomness import Keystream
 from .steps.clip import clip_in_steps, clip_or_zero
 from .steps.perturb import draw, example_step
@@ -113,8 +114,8 @@ def _one_gradient(job: LocalJob, weights: Tensor, rows: Tensor) -> Tensor:
     """The mean gradient (d,) over `rows`, by a plain forward and backward pass."""
     named = {name: value.clone().requires_grad_() for name, value in job.layout.split(weights).items()}
     outputs = functional_call(job.module, named, (job.inputs[rows].to(weights.dtype),))
-    losses = LOSSES[job.training.loss](outputs, job.targets[rows])
-    loss = losses[_heard(job, rows)].sum() / len(rows)
+    minimised, targets = loss_of(job.training.loss), job.targets[rows]
+    loss = minimised.values(outputs, targets)[_heard(job, rows)].sum() / minimised.size(targets[None])[0]
     return job.layout.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
 
 
@@ -353,15 +354,16 @@ def _stacked_gradient(job: LocalJob) -> _Gradient:
         return functional_call(job.module, weights, (inputs,))
 
     forward = vmap(outputs_of)
-    loss_of = LOSSES[job.training.loss]
+    minimised = loss_of(job.training.loss)
 
     def gradient(weights: Tensor, rows: Tensor) -> Tensor:
         taken = rows >= 0
         safe = rows.clamp_min(0)
         named = {name: value.detach().requires_grad_() for name, value in job.layout.split(weights).items()}
         outputs = forward(named, job.inputs[safe].to(weights.dtype))
-        losses = loss_of(outputs.flatten(0, 1), job.targets[safe].flatten()).view(rows.shape)
-        counts = taken.sum(1).clamp_min(1)
+        targets = job.targets[safe]
+        losses = minimised.values(outputs.flatten(0, 1), targets.flatten(0, 1)).view(rows.shape)
+        counts = minimised.size(targets, taken)
         total = (torch.where(taken & _heard(job, rows), losses, 0.0).sum(1) / counts).sum()
         grads = torch.autograd.grad(total, list(named.values()))
         return torch.cat([g.flatten(1) for g in grads], 1)
@@ -379,11 +381,11 @@ def _stacked_dp_gradient(jobs: Sequence[LocalJob], drawn: list[_Drawn] | None = 
     rngs = [Keystream(j.noise_seed) for j in jobs]
     grids = [example_step(rule, j.num_examples, j.noise) for j in jobs]
     grid = torch.tensor(grids, dtype=torch.float64).view(-1, 1, 1)
-    loss_of = LOSSES[job.training.loss]
+    values = loss_of(job.training.loss).values
     module = copy.deepcopy(job.module)  # functional_call puts weights into it, and other threads train other chunks
 
     def loss(named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return loss_of(functional_call(module, named, (x[None],)), y[None])[0]
+        return values(functional_call(module, named, (x[None],)), y[None])[0]
 
     per_example = vmap(vmap(torch.func.grad(loss), in_dims=(None, 0, 0)))
     parts, noting = rule.parts(job.layout), rule.scale != "clip" or rule.adapts

@@ -18,7 +18,8 @@ from .data import Dataset
 from .engine import Engine, batched
 from .grid import PartialSum
 from .layout import Layout
-from .local import LOSSES, LocalJob, LocalResult, LocalTraining, batch_order, decision
+from .local import LocalJob, LocalResult, LocalTraining, batch_order, decision
+from .losses import loss_of
 from .participation import Cohort
 from .randomness import Keystream, generator, secret_seed
 from .releases import Release, in_slot
@@ -335,7 +336,7 @@ def run_many(
 def figures_of_test(federation: Federation, outputs: Tensor) -> Figures:
     """Loss and, for classification, accuracy of what a model gives for the test records (n, outputs)."""
     targets = federation.data.test_targets
-    figures = {"test_loss": LOSSES[federation.scheme.local.loss](outputs, targets).mean().item()}
+    figures = {"test_loss": loss_of(federation.scheme.local.loss).values(outputs, targets).mean().item()}
     if federation.data.classes:
         figures["test_accuracy"] = (decision(outputs) == targets).double().mean().item()
     return figures

@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .layout import Layout
 from .randomness import Keystream
@@ -114,7 +113,8 @@ class LocalTraining:
     running mean.
     gradient_scale: what the loss's gradient is multiplied by (penalties are not), a number or a function of the
     client's records.
-    loss: a name in `LOSSES`. penalties: terms added to the loss. step_clip: clips at every step. per_example: DP-SGD.
+    loss: as `losses.loss_of` reads it. penalties: terms added to the loss. step_clip: clips at every step. per_example:
+    DP-SGD.
     keep_last: also return what the last step began from (component-adaptive noise needs it; see `LocalResult`).
     """
 
@@ -214,40 +214,9 @@ class LocalResult:
     inside: NoiseInside | None = None
 
 
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(outputs, targets, reduction="none")
-
-
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """½(ŷ − y)², outputs (n, 1), targets (n,)."""
-    return 0.5 * (outputs.squeeze(-1) - targets).square()
-
-
-def hinge(outputs: Tensor, targets: Tensor) -> Tensor:
-    """max{0, 1 − βz} of a support vector machine of two classes: the score z, outputs (n, 1), and the side β = −1 for
-    targets (n,) of class 0, +1 for class 1; its slope at the kink is 0.
-
-    The loss of GEO's SVM (section VI-C) without its regulariser, which no config sets (λ_r = 0). As printed, max{0, β −
-    ωᵀx}, the label does not multiply the score; this is the hinge loss that the paper means.
-
-    >>> hinge(torch.tensor([[2.0], [0.5], [0.5]]), torch.tensor([1, 1, 0]))
-    tensor([0.0000, 0.5000, 1.5000])
-    """
-    return F.relu(1 - sides(targets) * outputs.squeeze(-1))
-
-
-def sides(targets: Tensor) -> Tensor:
-    """β = −1 for class 0 and +1 for class 1, of targets (n,)."""
-    return 2 * targets - 1
-
-
 def decision(outputs: Tensor) -> Tensor:
     """The class numbers (n,) that a classifier's outputs (n, C) say: the largest score; of a single score its sign."""
     return outputs.argmax(1) if outputs.shape[1] > 1 else (outputs.squeeze(1) > 0).long()
-
-
-# name -> per-example loss (n,)
-LOSSES = {"cross_entropy": cross_entropy, "squared_error": squared_error, "hinge": hinge}
 
 
 def batch_order(

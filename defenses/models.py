@@ -97,7 +97,7 @@ def linear(shape: Shape, classes: int) -> list[nn.Module]:
 def svm(shape: Shape, classes: int) -> list[nn.Module]:
     """A linear score ωᵀx without bias for a support vector machine of two classes (GEO, section VI-C).
 
-    It is trained with the hinge loss (`loss_of`).
+    It is trained with the hinge loss (`usual_loss`).
     """
     if classes != 2:
         raise ValueError(f"svm separates two classes; the data set has {classes or 'real targets'}")
@@ -283,10 +283,10 @@ MODELS: dict[str, str] = {
 ARCHITECTURES = ("resnet", "resnext", "wide", "vgg", "densenet", "mobilenet", "efficientnet", "convnext", "vit", "bert")
 
 
-def loss_of(name: str, classes: int) -> str:
-    """The loss that a model is trained with, a name in `local.LOSSES`. classes: 0 for regression.
+def usual_loss(name: str, classes: int) -> str:
+    """The loss that a model is trained with, where nobody says another. classes: 0 for regression.
 
-    >>> loss_of("svm", 2), loss_of("mlp", 10), loss_of("linear", 0)
+    >>> usual_loss("svm", 2), usual_loss("mlp", 10), usual_loss("linear", 0)
     ('hinge', 'cross_entropy', 'squared_error')
     """
     if classes == 0:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from ...defenses.local import LOSSES, LocalJob
+from ...defenses.local import LocalJob
+from ...defenses.losses import loss_of
 from ...defenses.randomness import generator
 from .base import another_target, with_record
 
@@ -63,7 +64,7 @@ def _gradient(
 ) -> Tensor:
     """The mean gradient (d,) at the round's start over all records but `skip`, which counts among their number."""
     named = {name: value.clone().requires_grad_() for name, value in job.layout.split(job.start).items()}
-    losses = LOSSES[job.training.loss](functional_call(job.module, named, (inputs,)), targets)
+    losses = loss_of(job.training.loss).values(functional_call(job.module, named, (inputs,)), targets)
     if skip is not None:
         losses = losses[torch.arange(len(losses)) != skip]
     grads = torch.autograd.grad(losses.sum() / len(inputs), list(named.values()), create_graph=create_graph)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...defenses.layout import Layout
-from ...defenses.local import LOSSES
+from ...defenses.losses import loss_of
 from ..cost import CALL, forward_operations
 
 ROWS = 1024  # records that go through the model together
@@ -57,7 +57,7 @@ class CraftedStart:
             module: the model. inputs (n, *shape), targets (n,): all records of the training but the canary.
             canary: its input (*shape) and label; None for one that is no record.
             classes: number of labels, 0 for regression (where the canary's input is not learned).
-            loss: a name in `LOSSES`.
+            loss: as `loss_of` reads it.
 
         Raises:
             ValueError: there is no record beside the canary, or weights that fit them are not finite.
@@ -73,7 +73,7 @@ class CraftedStart:
         for _ in range(self.steps):
             mean, vector.grad = 0.0, torch.zeros_like(vector)
             for some, labels in zip(inputs.split(ROWS), targets.split(ROWS)):
-                losses = LOSSES[loss](functional_call(module, layout.split(vector), (some,)), labels)
+                losses = loss_of(loss).values(functional_call(module, layout.split(vector), (some,)), labels)
                 part = losses.sum() / len(inputs)
                 vector.grad += torch.autograd.grad(part, vector)[0]
                 mean += part.item()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...defenses.complaint import one_of
+from ...defenses.losses import loss_of
 from ..base import Knowledge, Progress, Seen, View
 from . import signals
 from .network import network_sent
@@ -22,16 +23,26 @@ def check_candidates(view: View, knowledge: Knowledge) -> None:
             "there are no membership candidates in knowledge/, and a membership attack needs records to ask about; set"
             " candidates in the config's [capture] and train again"
         )
-    if inputs.shape != (len(ids), *view.input_shape) or targets.shape != (len(ids),):
+    if inputs.shape != (len(ids), *view.input_shape) or targets.shape != (len(ids), *view.target_shape):
         raise ValueError(
             f"the candidates have inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)} and {len(ids)} ids;"
-            f" expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and ({len(ids)},)"
+            f" expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and {(len(ids), *view.target_shape)}"
         )
-    if view.classes and (targets.is_floating_point() or int(targets.min()) < 0 or int(targets.max()) >= view.classes):
+    most = 2**view.classes if view.several else view.classes
+    if most and (targets.is_floating_point() or int(targets.min()) < 0 or int(targets.max()) >= most):
         raise ValueError(
             f"the candidates' targets run from {targets.min().item()} to {targets.max().item()}; class numbers from 0"
-            f" to {view.classes - 1} are expected"
+            f" to {most - 1} are expected"
         )
+
+
+def check_classes(view: View, name: str) -> None:
+    """That each record is of one class. Raises ValueError."""
+    if view.classes < 2 or view.target_shape or view.several:
+        what = f"classes = {view.classes}, at least 2 are needed"
+        if view.several or view.target_shape:
+            what = "sets of labels" if view.several else f"targets of shape {view.target_shape}"
+        raise ValueError(f"{name!r} needs class labels; the setup has {what}")
 
 
 def global_models(view: View) -> list[Seen]:
@@ -62,7 +73,8 @@ def others_of(view: View, message: Seen) -> list[Seen]:
 def losses(view: View, knowledge: Knowledge, message: Seen, weights: Tensor) -> Tensor:
     """Of every candidate (n,), by the weights (d,) of, or made of, a message."""
     network = network_sent(view, message)
-    return signals.of_model(signals.loss, network, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
+    signal = signals.loss_signal(loss_of(view.facts.loss))
+    return signals.of_model(signal, network, weights, knowledge.candidate_inputs, knowledge.candidate_targets)
 
 
 def among(what: str, value: str, allowed: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, jvp, vmap
 
 from ...defenses.chain import Chain, open_chain
 from ...defenses.layout import Layout
-from ...defenses.local import LOSSES
+from ...defenses.losses import loss_of
 from .signals import CHUNK_NUMBERS, numbers_per_record
 
 HELD_NUMBERS = 2**28  # of gradients that are held at once
@@ -32,7 +32,7 @@ def inner_products(
 
     Args:
         module: the network. weights, direction: w and u, (d,), flat in `Layout.of(module)`'s order.
-        inputs, targets: (n, *shape) and (n,). loss: a name in `LOSSES`.
+        inputs, targets: (n, *shape) and (n, …). loss: as `loss_of` reads it.
     """
     network, layout = _opened(module, weights)
     named, tangent = layout.split(weights), layout.split(direction.to(weights))
@@ -40,7 +40,7 @@ def inner_products(
     for x, y in _chunks(network, weights, inputs, targets):
 
         def losses(parameters: dict[str, Tensor], x: Tensor = x, y: Tensor = y) -> Tensor:
-            return LOSSES[loss](functional_call(network, parameters, (x,)), y)
+            return loss_of(loss).values(functional_call(network, parameters, (x,)), y)
 
         with warnings.catch_warnings():
             # torch calls its own deprecated torch.jit.script on the first use of forward mode: a DeprecationWarning in
@@ -112,7 +112,7 @@ def _gradients(
 ) -> Iterator[Tensor]:
     """g_x (k, d), a chunk of records at a time."""
     per_record = vmap(
-        grad(lambda w, x, y: LOSSES[loss](functional_call(network, layout.split(w), (x[None],)), y[None])[0]),
+        grad(lambda w, x, y: loss_of(loss).values(functional_call(network, layout.split(w), (x[None],)), y[None])[0]),
         (None, 0, 0),
     )
     step = max(1, CHUNK_NUMBERS // layout.dim)
@@ -146,7 +146,7 @@ def _errors(
             a, slope, _ = layer.bend(a)
             slopes.append(slope)
     outputs = a.detach().requires_grad_()
-    (error,) = torch.autograd.grad(LOSSES[loss](outputs, targets).sum(), outputs)
+    (error,) = torch.autograd.grad(loss_of(loss).values(outputs, targets).sum(), outputs)
     slopes.append(None)
     for layer, into, bent in zip(reversed(chain.layers), reversed(entered), reversed(slopes)):
         if bent is not None:

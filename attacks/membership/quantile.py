@@ -14,7 +14,7 @@ from torch import Tensor
 from ..base import Knowledge, MembershipScores, Part, Progress, View
 from ..cost import CALL, forward_operations
 from . import signals
-from .common import CANDIDATES, check_candidates, global_models, report_progress
+from .common import CANDIDATES, check_candidates, check_classes, global_models, report_progress
 from .network import network_sent
 
 LEAST = 50  # auxiliary records
@@ -46,10 +46,7 @@ class QuantileMembership:
             ValueError: there are no candidates, no class labels, too few auxiliary records, or no global model is seen.
         """
         check_candidates(view, knowledge)
-        if view.classes < 2:
-            raise ValueError(
-                f"{self.name!r} needs class labels; the setup has classes = {view.classes}, at least 2 are needed"
-            )
+        check_classes(view, self.name)
         known = len(knowledge.auxiliary_targets)
         if known < LEAST:
             raise ValueError(

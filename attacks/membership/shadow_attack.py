@@ -12,7 +12,7 @@ from torch import Tensor
 from ...defenses.randomness import generator, stream
 from ..base import Knowledge, MembershipScores, Part, Progress, View
 from . import signals
-from .common import CANDIDATES, among, check_candidates, global_models, report_progress
+from .common import CANDIDATES, among, check_candidates, check_classes, global_models, report_progress
 from .lira import lira
 from .rmia import rmia, tune_a
 from .shadows import ShadowFactory, deal, keep_matrix, train_shadows
@@ -76,10 +76,7 @@ class ShadowMembership:
                 or a schedule that reads test figures, has no auxiliary records.
         """
         check_candidates(view, knowledge)
-        if view.classes < 2:
-            raise ValueError(
-                f"{self.name!r} needs class labels; the setup has classes = {view.classes}, at least 2 are needed"
-            )
+        check_classes(view, self.name)
         if self.method in ("shokri", "rmia") and view.facts.loss == "hinge":
             raise ValueError(
                 f"{self.name!r} compares probabilities, and a model trained with the hinge loss gives a score that is"

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ...defenses.engine import stacks
 from ...defenses.layout import Layout
-from ...defenses.local import hinge, sides
+from ...defenses.losses import CrossEntropy, Loss, sides
 
 Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
 
@@ -21,17 +21,25 @@ Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,)
 CHUNK_NUMBERS = 2**24
 
 
-def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The cross-entropy, as ln(1 + e^−φ) so that small losses keep all their digits; of a single score for two classes
-    the hinge loss; for float targets (regression) ½(ŷ − y)².
+def loss_signal(trained: Loss) -> Signal:
+    """The loss that models were trained with."""
 
-    >>> loss(torch.tensor([[0.0, 0.0], [50.0, 0.0]]).double(), torch.tensor([1, 0]))      # ln 2 and e^−50
+    def of_records(outputs: Tensor, targets: Tensor) -> Tensor:
+        if trained == CrossEntropy() and targets.dim() == 1:
+            return cross_entropy(outputs, targets)
+        if outputs.dim() in (2, 4):  # of one model, (n, C) or (n, C, h, w)
+            return trained.values(outputs, targets)
+        return torch.stack([trained.values(of_one, targets) for of_one in outputs])
+
+    return of_records
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """As ln(1 + e^−φ), so that small losses keep all their digits.
+
+    >>> cross_entropy(torch.tensor([[0.0, 0.0], [50.0, 0.0]]).double(), torch.tensor([1, 0]))      # ln 2 and e^−50
     tensor([6.9315e-01, 1.9287e-22], dtype=torch.float64)
     """
-    if targets.is_floating_point():
-        return 0.5 * (outputs.squeeze(-1) - targets).square()
-    if outputs.shape[-1] == 1:
-        return hinge(outputs, targets)
     odds = phi(outputs, targets)
     return torch.logaddexp(torch.zeros_like(odds), -odds)
 
@@ -58,8 +66,10 @@ def confidence(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def probabilities(outputs: Tensor, targets: Tensor) -> Tensor:
-    """The whole prediction vector (..., n, C)."""
+    """The whole prediction vector (..., n, C), of a single score z that of the logits (0, z)."""
     _labels_only("a prediction vector", targets)
+    if outputs.shape[-1] == 1:
+        outputs = torch.cat([torch.zeros_like(outputs), outputs], -1)
     return outputs.softmax(-1)
 
 
@@ -81,7 +91,7 @@ def of_models(signal: Signal, module: nn.Module, weights: Tensor, inputs: Tensor
 
     Args:
         signal: of this file: outputs and targets to a value by record. module: the network.
-        weights: (S, d), flat, in `Layout.of(module)`'s order. inputs, targets: (n, *shape) and (n,).
+        weights: (S, d), flat, in `Layout.of(module)`'s order. inputs, targets: (n, *shape) and (n, …).
 
     Raises:
         ValueError: the weights do not fit the network.

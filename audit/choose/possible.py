@@ -7,10 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...defenses.models import loss_of
+from ...defenses.losses import loss_of
 from ..errors import BadInput
 from ..run import RunOptions
 from ..setup.capture import Training, train_together
+from ..setup.experiment import local_training
 from ..setup.folder import open_setup
 from .attacks import plan_attacks
 from .case import StudyCase
@@ -45,7 +46,8 @@ def _check_pictures(case: StudyCase) -> None:
             raise BadInput(
                 "--reidentified-at-most: this config's records are neither images nor rows; use --leakage-at-most"
             )
-        if (loss := loss_of(case.config.model.name, data.classes)) != "cross_entropy":
+        loss = local_training(case.config, data.classes).loss
+        if not data.classes or not loss_of(loss).sought:
             raise BadInput(
                 f"--reidentified-at-most: nothing is rebuilt from gradients of the loss {loss!r}; use --leakage-at-most"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -27,15 +28,14 @@ from .printing import json_document, shown_progress
     type=click.Path(path_type=Path),
     help="TOML of what you state: [mechanism] clip, noise_std, by; [claim] epsilon; [model], [data], …",
 )
+@click.option("--loss", help="What clients minimised, as bce_with_logits; else [local] loss of what is declared.")
 @common
 def command(
     dump: Path,
     output: Path | None,
-    layout: str,
-    broadcasts: str | None,
-    declared: Path | None,
     as_json: bool,
     quiet: bool,
+    **stated: Any,
 ) -> None:
     """A setup of a training that something else did: DUMP holds its rounds as .npz or .safetensors. Without -o DUMP is
     an unfinished recording, which is closed with the whole rounds it has.
@@ -52,7 +52,7 @@ def command(
     if output is None:
         made = finish(dump)
     else:
-        made = import_dump(dump, output, layout, broadcasts=broadcasts, declared=declared, progress=progress)
+        made = import_dump(dump, output, progress=progress, **stated)
     progress.close()
     if as_json:
         click.echo(json_document({"setup": str(made), **open_setup(made).summary}))

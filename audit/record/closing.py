@@ -16,6 +16,7 @@ from torch import Tensor
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.layout import Layout
+from ...defenses.losses import loss_of
 from ..errors import BadInput
 from ..files import write_json, write_tensors
 from ..setup.capture import write_sealed, write_tables
@@ -35,7 +36,7 @@ GRANTED = "granted.safetensors"  # in .work: what the owner grants to an attacke
 
 @dataclass(frozen=True, eq=False)
 class Granted:
-    """What attacks may use, and what they are scored by. Pairs are inputs (n, *shape) and targets (n,).
+    """What attacks may use, and what they are scored by. Pairs are inputs (n, *shape) and targets (n, …).
 
     auxiliary: of the attacker's own. gallery: records nobody trained on, among which one that was rebuilt must stand
     out. pool: records that might as well have been dealt in the place of the clients'. candidates: records whose
@@ -299,7 +300,7 @@ def _write_knowledge(
     folder: Path, config: Config, given: _Given | None, granted: Granted, drawn_by_coins: bool
 ) -> None:
     items, public = [], Public(folder)
-    if given is not None and given.targets.dtype == torch.long:
+    if given is not None and given.targets.dtype == torch.long and given.targets.dim() == 1:
         labels = {i: sorted(given.targets[torch.tensor(rows)].tolist()) for i, rows in given.rows.items()}
         items += public.write_labels(labels, drawn_by_coins)
     if granted.auxiliary is not None:
@@ -393,6 +394,8 @@ def _manifest(
             "name": data.name,
             "input_shape": shape,
             "classes": data.classes or 0,
+            "target_shape": list(data.target_shape or ()),
+            "label_sets": recording.minimised is not None and loss_of(recording.minimised).several,
             "mean": mean,
             "std": std,
             "description": described,
@@ -403,6 +406,7 @@ def _manifest(
             "network": network.known,
             "local": recording.local_known,
             "data": data.input_shape is not None and data.classes is not None,
+            "loss": recording.loss is not None,
         },
         "versions": made_with,
     }

@@ -78,6 +78,7 @@ def import_dump(
     *,
     broadcasts: str | None = None,
     declared: Path | None = None,
+    loss: str | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """A setup of the rounds in a dump.
@@ -88,7 +89,7 @@ def import_dump(
         broadcasts: a pattern with {round}, where the layout is one's own.
         declared: a TOML file with what the owner states: tables mechanism, claim, model, data, audit, local, attack,
             and name, share, average, clients, secure_aggregation, num_examples (where no file says it).
-        progress: called with rounds done and in all.
+        loss: what clients minimised, as of a `Recorder`. progress: called with rounds done and in all.
 
     Raises:
         BadInput: one sentence: what is wrong, where, and what would be right. Nothing is left in `output`.
@@ -106,7 +107,7 @@ def import_dump(
     where = str(declared or "declared")
     with bad_input(where):
         network = _network(first.broadcast, stated)
-        recorder = _recorder(output, network, stated, dump)
+        recorder = _recorder(output, network, stated, loss)
     default = stated.get("num_examples")
     try:
         with recorder as rec:
@@ -123,7 +124,7 @@ def import_dump(
     return output
 
 
-def _recorder(output: Path, network: Network, stated: Mapping[str, Any], dump: Path) -> Recorder:
+def _recorder(output: Path, network: Network, stated: Mapping[str, Any], loss: str | None) -> Recorder:
     given = stated.get("mechanism")
     mechanism = None
     if given is not None:
@@ -135,7 +136,8 @@ def _recorder(output: Path, network: Network, stated: Mapping[str, Any], dump: P
     names = ("claim", "share", "average", "clients", "secure_aggregation")
     options = {name: stated[name] for name in names if name in stated}
     data = dict(stated.get("data", {}))
-    return Recorder(output, network, mechanism=mechanism, tables=tables, data=data, by="audit import", **options)
+    by = "audit import"
+    return Recorder(output, network, mechanism=mechanism, tables=tables, data=data, by=by, loss=loss, **options)
 
 
 def _floats(table: Any) -> Any:

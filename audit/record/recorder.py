@@ -40,6 +40,7 @@ from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recor
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .spent import spent
+from .targets import TargetKind, taken, target_kind
 from .usable import check_usable
 from .values import NotFiniteTensor, flat_of, names_in
 
@@ -86,6 +87,9 @@ class Recorder:
         auxiliary, gallery, pool: records of the attacker's own, for line-ups, and left over by the clients' lot.
         seed: of ids.
         by: what records.
+        loss: what clients minimise: a name, such as "cross_entropy", "bce_with_logits" or "focal(gamma=2)", or torch's
+            own, as nn.BCEWithLogitsLoss(); None where nobody says, so that attacks take the usual one of such outputs
+            and targets, and a doubt of it stands on the page.
 
     Raises:
         BadInput: one sentence: what is wrong, where, and what would be right.
@@ -110,10 +114,11 @@ class Recorder:
         pool: RecordPair | None = None,
         seed: int = 0,
         by: str = "dpfl_audit.Recorder",
+        loss: object = None,
     ) -> None:
         self.folder = Path(folder)
         self._keep = _kept(keep)
-        self._module, self._usable = (model if isinstance(model, nn.Module) else None), False
+        self._module = model if isinstance(model, nn.Module) else None
         declared = DeclaredTraining(
             claim=claim,
             mechanism=mechanism,
@@ -125,6 +130,7 @@ class Recorder:
             clients=clients,
             seed=seed,
             by=by,
+            loss=loss,
         )
         recording = recording_of(model, declared)
         self._asked = recording.plain()
@@ -478,12 +484,13 @@ class Recorder:
                 real_numbers(pair[0], "records' inputs", torch.float32),
                 dense_tensor(pair[1], "records' targets"),
             )
-        if inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets) or len(inputs) == 0:
+        if inputs.dim() < 2 or targets.dim() < 1 or len(inputs) != len(targets) or len(inputs) == 0:
             raise BadInput(
                 f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
-                " and targets (n,), at least one, a class or a number of each: several labels of a record, or one of"
-                " each pixel, cannot be scored, and ε is priced without records"
+                " and targets (n, …), at least one"
             )
+        if targets.shape[1:] == (1,):
+            targets = targets.squeeze(1)
         data = self._learn(inputs, targets, where)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
@@ -501,26 +508,22 @@ class Recorder:
                 f"{where}: pixels run from {float(inputs.min()):.3g} to {float(inputs.max()):.3g}; hand them over in"
                 " [0, 1], or as the network gets them with data={'mean': …, 'std': …, 'normalised': True}"
             )
-        if not data.classes:
-            return inputs, targets.float()
-        if targets.is_floating_point() or bool(((targets < 0) | (targets >= data.classes)).any()):
-            raise BadInput(f"{where}: targets must be class numbers from 0 to {data.classes - 1}")
-        return inputs, targets.long()
+        return inputs, taken(targets, TargetKind(data.classes or 0, data.target_shape or (), data.loss), where)
 
     def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
         """What a record looks like, from the first that are seen, where the owner did not say."""
         recording = self._begun.recording
-        data, classes = recording.data, recording.data.classes
-        shape = data.input_shape or tuple(inputs.shape[1:])
-        if self._module is not None and not self._usable:
-            classes = check_usable(self._module, recording.network.name, shape, classes, where)
-            self._usable = True
-        if classes is None and not targets.is_floating_point():
-            raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
-        if (data.input_shape, data.classes) == (shape, classes):
+        data = recording.data
+        if data.target_shape is not None:
             return data
-        known = data.model_copy(update={"input_shape": shape, "classes": classes or 0})
-        self._begun = replace(self._begun, recording=replace(self._begun.recording, data=known))
+        shape, outputs = data.input_shape or tuple(inputs.shape[1:]), None
+        if self._module is not None:
+            outputs = check_usable(self._module, recording.network.name, shape, data.classes, where, recording.loss)
+        kind = target_kind(targets, outputs, data, recording.loss, where)
+        known = data.model_copy(
+            update={"input_shape": shape, "classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss}
+        )
+        self._begun = replace(self._begun, recording=replace(recording, data=known))
         self._begun.write(self.folder)
         return known
 

@@ -16,6 +16,7 @@ from ..errors import BadInput
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
 from ..setup.reading import short
+from .declared_loss import declared_loss
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
 from .usable import check_usable, warn_of_no_attacks
@@ -32,7 +33,9 @@ class DataFacts(ConfigTable):
     mean, std: with which each channel or feature is normalised before the network gets it. normalised: records are
     handed over as the network gets them, and not as they were before. by_lot: one lot dealt records to the clients, and
     left over those that are called outsiders; without it scores have nothing to be compared with. Declared.
-    first_model: made without the clients' records, or with them; None is taken as without.
+    first_model: made without the clients' records, or with them; None is taken as without. target_shape: of a record's
+    targets, () for one class, number or set of labels; loss: that attacks take gradients of. Both are found out from
+    records.
     """
 
     name: str = "recorded"
@@ -43,6 +46,8 @@ class DataFacts(ConfigTable):
     normalised: bool = False
     by_lot: bool = False
     first_model: Literal["public", "private"] | None = None
+    target_shape: tuple[Annotated[int, Field(ge=1)], ...] | None = None
+    loss: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class Recording:
     mechanism: what clients or the server do to the values, as declared. average: how the server weighs them.
     secure_aggregation: nobody but the clients sees single uploads, as declared.
     claim: the owner's ε, as a config's [claim]. tables: others of a config. seed: of ids alone.
-    clients: how many there are, None for as many as are seen. by: what records.
+    clients: how many there are, None for as many as are seen. by: what records. loss: that clients minimise by
+    its owner's word, as `losses.loss_of` reads it, None where it is not told.
     """
 
     network: Network
@@ -67,6 +73,12 @@ class Recording:
     clients: int | None
     seed: int
     by: str
+    loss: str | None = None
+
+    @property
+    def minimised(self) -> str | None:
+        """The loss that attacks take gradients of, None for the usual one."""
+        return self.data.loss or self.loss
 
     @property
     def local_known(self) -> bool:
@@ -97,7 +109,8 @@ class DeclaredTraining:
     """What is said of a training before its first round, unchecked.
 
     claim: the owner's ε, or a mapping with epsilon, delta, unit, observer, adjacency; None for no claim. data: the
-    fields of `DataFacts`. tables: audit, local, attack and name, as in a config. All else: as of `Recording`.
+    fields of `DataFacts`. tables: audit, local, attack and name, as in a config. loss: as `declared_loss` takes it. All
+    else: as of `Recording`.
     """
 
     claim: float | Mapping[str, Any] | None = None
@@ -110,6 +123,7 @@ class DeclaredTraining:
     clients: int | None = None
     seed: int = 0
     by: str = "dpfl_audit.Recorder"
+    loss: object = None
 
 
 def recording_of(model: object, declared: DeclaredTraining) -> Recording:
@@ -125,9 +139,9 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     _check_declared(declared)
     facts = _data_facts(declared.data)
     network = network_of(model)
+    tables, loss = _loss_apart(declared)
     if isinstance(model, nn.Module):
-        known = facts.input_shape if facts.classes is not None else None
-        check_usable(model, network.name, known, facts.classes, "model")
+        check_usable(model, network.name, facts.input_shape, facts.classes, "model", loss)
         warn_of_no_attacks(network)
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
@@ -145,13 +159,27 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
         declared.average,
         declared.secure_aggregation,
         _claim_table(declared.claim),
-        dict(declared.tables or {}),
+        tables,
         declared.clients,
         declared.seed,
         declared.by,
+        loss,
     )
     config_of(made, 1, max(1, declared.clients or 1), (0,))  # what cannot be is said before anything is recorded
     return made
+
+
+def _loss_apart(declared: DeclaredTraining) -> tuple[dict[str, Any], str | None]:
+    """The tables without the loss, and the loss. Raises BadInput."""
+    tables, loss = dict(declared.tables or {}), declared_loss(declared.loss)
+    local = dict(tables.get("local", {}))
+    if "loss" in local:
+        named = declared_loss(local.pop("loss"))
+        if loss not in (None, named):
+            raise BadInput(f"loss = {loss!r}, and tables say local.loss = {named!r}; give it once")
+        loss = named
+        tables = {name: table for name, table in {**tables, "local": local}.items() if table or name != "local"}
+    return tables, loss
 
 
 def _check_declared(declared: DeclaredTraining) -> None:
@@ -259,7 +287,7 @@ def config_of(
             "partition": "iid" if recording.data.by_lot else "recorded",
         },
         "model": {"name": recording.network.name, "options": recording.network.options},
-        "local": tables.get("local", {}),
+        "local": {**tables.get("local", {}), "loss": recording.minimised},
         "scheme": {"name": "recorded", "rounds": rounds, "share": recording.share, **declared},
         "capture": {"clients": sorted(captured) or [0], "auxiliary": auxiliary, "candidates": candidates},
         "audit": audit,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses import models
+from ...defenses.losses import loss_of
 from ..errors import BadInput
 from ..owners_code import in_words
 from .network import Network
@@ -19,32 +20,52 @@ ALONE = "; without records and data={'input_shape': …} ε is priced all the sa
 
 
 def check_usable(
-    module: nn.Module, name: str, shape: Sequence[int] | None, classes: int | None, where: str
-) -> int | None:
+    module: nn.Module, name: str, shape: Sequence[int] | None, classes: int | None, where: str, loss: str | None = None
+) -> tuple[int, ...] | None:
     """That attacks can build the network again and give it records, as far as it can be told by now.
 
     Args:
         module: of the owner, in whose process it runs. name: as of a `Network`.
         shape, classes: of a record, and how many classes there are, 0 for regression; None where nobody knows yet.
-        where: for a sentence.
+        where: for a sentence. loss: that was declared.
 
     Returns:
-        The number of classes, None where nobody knows.
+        The shape of what it gives for a record, None where nobody knows.
 
     Raises:
         BadInput: in one sentence.
     """
-    if shape is not None:
-        outputs = outputs_of(module, shape, where)
-        if classes is None:
-            classes = 0 if outputs == 1 else outputs
-        elif max(1, classes) != outputs:
+    outputs = None if shape is None else outputs_of(module, shape, where)
+    if outputs is not None and len(outputs) > 1 and loss is None:
+        raise BadInput(
+            f"{where}: the network gives shape {(1, *outputs)} for one record; say what is minimised, as"
+            f" loss='cross_entropy' of a class for each pixel{ALONE}"
+        )
+    if outputs is not None and classes is not None and len(outputs) == 1:
+        if classes and outputs[0] != classes and (outputs[0], classes) != (1, 2):
             raise BadInput(
-                f"{where}: the network gives {outputs} numbers for a record, and data says classes = {classes}"
+                f"{where}: the network gives {outputs[0]} numbers for a record, and data says classes = {classes}"
             )
+        if loss is not None and (why := loss_of(loss).misfit(outputs[0], classes)):
+            raise BadInput(f"{where}: loss = {loss!r} {why}")
+    if outputs is None and loss is not None:
+        _check_last(module, loss)
     if ":" in name:
+        if classes is None and outputs is not None:
+            classes = outputs[0] * (outputs[0] > 1)
         check_class(module, shape, classes)
-    return classes
+    return outputs
+
+
+def _check_last(module: nn.Module, loss: str) -> None:
+    """That a stack whose last layer is linear has outputs enough for its loss. Raises BadInput."""
+    last = list(module.modules())[-1]
+    while isinstance(module, nn.Sequential) and len(module):
+        module = module[-1]
+    if module is not last or not isinstance(last, nn.Linear):
+        return
+    if why := loss_of(loss).misfit(last.out_features, max(2, last.out_features)):
+        raise BadInput(f"model: loss = {loss!r} {why}")
 
 
 def warn_of_no_attacks(network: Network) -> None:
@@ -106,8 +127,8 @@ def _check_takes_a_shape(kind: type[nn.Module]) -> None:
         return
 
 
-def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int:
-    """How many numbers the owner's network, in the owner's own process, gives for a record.
+def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> tuple[int, ...]:
+    """The shape (C,) or (C, h, w) of what the owner's network, in the owner's own process, gives for a record.
 
     Args:
         module: as it is; nothing of it changes. input_shape: of a record. where: for a sentence.
@@ -133,15 +154,18 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int
     finally:
         for part, mode in modes:
             part.training = mode
-    if not isinstance(result, Tensor) or result.dim() != 2:
+    if not isinstance(result, Tensor) or result.dim() not in (2, 4):
         gives = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
-        raise BadInput(f"{where}: the network gives {gives} for one record; attacks need (1, outputs){ALONE}")
+        raise BadInput(
+            f"{where}: the network gives {gives} for one record; attacks need (1, outputs), or (1, classes, height,"
+            f" width){ALONE}"
+        )
     if not _follows(result, record):
         raise BadInput(
             f"{where}: what the network gives does not follow its inputs by a gradient, as where they are token ids;"
             f" attacks need real numbers{ALONE}"
         )
-    return int(result.shape[1])
+    return tuple(result.shape[1:])
 
 
 def _follows(result: Tensor, inputs: Tensor) -> bool:

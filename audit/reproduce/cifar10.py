@@ -148,7 +148,7 @@ def _row(
 ) -> dict[str, Any]:
     x, y, member = records.x, records.y, records.member
     outputs = _outputs(network, x, progress).double()
-    loss, hit = signals.loss(outputs, y), outputs.argmax(1) == y
+    loss, hit = signals.cross_entropy(outputs, y), outputs.argmax(1) == y
     scores = MembershipScores("membership-loss", "model", "final-model", "", torch.arange(len(x)), -loss, ())
     scored = score_membership(scores, member, None, seed)
     low_auc, high_auc = scored.intervals["auc"] or (None, None)

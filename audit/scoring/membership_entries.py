@@ -93,7 +93,7 @@ def membership_entries(
     data = auditor.setup.manifest.data
     left_over = auditor.truth is not None and auditor.truth.outsiders_left_over
     test = DEALT_BY_LOT if left_over else data.description.get("test")
-    lot = lot_of(auditor.setup.config.data.partition, data.classes, test)
+    lot = lot_of(auditor.setup.config.data.partition, data.classes_of_records, test)
     groups: dict[str, list[Scored]] = {}
     for part in scored:
         name = json.dumps(
@@ -251,7 +251,7 @@ def _entry(
         _write_unscored(output, key, parts)
         return _not_measured(entry, why)
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
-    labels = targets[rows] if auditor.setup.manifest.data.classes else None
+    labels = targets[rows] if auditor.setup.manifest.data.classes_of_records else None
     records = replace(first, ids=first.ids[rows], scores=scores)
     scored = score_membership(records, member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]

@@ -208,6 +208,8 @@ def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) ->
     data = setup.manifest.data
     if data.name in classifiers.shipped():
         return classifiers.load_reference(data.name)
+    if data.label_sets:
+        return perceptual.NotMeasured("reference classifiers tell classes apart, and these records have sets of labels")
     if len(knowledge.auxiliary_inputs) < max(10, 2 * data.classes):
         return perceptual.NotMeasured(
             f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of"
@@ -295,7 +297,8 @@ def _images(setup: Setup, seen: Pictured, attacked: CellEvidence, measures: _Mea
         slack=line_ups.slack,
     )
     parts = {name: scores.pop(name) for name in PARTS}
-    if cell.settings.get("labels") == "inferred" and len(reconstruction.labels) == len(labels):
+    inferred = cell.settings.get("labels") == "inferred" and not data.label_sets
+    if inferred and len(reconstruction.labels) == len(labels):
         scores["label_accuracy"] = label_accuracy(reconstruction.labels, labels)
         scores["label_chance"] = label_control(labels, knowledge.auxiliary_targets, data.classes)
     return entry.having(**parts, metrics=Metrics.of(scores))

@@ -27,12 +27,13 @@ from torch.func import functional_call
 from ...attacks.inversion.read.local_training import LINEAR
 from ...defenses.engine import looped
 from ...defenses.layout import Layout
-from ...defenses.local import LOSSES, LocalJob, LocalTraining, batch_order
+from ...defenses.local import LocalJob, LocalTraining, batch_order
+from ...defenses.losses import loss_of
 from ...defenses.terms import Observer
 from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 
-NAMES = {"cross_entropy": "cross-entropy", "squared_error": "squared error", "hinge": "hinge loss"}
+OTHERS = ("cross_entropy", "bce_with_logits", "squared_error", "focal", "absolute_error")  # that may be named instead
 FITS = 0.03  # of an upload's length may be left: rounding leaves 1e-5, BCE of two classes in a fresh network 0.09
 MISFIT = 0.1  # is left at least: below, an attack's own mistake is larger
 SHARPER = 0.1  # of what the loss leaves, and of what is left by J after the step, is left by another loss at most:
@@ -50,7 +51,7 @@ class Upload:
     """What a client sent, and the records behind it.
 
     network: in the mode that its client trained in. weights: (d,), of the broadcast before. value: (d,), a gradient or
-    an update. inputs: (n, *shape). targets: (n,). loss: a name in `LOSSES`. outputs: of the network, for a record.
+    an update. inputs: (n, *shape). targets: (n,). loss: as `loss_of` reads it. outputs: of the network, for a record.
     """
 
     network: nn.Module
@@ -115,7 +116,9 @@ class Upload:
         """(d, n, outputs), of the outputs by the weights; and (n, outputs), of the loss by the outputs."""
         named = {name: part.clone().requires_grad_() for name, part in self.layout.split(weights).items()}
         outputs = functional_call(copy.deepcopy(self.network), named, (self.inputs,))
-        slopes = torch.autograd.grad(LOSSES[self.loss](outputs, self.targets).sum(), outputs, retain_graph=True)[0]
+        slopes = torch.autograd.grad(
+            loss_of(self.loss).values(outputs, self.targets).sum(), outputs, retain_graph=True
+        )[0]
         rows = [torch.autograd.grad(output, list(named.values()), retain_graph=True) for output in outputs.flatten()]
         columns = torch.stack([self.layout.join(dict(zip(named, row))).double() for row in rows], 1)
         return columns.view(self.layout.dim, *outputs.shape), slopes.double()
@@ -133,7 +136,8 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
     recorded = setup.manifest.recorded
     if recorded is None:
         return ""
-    taken = f"loss taken as {NAMES[setup.facts.loss]}"
+    loss = loss_of(setup.facts.loss)
+    taken = f"loss {'declared' if recorded.loss else 'taken'} as {loss.words}{loss.text.removeprefix(loss.name)}"
     training = setup.scheme.local if recorded.local and setup.scheme.local.per_example is None else None
     with torch.random.fork_rng(devices=[]):  # a Dropout draws
         torch.manual_seed(0)
@@ -147,20 +151,36 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
             compared.append(_left(modes, training))
             if compared[-1] > FITS:
                 unexplained.append(modes)
+        if not compared and recorded.loss:
+            return ""
         if not compared:
             why = "every upload that came with records is 0" if silent else "no upload came with its records"
             return f"{taken}, not checked: {why}"
         smallest = min(unexplained, key=lambda modes: len(modes[0].inputs), default=())
         misfits = [shares for upload in smallest if (shares := misfit(upload, training)) is not None]
-        if not misfits and median(compared) <= FITS:
+        if not misfits and (median(compared) <= FITS or recorded.loss):
             return ""
+        other = _fitting(smallest)
     if misfits:
         by_loss, by_any = min(misfits)
         return (
             f"{taken}, which does not fit: its gradients of the records leave {100 * by_loss:.0f} % of an upload's"
-            f" length unexplained, those of another loss, or of weighed records, {100 * by_any:.1f} %"
+            f" length unexplained, those of another loss, or of weighed records, {100 * by_any:.1f} %{other}"
         )
     return f"{taken}, not checked: no upload is one step's gradient of its records, weighed alike"
+
+
+def _fitting(modes: tuple[Upload, ...]) -> str:
+    """That one step of another loss makes the upload, a clause; "" where none is found."""
+    if not modes:
+        return ""
+    upload = modes[0]
+    whole = not upload.targets.is_floating_point() and upload.targets.dim() == 1
+    if not whole or loss_of(upload.loss).several:
+        return ""
+    able = [name for name in OTHERS if not loss_of(name).misfit(upload.outputs, max(2, upload.outputs))]
+    left = {name: min(replace(one, loss=name).left_by_step() for one in modes) for name in able}
+    return next((f"; those of {name!r} explain it" for name, share in left.items() if share <= FITS), "")
 
 
 def misfit(upload: Upload, training: LocalTraining | None) -> tuple[float, float] | None:
@@ -210,7 +230,7 @@ def _left(modes: tuple[Upload, ...], training: LocalTraining | None) -> float:
 
 def _uploads(setup: Setup, auditor: Auditor, allow_model: str | None) -> Iterator[tuple[Upload, ...]]:
     """At most `MOST_UPLOADS` that came with records, each with its network in training and in evaluation."""
-    truth, data = auditor.truth, setup.manifest.data
+    truth = auditor.truth
     if truth is None:
         return
     view = setup.view(Observer("server"), allow_model)
@@ -231,9 +251,15 @@ def _uploads(setup: Setup, auditor: Auditor, allow_model: str | None) -> Iterato
             truth.inputs[rows],
             truth.targets[rows],
             view.facts.loss,
-            max(1, data.classes),
+            _outputs(network, truth.inputs[rows[:1]]),
         )
         yield upload, replace(upload, network=copy.deepcopy(network).eval())
+
+
+def _outputs(network: nn.Module, inputs: Tensor) -> int:
+    """How many numbers it gives for one record (1, *shape)."""
+    with torch.no_grad():
+        return copy.deepcopy(network).eval()(inputs).numel()
 
 
 def _without(value: Tensor, direction: Tensor) -> Tensor:

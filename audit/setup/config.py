@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,6 +23,7 @@ from pydantic import (
 )
 
 from ...attacks import ATTACKS, AUTO
+from ...defenses.losses import loss_of
 from ...defenses.nearest import instead, nearest
 from ...defenses.presets import KNOWN, PRESETS
 from ...defenses.schedule import MOST_ROUNDS
@@ -107,8 +109,13 @@ class ModelTable(ConfigTable):
     options: dict[str, Any] = {}
 
 
+LossName = Annotated[str, AfterValidator(lambda text: loss_of(text).text)]
+
+
 class LocalTable(ConfigTable):
-    """Local training. `epochs` or `steps`, not both; neither matters when share = "gradient"."""
+    """Local training. `epochs` or `steps`, not both; neither matters when share = "gradient". loss: what is minimised,
+    such as "bce_with_logits" or "focal(gamma=2)" (`defenses.losses`); None for the model's usual one.
+    """
 
     optimiser: str = "adam"
     lr: float = Field(default=1e-3, gt=0, lt=1e38)  # a float32
@@ -116,6 +123,7 @@ class LocalTable(ConfigTable):
     epochs: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     steps: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
     momentum: float = Field(default=0.9, ge=0, lt=1)
+    loss: LossName | None = None
 
     @model_validator(mode="after")
     def _check(self) -> LocalTable:

@@ -20,6 +20,7 @@ from ...defenses.data.vocabulary import vocabulary_of
 from ...defenses.federation import Federation, cohort_of, groups_of
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
+from ...defenses.losses import loss_of
 from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS, Population, Preset
 from ...defenses.randomness import generator, stream
@@ -127,6 +128,9 @@ def with_scheme(config: Config, data: Dataset, module: nn.Module, clients: list[
     if parameters.target_epsilon is not None:
         raise BadInput("[scheme] target_epsilon: give the noise instead; here it is not computed")
     local = local_training(config, data.classes)
+    outputs = 1 if config.model.name == "svm" else max(1, data.classes)
+    if why := loss_of(local.loss).misfit(outputs, data.classes):
+        raise BadInput(f"[local] loss = {local.loss!r}: it {why}")
     with bad_input("[scheme]"):
         scheme = preset.scheme(parameters, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
     made = Experiment(resolved(config, preset, scheme), preset, parameters, data, module, clients, scheme)
@@ -273,5 +277,5 @@ def local_training(config: Config, classes: int) -> LocalTraining:
         epochs=table.epochs if table.steps is not None or table.epochs is not None else 1,
         steps=table.steps,
         momentum=table.momentum,
-        loss=models.loss_of(config.model.name, classes),
+        loss=table.loss or models.usual_loss(config.model.name, classes),
     )

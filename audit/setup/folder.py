@@ -196,6 +196,7 @@ class Setup:
             facts=self.facts,
             input_shape=tuple(self.manifest.data.input_shape),
             classes=self.manifest.data.classes,
+            target_shape=tuple(self.manifest.data.target_shape),
             columns=self.columns,
             vocabulary=self.vocabulary,
             records=self._records_by_address,
@@ -284,7 +285,7 @@ class Setup:
             per_layer=part.per_layer,
             clip_unknown=part.extra.clip_unknown or self._has(QuantileClip),  # its norm of a round is not kept
             noise_std=self._noise_of_a_message,
-            loss=models.loss_of(self.manifest.model.name, self.manifest.data.classes),
+            loss=local.loss,
             momentum=local.momentum,
             smoothing=local.smoothing,
             secret_batches=local.per_example is not None and local.per_example.batches == "poisson",
@@ -388,11 +389,11 @@ class Setup:
 
     def labels(self, path: Path) -> dict[str, Tensor]:
         """A file of labels by message, {} where there is none. Raises BadInput."""
-        classes, labels = self.manifest.data.classes, {}
+        most, labels = max(1, self.manifest.data.targets_below), {}
         if present(path):
             for key, values in read_checked(Labels, self.folder, path).root.items():
-                if not all(v < max(1, classes) for v in values):
-                    raise BadInput(f"{path}: labels of message {key!r} must be class numbers from 0 to {classes - 1}")
+                if not all(v < most for v in values):
+                    raise BadInput(f"{path}: labels of message {key!r} must be class numbers from 0 to {most - 1}")
                 labels[key] = torch.tensor(values, dtype=torch.long)
         return labels
 

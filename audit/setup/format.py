@@ -59,12 +59,30 @@ class EnginePart(_Part):
 
 
 class DataPart(_Part):
+    """classes: 0 where targets are numbers. target_shape: of a record's, [] for one; label_sets: it is a set of labels
+    of `classes`, bit j for label j.
+    """
+
     name: str
     input_shape: list[Count] = Field(min_length=1)
     classes: int = Field(ge=0)
     mean: list[float]
     std: list[Positive]
     description: dict[str, Any]
+    target_shape: list[Count] = []
+    label_sets: bool = False
+
+    @property
+    def targets_below(self) -> int:
+        """What every target is below; 0 where they are numbers."""
+        if self.label_sets:
+            return 2**self.classes
+        return self.classes
+
+    @property
+    def classes_of_records(self) -> int:
+        """Of which each record is one; 0 where its targets are more than that."""
+        return self.classes * (not self.target_shape)
 
 
 class HiddenFacts(_Part):
@@ -97,13 +115,14 @@ class RecordedPart(_Part):
     """Of a training that was recorded: what its owner told of it, so that nobody takes a stand-in for the real thing.
 
     by: what wrote it. network: whether the model can be built again; local: whether the tables say how clients trained;
-    data: whether input_shape and classes are known.
+    data: whether input_shape and classes are known. loss: whether it is declared.
     """
 
     by: str
     network: bool
     local: bool
     data: bool
+    loss: bool = False
 
 
 class Declaration(_Part):

@@ -246,15 +246,16 @@ def read_tensor(folder: Path, path: Path, name: str, shape: tuple[int, ...]) -> 
 
 
 def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tensor] | None:
-    """Records of a setup: inputs (n, *shape) and targets (n,) of a file, checked; None where there is none."""
+    """Records of a setup: inputs (n, *shape) and targets (n, …) of a file, checked; None where there is none."""
     import torch
 
     from ...defenses.data.vocabulary import vocabulary_of
 
     if not present(path):
         return None
-    shape, classes = tuple(data.input_shape), data.classes
-    inputs, targets = read_tensor(folder, path, "inputs", shape), read_tensor(folder, path, "targets", ())
+    shape, most = tuple(data.input_shape), data.targets_below
+    inputs = read_tensor(folder, path, "inputs", shape)
+    targets = read_tensor(folder, path, "targets", tuple(data.target_shape))
     words = vocabulary_of(data.description)
     kind = torch.float32 if words is None else torch.int64
     if inputs.dtype != kind:
@@ -271,6 +272,6 @@ def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tens
         )
     if len(inputs) != len(targets):
         raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every record needs one of each")
-    if classes and (targets.dtype != torch.long or bool(((targets < 0) | (targets >= classes)).any())):
-        raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {classes - 1} as torch.int64")
+    if most and (targets.dtype != torch.long or bool(((targets < 0) | (targets >= most)).any())):
+        raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {most - 1} as torch.int64")
     return inputs, targets

@@ -152,6 +152,7 @@ options = { widths = [64] }
 LOCAL = """\
 [local]
 optimiser = "adam"             # sgd | momentum | adam | rmsprop
+# loss = "focal(gamma=2)"      # cross_entropy | bce_with_logits | focal | squared_error | absolute_error | hinge
 lr = 1e-3                      # learning rate, parameter units over gradient units
 batch_size = 25                # records a step; a client with fewer takes all it has
 epochs = 1                     # n/batch_size steps each, rounded up; or steps = …

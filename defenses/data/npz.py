@@ -15,6 +15,7 @@ from .dataset import DEALT_BY_LOT, Dataset, Records, Source, make
 
 PREFIXES = ("", "test_", "auxiliary_")  # of a split's two arrays
 ORDERS = ("chw", "hwc")
+QUANTITY = "say regression = true in [data] options if they are quantities"
 AS_THEY_ARE = "as they are"
 CHANNELS = (1, 3)  # grey or colour
 
@@ -27,6 +28,7 @@ def load(
     *,
     order: str | None = None,
     pixels: str | None = None,
+    regression: bool = False,
 ) -> Dataset:
     """A data set from an .npz archive of plain arrays; nothing is unpickled.
 
@@ -47,12 +49,13 @@ def load(
 
     Args:
         root: the archive.
-        classes: how many classes; None counts them from the integer targets that nobody trains on, as the size of the
-            model is seen by everybody, and takes real targets as regression.
+        classes: how many classes; None counts them from the whole targets that nobody trains on, as the size of the
+            model is seen by everybody, and takes others as regression.
         seed: of which rows are held out.
         statistics: where mean and std come from, None for `make`'s order.
         order: "chw" or "hwc", for images whose shape does not show it; None reads it off the shape.
         pixels: "as they are" for images of uint8 that are not to be divided by 255.
+        regression: for whole numbers stored as floats that are quantities, and no classes.
 
     Raises:
         ValueError: no such file, not an archive of plain arrays, arrays missing or not fitting, images of either order,
@@ -77,6 +80,12 @@ def load(
     elif auxiliary is None and statistics == "auxiliary":
         train, auxiliary = ((train[0][i], train[1][i]) for i in (shuffled[tenth:], shuffled[:tenth]))
     auxiliary = auxiliary or (train[0][:0], train[1][:0])
+    if not regression and (classes is not None or _whole(test[1], auxiliary[1])):
+        floats = any(targets.is_floating_point() for _, targets in (train, test, auxiliary))
+        train, test, auxiliary = (_of_classes(split, root) for split in (train, test, auxiliary))
+        read_as += [f"targets that are whole numbers taken as classes ({QUANTITY})"] * floats
+    if regression:
+        classes = 0
     if classes is None:
         classes = _classes(root, train[1], test[1], auxiliary[1])
     description: dict[str, Any] = {"source": Path(root).name, "seed": seed}
@@ -85,6 +94,19 @@ def load(
     if read_as:
         description["read_as"] = "; ".join(read_as)
     return make("npz", train, test, auxiliary, classes, description)
+
+
+def _whole(*held: Tensor) -> bool:
+    """Whether the targets that nobody trains on are whole numbers from 0 on."""
+    return all(bool(((targets >= 0) & (targets % 1 == 0)).all()) for targets in held)
+
+
+def _of_classes(split: Records, root: str) -> Records:
+    """With class numbers that were stored as floats. Raises ValueError for a target that is none."""
+    inputs, targets = split
+    if not _whole(targets):
+        raise ValueError(f"{root!r} has targets that are no class numbers, as whole numbers from 0 on are; {QUANTITY}")
+    return inputs, targets.long()
 
 
 def _classes(root: str, train: Tensor, *held: Tensor) -> int:

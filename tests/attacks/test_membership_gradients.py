@@ -6,7 +6,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.membership import gradients
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LOSSES
+from dpfl_audit.defenses.losses import loss_of
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -36,7 +36,7 @@ def one_by_one(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tens
     layout, rows = Layout.of(module), []
     for x, y in zip(inputs, targets):
         named = {name: value.clone().requires_grad_() for name, value in layout.split(weights).items()}
-        value = LOSSES[loss](functional_call(module, named, (x[None],)), y[None]).sum()
+        value = loss_of(loss).values(functional_call(module, named, (x[None],)), y[None]).sum()
         rows.append(layout.join(dict(zip(named, torch.autograd.grad(value, list(named.values()))))))
     return torch.stack(rows)
 
@@ -107,3 +107,28 @@ def test_all_candidates_are_asked_in_one_forward_pass(network: str, monkeypatch:
         calls.clear()
         found = gradients.inner_products(module, weights, weights, torch.rand(n, 2, 2, 2), torch.arange(n) % 3)
         assert found.shape == (n,) and len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("loss", "targets"),
+    [
+        ("cross_entropy", torch.randint(0, 3, (4, 5, 5), generator=torch.Generator().manual_seed(1))),
+        ("bce_with_logits", torch.ones(4, 3, 5, 5)),
+        ("squared_error", torch.linspace(-1, 1, 300).view(4, 3, 5, 5)),
+    ],
+)
+def test_products_of_records_with_a_target_for_each_pixel(loss, targets):
+    torch.manual_seed(0)
+    module = nn.Conv2d(1, 3, 3, padding=1).double()
+    weights, inputs = Layout.of(module).join(dict(module.named_parameters())).detach(), torch.rand(4, 1, 5, 5).double()
+    along, rows = torch.randn(len(weights)).double(), range(4)
+    found = gradients.inner_products(module, weights, along, inputs, targets, loss)
+    each = [
+        torch.cat(
+            [g.flatten() for g in torch.autograd.grad(loss_of(loss).mean(module(x), y), list(module.parameters()))]
+        )
+        for x, y in ((inputs[i : i + 1], targets[i : i + 1]) for i in rows)
+    ]
+    torch.testing.assert_close(found, torch.stack(each) @ along)
+    norms = gradients.squared_norms(module, weights, inputs, targets, loss)
+    torch.testing.assert_close(norms, torch.stack(each).square().sum(1))

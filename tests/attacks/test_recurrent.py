@@ -33,6 +33,6 @@ def test_slopes_norms_and_losses_are_those_of_each_record_by_itself():
     products = gradients.inner_products(module, weights, direction, inputs, targets)
     assert torch.allclose(products, rows @ direction, atol=1e-5)
     assert torch.allclose(gradients.squared_norms(module, weights, inputs, targets), rows.square().sum(1), atol=1e-5)
-    several = signals.of_models(signals.loss, module, torch.stack([weights, direction]), inputs, targets)
-    alone = signals.of_model(signals.loss, module, direction, inputs, targets)
+    several = signals.of_models(signals.cross_entropy, module, torch.stack([weights, direction]), inputs, targets)
+    alone = signals.of_model(signals.cross_entropy, module, direction, inputs, targets)
     assert torch.equal(several[1], alone)

@@ -311,7 +311,7 @@ def test_npz_says_nothing_where_nothing_was_changed(tmp_path):
     assert "read_as" not in data.description
     table = load("npz", root=archive(tmp_path / "t.npz", inputs=PIXELS[:, :, 0, 0], targets=np.arange(20) % 4))
     assert "read_as" not in table.description and table.inputs.max() > 1  # whole numbers of a table are no pixels
-    root = archive(tmp_path / "b.npz", inputs=PIXELS.transpose(0, 3, 1, 2) % 2, targets=np.ones(20))
+    root = archive(tmp_path / "b.npz", inputs=PIXELS.transpose(0, 3, 1, 2) % 2, targets=np.ones(20) / 2)
     black = load("npz", root=root, pixels="as they are")
     assert "read_as" not in black.description and black.inputs.unique().tolist() == [0, 1]
 
@@ -766,3 +766,21 @@ def test_what_is_no_archive_is_not_called_a_pickle(tmp_path):
 def test_class_numbers_begin_at_0(tmp_path):
     with pytest.raises(ValueError, match="class numbers from -1 to 0; they begin at 0"):
         load("npz", root=archive(tmp_path / "a.npz", inputs=np.ones((40, 3)), targets=np.arange(40) % 2 - 1))
+
+
+@pytest.mark.parametrize(("options", "classes"), [({}, 8), ({"classes": 9}, 9), ({"regression": True}, 0)])
+def test_npz_takes_whole_floats_for_classes_unless_they_are_quantities(options, classes, tmp_path):
+    targets = np.arange(320) % 8
+    root = archive(tmp_path / "a.npz", inputs=np.random.default_rng(0).normal(size=(320, 4)), targets=targets * 1.0)
+    data = load("npz", root=root, **options)
+    assert data.classes == classes and data.targets.is_floating_point() == (classes == 0)
+    assert sorted(torch.cat([data.targets, data.test_targets, data.auxiliary_targets]).tolist()) == sorted(targets)
+    assert ("regression" in data.description.get("read_as", "")) == (classes > 0)
+
+
+def test_npz_with_one_target_that_is_no_class_is_a_regression_or_refused(tmp_path):
+    inputs, targets = np.random.default_rng(0).normal(size=(320, 4)), np.arange(320) % 8 + 0.5
+    assert load("npz", root=archive(tmp_path / "a.npz", inputs=inputs, targets=targets)).classes == 0
+    held = {"test_inputs": inputs, "test_targets": targets - 0.5}
+    with pytest.raises(ValueError, match="regression = true"):
+        load("npz", root=archive(tmp_path / "b.npz", inputs=inputs, targets=targets, **held))

@@ -12,7 +12,8 @@ from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.federation import Federation, State, evaluate, run_many, start_state
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LOSSES, LocalTraining, decision
+from dpfl_audit.defenses.local import LocalTraining, decision
+from dpfl_audit.defenses.losses import loss_of
 from dpfl_audit.defenses.presets import PRESETS, Population
 from dpfl_audit.defenses.wire import Parcel
 from torch.func import functional_call
@@ -50,7 +51,7 @@ def slow(federation: Federation, vectors: Sequence[torch.Tensor]) -> dict[str, f
     data, losses, hits = federation.data, [], []
     for vector in vectors:
         outputs = functional_call(federation.module, federation.layout.split(vector), (data.test_inputs,))
-        losses.append(LOSSES[federation.scheme.local.loss](outputs, data.test_targets).mean().item())
+        losses.append(loss_of(federation.scheme.local.loss).values(outputs, data.test_targets).mean().item())
         hits.append((outputs.argmax(1) == data.test_targets).double().mean().item())
     return {"test_loss": sum(losses) / len(losses), "test_accuracy": sum(hits) / len(hits)}
 

@@ -26,6 +26,7 @@ from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
 from .grouped import Grouped, GroupShape, groups_pay, takes
 from .matmul import Linear
+from .output_error import output_error
 from .parts import DotAndSquare, Some, bent
 from .passage import Pool, pooled, takes_pool
 
@@ -66,6 +67,7 @@ class Convolved:
         if matching.needs_absolute:
             raise ValueError("the clip order is 1, whose norm cannot be had from activations: use `DoubleBackward`")
         self.labels, self.repeat, self.matching = labels, repeat, matching
+        self.loss, self.plain = targets[0].minimised, targets[0].loss == "cross_entropy"
         where, n = targets[0].weights, targets[0].count
         self.mean, self.std = (c.to(where) for c in constants)
         self.bends = [stage.bend for stage in stages if stage.bend is not None]  # of all but the last
@@ -113,11 +115,13 @@ class Convolved:
             slopes.append(slope)
             curves.append(curve)
         z = self.parts[-1].forth(x, some)
-        probabilities = z.softmax(1)
-
-        error = probabilities.clone()
-        error[torch.arange(len(z), device=z.device), some.of(self.labels).flatten()] -= 1
-        error.div_(n)
+        if self.plain:
+            probabilities = z.softmax(1)
+            error = probabilities.clone()
+            error[torch.arange(len(z), device=z.device), some.of(self.labels).flatten()] -= 1
+            error.div_(n)
+        else:
+            error, changed = output_error(self.loss, z, some.of(self.labels))
         grown: list[Tensor] = []  # errors before the slope, of the last layer but one first
         for k in range(last, -1, -1):
             below = self.parts[k].back(error, k > 0)
@@ -140,7 +144,10 @@ class Convolved:
             if k < last:
                 moved = tangents[k] * slopes[k]
 
-        change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
+        if self.plain:
+            change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
+        else:
+            change = changed(tangents[-1])
         for k in range(last, -1, -1):
             back = self.parts[k].home(change)
             if k:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from ....defenses.layout import Layout
 from ..match.objective import Matching
@@ -38,6 +37,7 @@ class DoubleBackward:
         matching: Matching,
     ) -> None:
         self.module, self.labels, self.repeat, self.matching = module, labels, repeat, matching
+        self.loss = targets[0].minimised
         self.weights = {name: w.detach().requires_grad_() for name, w in layout.split(targets[0].weights).items()}
         self.observed = [list(layout.split(t.gradient).values()) for t in targets]
         left_out = [t.sparse_by(matching.name) for t in targets]
@@ -64,7 +64,7 @@ class DoubleBackward:
         own = list(at.values())
         x = images.detach().requires_grad_()
         with torch.enable_grad():
-            loss = F.cross_entropy(functional_call(self.module, dict(at), (x,)), self.labels[which])
+            loss = self.loss.mean(functional_call(self.module, dict(at), (x,)), self.labels[which])
             gradient = torch.autograd.grad(loss, own, create_graph=True)
         fixed = [g.detach() for g in gradient]
         if sent is None:

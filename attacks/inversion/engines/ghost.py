@@ -27,6 +27,7 @@ from ..match.objective import Matching, Products
 from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
 from .matmul import Linear
+from .output_error import output_error
 from .parts import Some
 
 
@@ -68,7 +69,10 @@ class Ghost:
             squares.append(torch.zeros_like(squares[-1]) if c is None else c.square().sum((1, 2)))
         self.squares = torch.stack(squares, 1)
         classes = len(weights[chain.layers[-1].weight])
-        self.hot = F.one_hot(labels.repeat_interleave(repeat, 0).flatten(), classes).to(first.weights)
+        self.loss, self.labels = first.minimised, labels.repeat_interleave(repeat, 0)
+        self.plain = first.loss == "cross_entropy"
+        if self.plain:
+            self.hot = F.one_hot(self.labels.flatten(), classes).to(first.weights)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to `images` (T, n, *shape)."""
@@ -81,9 +85,12 @@ class Ghost:
                 inputs.append(value)
                 slopes.append(slope)
                 curves.append(curve)
-        probabilities = z.softmax(1)
-
-        errors = [(probabilities - self.hot) / n]
+        if self.plain:
+            probabilities = z.softmax(1)
+            errors = [(probabilities - self.hot) / n]
+        else:
+            error, changed = output_error(self.loss, z, self.labels)
+            errors = [error]
         pulled: list[Tensor] = []  # errors before the activation's slope
         for k in range(last, 0, -1):
             pulled.insert(0, self.back[k](errors[0]))
@@ -119,7 +126,10 @@ class Ghost:
             moved = tangent * slopes[k] if k < last else None
 
         # The change of errors[last].
-        change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
+        if self.plain:
+            change = probabilities * (tangents[-1] - (probabilities * tangents[-1]).sum(1, keepdim=True)) / n
+        else:
+            change = changed(tangents[-1])
         for k in range(last, -1, -1):
             w = 2 * k
             back = torch.bmm(q[:, w] * grams_d[k], A[k]).flatten(0, 1)

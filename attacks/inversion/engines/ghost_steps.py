@@ -17,6 +17,7 @@ from ....defenses.chain import Chain
 from ....defenses.layout import Layout
 from ..match.objective import Matching, Products
 from ..read.target import Target
+from .output_error import error_in_graph
 
 
 class GhostSteps:
@@ -45,7 +46,10 @@ class GhostSteps:
         for h, c in zip(self.observed, self.observed_bias):
             squares += [h.square().sum(), h.new_zeros(()) if c is None else c.square().sum()]
         self.squares = torch.stack(squares)[None]
-        self.hot = F.one_hot(labels, len(self.weights[-1])).to(target.weights)
+        self.loss, self.labels = target.minimised, labels
+        self.plain = target.loss == "cross_entropy"
+        if self.plain:
+            self.hot = F.one_hot(labels, len(self.weights[-1])).to(target.weights)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (1,) and its gradient with respect to `images` (1, E·n, *shape)."""
@@ -78,7 +82,10 @@ class GhostSteps:
                 if bend is not None:
                     a, slope, _ = bend(z)
                     slopes.append(slope)
-            error = (z.softmax(1) - self.hot[first : first + size]) / size
+            if self.plain:
+                error = (z.softmax(1) - self.hot[first : first + size]) / size
+            else:
+                error = error_in_graph(self.loss, z, self.labels[first : first + size])
             for k in reversed(layers):
                 if k:
                     pulled = error @ self.weights[k]

@@ -28,6 +28,7 @@ from ..settings import Name
 from .candidate_weights import OwnConvolution, OwnLayer, OwnLinear
 from .convolved import Stage, open_stages, shapes_of
 from .grouped import runs_fast
+from .output_error import ErrorChange, output_error
 from .parts import along, bent, compare
 from .passage import Passage
 
@@ -35,7 +36,7 @@ from .passage import Passage
 @dataclass(frozen=True, eq=False)
 class _Step:
     """What a step went through, layer by layer: weights, inputs, errors; of each activation its slopes and curves,
-    what the passage behind it has seen, and the errors that came back to it; and the classes' probabilities.
+    what the passage behind it has seen, and the errors that came back to it; and how the last error changes.
     """
 
     weights: list[Tensor]
@@ -45,7 +46,7 @@ class _Step:
     curves: list[Tensor | None]
     seen: list[tuple[Tensor, ...]]
     grown: list[Tensor]
-    probabilities: Tensor
+    changed: ErrorChange
 
 
 class GroupedSteps:
@@ -69,6 +70,7 @@ class GroupedSteps:
             raise ValueError("targets are of different recipes, or of one that is not known, or sparse")
         self.recipe, self.matching, self.stages = recipe, matching, stages
         self.mean, self.std = (c.to(where) for c in constants)
+        self.loss, self.plain = targets[0].minimised, targets[0].loss == "cross_entropy"
         self.bends = [stage.bend for stage in stages if stage.bend is not None]  # of all but the last
         named = [layout.split(one.weights) for one in targets]
         observed = [layout.split(one.gradient) for one in targets]
@@ -125,7 +127,7 @@ class GroupedSteps:
 
     def _gradient(self, weights: Tensor, x: Tensor, labels: Tensor) -> tuple[_Step, Tensor]:
         """A step on what entered, x, and labels (T, n), and its gradient (T, d)."""
-        (T, n), own = labels.shape, self._ready(weights)
+        own = self._ready(weights)
         biases = self._biases(weights)
         inputs: list[Tensor] = []
         slopes: list[Tensor] = []
@@ -139,8 +141,7 @@ class GroupedSteps:
             x, way = self.passages[k].first(x)
             seen.append(way)
         inputs.append(x)
-        probabilities = self.layers[-1].forth(x, own[-1], biases[-1]).softmax(2)
-        error = probabilities.scatter_add(2, labels[..., None], x.new_full((T, n, 1), -1.0)).div_(n)
+        error, changed = self._error(self.layers[-1].forth(x, own[-1], biases[-1]), labels)
         errors: list[Tensor] = [error]
         grown: list[Tensor] = []
         gradient = torch.empty_like(weights)
@@ -154,7 +155,16 @@ class GroupedSteps:
                 grown.insert(0, self.passages[k - 1].back(layer.back(error, inputs[k], own[k]), seen[k - 1]))
                 error = grown[0] * slopes[k - 1]
                 errors.insert(0, error)
-        return _Step(own, inputs, errors, slopes, curves, seen, grown, probabilities), gradient
+        return _Step(own, inputs, errors, slopes, curves, seen, grown, changed), gradient
+
+    def _error(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, ErrorChange]:
+        """Of the loss at outputs (T, n, C), and how it changes along a tangent of theirs."""
+        if not self.plain:
+            error, changed = output_error(self.loss, outputs.flatten(0, 1), labels)
+            return error.view_as(outputs), lambda tangent: changed(tangent.flatten(0, 1)).view_as(tangent)
+        (T, n), p = labels.shape, outputs.softmax(2)
+        error = p.scatter_add(2, labels[..., None], outputs.new_full((T, n, 1), -1.0)).div_(n)
+        return error, lambda tangent: (tangent - torch.linalg.vecdot(p, tangent)[..., None]).mul_(p).div_(n)
 
     def _curvature(self, step: _Step, along: Tensor, of_weights: Tensor | None) -> Tensor:
         """The derivative of ⟨gradient, along⟩, `along` (T, d), by what entered; that by the weights is added to
@@ -170,8 +180,7 @@ class GroupedSteps:
             tangents.append(tangent if way is None else tangent.add_(layer.forth(way, weights[k], None)))
             if k < last:
                 moved.append(self.passages[k].forth(tangents[k] * step.slopes[k], step.seen[k]))
-        p = step.probabilities
-        change = (tangents[-1] - torch.linalg.vecdot(p, tangents[-1])[..., None]).mul_(p).div_(p.shape[1])
+        change = step.changed(tangents[-1])
         into = None if of_weights is None else self.layout.split(of_weights)
         for k in range(last, -1, -1):
             layer, stage, error, way = self.layers[k], self.stages[k], step.errors[k], moved[k]
@@ -225,7 +234,7 @@ def alike(network: nn.Module, targets: Sequence[Target], shape: Sequence[int]) -
     stages = _opened(network, targets[0].weights, shape)
     for i, one in enumerate(targets):
         together = stages is not None and one.sparse is None
-        own = (one.recipe, one.count, one.clip_order, one.per_layer, one.scale_known) if together else (i,)
+        own = (one.loss, one.recipe, one.count, one.clip_order, one.per_layer, one.scale_known) if together else (i,)
         kinds.setdefault(own, []).append(i)
     return list(kinds.values())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -59,6 +59,7 @@ class FirstLayer:
             return None
         if not all(recipe.by_tensor for recipe in recipes):
             return None
+        chain = replace(chain, loss=target.minimised)
         layer, layout = chain.layers[0], Layout.of(module)
         bias = layer.bias
         if bias is None or any(one.sparse is not None for one in messages):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ....defenses.layout import Layout
 from ..read.target import Target
+from .by_errors import labels_by_errors
 from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
 from .counts import as_labels, dealt_counts, labels_from_bias, nearest_counts, predicted_counts
 
@@ -142,9 +143,12 @@ RULES: tuple[Way, ...] = (
 )
 
 
+BY_ERRORS = "counts of classes whose errors, as the network has them on random images, add up to the bias's gradient"
+
+
 @dataclass(frozen=True, eq=False)
 class Inferred:
-    """labels: (n,) int64, sorted. method: of `METHODS`. said: how they were read, in plain words."""
+    """labels: (n,) int64, sorted. method: of `METHODS`, or "errors". said: how they were read, in plain words."""
 
     labels: Tensor
     method: str
@@ -163,7 +167,7 @@ def infer_together(module: nn.Module, layout: Layout, messages: Sequence[Target]
     """
     found = [infer(module, layout, one, shape) for one in messages]
     told = [one for one in found if one.method != RULES[-1].method] or found
-    if len(found) == 1:
+    if len(found) == 1 or messages[0].minimised.several:
         return found[0]
     most = 1 + max(int(one.labels.max()) for one in told)
     counts = torch.stack([one.labels.bincount(minlength=most) for one in told]).double().mean(0)
@@ -181,5 +185,9 @@ def infer(module: nn.Module, layout: Layout, target: Target, shape: tuple[int, .
         ValueError: as `read`.
     """
     sent = read(module, layout, target, shape)
+    if target.loss != "cross_entropy":
+        outputs = torch.cat([sent.start.outputs, sent.end.outputs])
+        labels = labels_by_errors(sent.gradient, outputs, target.minimised, target.count, sent.scaled)
+        return Inferred(labels, "errors", BY_ERRORS)
     rule = next(rule for rule in RULES if rule.holds(sent))
     return Inferred(METHODS[rule.method](sent), rule.method, rule.said)

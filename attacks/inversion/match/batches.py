@@ -21,8 +21,8 @@ def numbers_per_image(module: nn.Module, input_shape: Sequence[int]) -> int:
 
 
 def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) -> list[tuple[list[int], range]]:
-    """Which targets (positions) and restarts form a batch: equal weights, count, clip order, and clip and scale kind,
-    message by message where they have several.
+    """Which targets (positions) and restarts form a batch: equal loss, weights, count, clip order, and clip and scale
+    kind, message by message where they have several.
 
     A batch holds at most `CHUNK_NUMBERS` numbers (but at least one candidate): `numbers_per_image` for every image of
     every candidate, and every target's gradient. The rule sees shapes only, so the same targets always form the
@@ -35,7 +35,7 @@ def batches(targets: Sequence[Target], restarts: int, numbers_per_image: int) ->
             (_place(models, one.weights), one.clip_order, one.per_layer, one.scale_known, one.sparse is None)
             for one in target.messages
         )
-        groups.setdefault((target.count, *kind), []).append(i)
+        groups.setdefault((target.loss, target.count, *kind), []).append(i)
     result = []
     for members in groups.values():
         first = targets[members[0]]

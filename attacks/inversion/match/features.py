@@ -1,11 +1,12 @@
 """What a network's classifier tells of its inputs: the features of every image, solved for from one gradient.
 
-The classifier's gradient is G = Σ_i δ_i (a_i, 1)ᵀ with δ_i = (softmax(W a_i + b) − y_i)/n: errors that the features
-themselves decide. Its rows span the features, so with r visible directions an image has r unknown numbers, and G tells
-r + 1 numbers for every class: more than enough for fewer images than classes. The system is solved by least squares
-(Levenberg and Marquardt). Images of one label have almost equal errors in an untrained network, which then tells their
-sum and hardly what tells them apart; so directions count by how well the system determines them. This is the first step
-of R-GAP (Zhu and Blaschko 2021, arXiv:2010.07733), which solves single images layer by layer, for several images.
+The classifier's gradient is G = Σ_i δ_i (a_i, 1)ᵀ with errors δ_i that the features themselves decide, of a
+cross-entropy (softmax(W a_i + b) − y_i)/n. Its rows span the features, so with r visible directions an image has r
+unknown numbers, and G tells r + 1 numbers for every class: more than enough for fewer images than classes. The system
+is solved by least squares (Levenberg and Marquardt). Images of one label have almost equal errors in an untrained
+network, which then tells their sum and hardly what tells them apart; so directions count by how well the system
+determines them. This is the first step of R-GAP (Zhu and Blaschko 2021, arXiv:2010.07733), which solves single images
+layer by layer, for several images.
 
 Features are a demand on every image by itself, where a gradient is one on their sum: behind convolutions it is the
 better guide, beside the gradient.
@@ -14,7 +15,7 @@ better guide, beside the gradient.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,6 +25,7 @@ from torch.nn import functional as F
 from ....defenses.chain import open_chain
 from ....defenses.layout import Layout
 from ....defenses.randomness import generator
+from ..engines.output_error import output_error
 from ..labels.classifier import Head, find_classifier, probe
 from ..read.target import Target
 from .optimise import Objective
@@ -91,8 +93,8 @@ class SolvedFeatures:
         system = _System.of(network, layout, target, labels, head)
         if system is None:
             return None
-        starts = probe(own, dict(layout.split(target.weights.float().cpu())), head, shape).outputs.double().softmax(1)
-        found = system.solved(starts)
+        starts = probe(own, dict(layout.split(target.weights.float().cpu())), head, shape).outputs.double()
+        found = system.solved(starts.softmax(1) if system.plain else starts)
         if found is None:
             return None
         return cls._of(network, layout, target, head, system, found)
@@ -183,18 +185,19 @@ def with_features(objective: Objective, features: Sequence[SolvedFeatures | None
     return total
 
 
-def told_by_places(places: Tensor, p: Tensor, errors: Tensor, along: Tensor) -> Tensor:
+def told_by_places(places: Tensor, moves: Tensor, errors: Tensor) -> Tensor:
     """How a classifier's gradient moves with the places of its inputs: (classes·r + classes, n·r), that of its weights
     along r directions, and that of its biases.
 
     Args:
-        places: (n, r). p: (n, classes), softmax there. errors: (n, classes). along: (classes, r), its weights.
+        places: (n, r). moves: (n, classes, r), how an image's error moves with its place. errors: (n, classes).
     """
-    # how an image's error moves with its place: (n, classes, r)
-    moves = p[:, :, None] * (along[None] - (p @ along)[:, None]) / len(places)
     products = torch.einsum("ik,icl->ckil", places, moves)
     products.diagonal(dim1=1, dim2=3).add_(errors.T[:, :, None])
     return torch.cat([products.flatten(0, 1).flatten(1), moves.transpose(0, 1).flatten(1)])
+
+
+Moves = Callable[[], Tensor]  # how errors move with places, (n, classes, r)
 
 
 class _System:
@@ -208,11 +211,12 @@ class _System:
         bias: Tensor,
         sent: Tensor,
         of_bias: Tensor | None,
+        target: Target,
         labels: Tensor,
-        noise: float,
         scaled: bool,
         rank: int,
     ) -> None:
+        noise, self.loss, self.plain = target.noise_std, target.minimised, target.loss == "cross_entropy"
         left, sizes, directions = torch.linalg.svd(sent, full_matrices=False)
         self.rank, self.sizes, self.directions = rank, sizes[:rank], directions[:rank]
         self.edge = noise * sum(side**0.5 for side in sent.shape)
@@ -220,7 +224,7 @@ class _System:
         self.sent = shown if of_bias is None else torch.cat([shown, of_bias])  # (equations,)
         self.along, self.bias = weight @ self.directions.T, bias  # (classes, r), (classes,)
         self.has_bias = of_bias is not None
-        self.hot = F.one_hot(labels, len(weight)).double()
+        self.labels = labels
         self.unknown, self.scaled = len(labels) * rank, scaled
         norm = float(shown.norm())
         self.noise = (noise**2 + (ROUNDING * norm) ** 2) ** 0.5
@@ -242,13 +246,25 @@ class _System:
         if n >= len(weight) or rank < max(1, len(labels.unique())) or equations < n * rank + 1 or too_many:
             return None
         scaled = clipped or not target.scale_known
-        return cls(weight, bias, own, of_bias, labels.cpu(), target.noise_std, scaled, rank)
+        return cls(weight, bias, own, of_bias, target, labels.cpu(), scaled, rank)
 
-    def _errors(self, flat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _errors(self, flat: Tensor) -> tuple[Tensor, Moves, Tensor, Tensor]:
         places = flat[: self.unknown].view(-1, self.rank)
-        p = (places @ self.along.T + self.bias).softmax(1)
+        outputs = places @ self.along.T + self.bias
+        errors, moves = self._of_softmax(outputs.softmax(1)) if self.plain else self._of_outputs(outputs)
         scale = flat[-1].clamp(-50, 50).exp() if self.scaled else flat.new_ones(())
-        return places, p, (p - self.hot) / len(places), scale
+        return places, moves, errors, scale
+
+    def _of_outputs(self, outputs: Tensor) -> tuple[Tensor, Moves]:
+        """The errors of the loss at outputs (n, classes), and how they move with places."""
+        errors, changed = output_error(self.loss, outputs, self.labels[None])
+        return errors, lambda: torch.stack([changed(way.expand_as(outputs)) for way in self.along.T], 2)
+
+    def _of_softmax(self, p: Tensor) -> tuple[Tensor, Moves]:
+        """Those of a cross-entropy, by its probabilities (n, classes)."""
+        n, along = len(p), self.along
+        hot = F.one_hot(self.labels, p.shape[1]).to(p)
+        return (p - hot) / n, lambda: p[:, :, None] * (along[None] - (p @ along)[:, None]) / n
 
     def _made(self, flat: Tensor) -> Tensor:
         places, _, errors, scale = self._errors(flat)
@@ -261,23 +277,26 @@ class _System:
 
     def jacobian(self, flat: Tensor) -> Tensor:
         """(equations, unknowns)."""
-        places, p, errors, scale = self._errors(flat)
-        matrix = scale * told_by_places(places, p, errors, self.along)[: len(self.sent)]
+        places, moves, errors, scale = self._errors(flat)
+        matrix = scale * told_by_places(places, moves(), errors)[: len(self.sent)]
         return torch.cat([matrix, self._made(flat)[:, None]], 1) if self.scaled else matrix
 
     def solved(self, predictions: Tensor) -> Tensor | None:
         """Places, and the scale's logarithm if it is unknown, that leave no more than rounding and the known noise.
 
-        predictions: (m, classes), of random images; starts take them, their mean or any others for the images' own.
+        predictions: (m, classes), of random images, probabilities of a cross-entropy, else outputs; starts take them,
+        their mean or any others for the images' own.
         """
-        n, mean = len(self.hot), predictions.mean(0)
+        n, mean = len(self.labels), predictions.mean(0)
         shown = self.sent[: len(self.along) * self.rank].view(-1, self.rank)
         best, least, draw = None, float("inf"), generator(0, "features")
         for start in range(STARTS):
             spread = torch.randn(n, len(mean), generator=draw, dtype=mean.dtype) * (1 + start % 3)
             of_random = predictions[(torch.arange(n) + start * n) % len(predictions)]
-            own = mean.expand(n, -1) if start == 0 else of_random if start % 4 == 1 else spread.softmax(1)
-            places = torch.linalg.lstsq(((own - self.hot) / n).T, shown, rcond=1e-6, driver="gelsd").solution
+            others = spread.softmax(1) if self.plain else spread
+            own = mean.expand(n, -1) if start == 0 else of_random if start % 4 == 1 else others
+            errors, _ = self._of_softmax(own) if self.plain else self._of_outputs(own)
+            places = torch.linalg.lstsq(errors.T, shown, rcond=1e-6, driver="gelsd").solution
             found = self._from(torch.cat([places.flatten(), places.new_zeros(int(self.scaled))]))
             left = float(self.residual(found).norm())
             if left < least:

@@ -14,7 +14,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from ....defenses.layout import Layout
 from ....defenses.randomness import generator
@@ -102,13 +101,15 @@ def misread(network: nn.Module, layout: Layout, target: Target, labels: Tensor, 
     if recipe is None or update is None or not recipe.linear or len(recipe.sizes) < 2 or target.noise_share > 0.5:
         return 0.0
     images = random_images(target.count, tuple(shape), generator(0, "misread", target.count)).to(update)
-    first, last = (_gradient(network, layout, at, images, labels.to(update.device)) for at in target.known_weights)
+    first, last = (
+        _gradient(network, layout, replace(target, weights=at), images, labels) for at in target.known_weights
+    )
     way = (len(recipe.sizes) - 1) / (2 * len(recipe.sizes))
     return min(1.0, way**2 * float((first - last).square().sum() / first.square().sum().clamp_min(1e-30)))
 
 
-def _gradient(network: nn.Module, layout: Layout, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    at = {name: w.detach().requires_grad_() for name, w in layout.split(weights).items()}
+def _gradient(network: nn.Module, layout: Layout, target: Target, images: Tensor, labels: Tensor) -> Tensor:
+    at = {name: w.detach().requires_grad_() for name, w in layout.split(target.weights).items()}
     with torch.enable_grad():
-        loss = F.cross_entropy(functional_call(network, at, (images,)), labels)
+        loss = target.minimised.mean(functional_call(network, at, (images,)), labels.to(images.device))
         return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(at.values()))])

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
+from ....defenses.losses import loss_of
 from ...base import Knowledge, Seen, View
 from ...linking import tracks_of
 from ..match.joint import FLOOR
@@ -122,22 +123,23 @@ READERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every
 
 
 def checked(view: View) -> None:
-    """That it is of classes that were told apart by their cross-entropy.
+    """That it is of classes, or of sets of labels, that were learned by a loss whose gradients tell of images.
 
     Raises:
-        ValueError: of another loss, of no classes, or of text.
+        ValueError: of another loss, of numbers or of a class for each pixel, or of text.
     """
     if view.vocabulary:
         raise ValueError("gradient inversion seeks images and rows of a table; --attack inversion-text reads text")
-    if view.classes < 2:
+    loss = loss_of(view.facts.loss)
+    if (view.classes < 2 and not view.several) or view.target_shape:
         raise ValueError(
-            "gradient inversion matches cross-entropy gradients of two classes or more; this network has one output, as"
-            f" a regression or one logit of a binary cross-entropy (classes = {view.classes})"
+            "gradient inversion seeks images of known or inferred labels; the targets of this setup are numbers, or a"
+            f" class for each pixel (loss {view.facts.loss!r}), which membership attacks take"
         )
-    if view.facts.loss != "cross_entropy":
+    if not loss.sought:
         raise ValueError(
-            "gradient inversion matches cross-entropy gradients; the setup's model was trained with the loss"
-            f" {view.facts.loss!r}"
+            "gradient inversion needs gradients of every record; the setup's model was trained with the loss"
+            f" {view.facts.loss!r}, which has none of records beyond the margin"
         )
 
 
@@ -158,7 +160,13 @@ def aims_of(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
             f" model it saw too{_why_none(view, settings)}"
         )
     if settings.labels == "inferred":
-        return aims
+        told = [aim for aim in aims if not view.several or all(target.count == 1 for target in aim.targets)]
+        if not told:
+            raise ValueError(
+                "of sets of labels the gradient of several records tells how often each stands, not which stand"
+                " together; use labels = 'known'"
+            )
+        return told
     labelled = [aim for aim in aims if aim.labelled]
     if not labelled:
         raise ValueError(

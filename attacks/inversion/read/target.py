@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from ....defenses.losses import Loss, loss_of
 from ....defenses.update import OPTIMISERS
 from ...base import Knowledge, PublicFacts, Seen, View
 from .clipped_weights import MADE_LONG, stretched
@@ -18,7 +19,7 @@ from .statistics import Statistics, statistics_told
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One observed value as a mean gradient of the cross-entropy at known weights, freed of an update's sign and scale.
+    """One observed value as a mean gradient of a loss at known weights, freed of an update's sign and scale.
 
     key: names the target; random starts derive from it, so results do not depend on what else is solved with it.
     weights, gradient: (d,), same dtype. count: number of images n ≥ 1. labels: (n,) int64, or None where the attack has
@@ -38,6 +39,7 @@ class Target:
     sparse: which components were sent where the others were left out; None for all.
     stretched: what weights that a clip had shortened were multiplied by, before `gradient` was read from them.
     statistics: what was sent beside parameters tells of BatchNorm layers' inputs; None for nothing.
+    loss: that was minimised, as `defenses.losses.loss_of` reads it.
     """
 
     key: str
@@ -59,6 +61,11 @@ class Target:
     noise_sent: float | None = None
     stretched: float = 1.0
     statistics: Statistics | None = None
+    loss: str = "cross_entropy"
+
+    @property
+    def minimised(self) -> Loss:
+        return loss_of(self.loss)
 
     @property
     def messages(self) -> tuple[Target, ...]:
@@ -233,7 +240,8 @@ def assumptions(facts: PublicFacts, steps: int = 0, by_step: bool = False, stret
     words. by_step: whether the steps of Adam or RMSprop were taken apart (`by_step.py`) instead, and one step read
     by its rank (`one_step.py`). stretched: whether weights were made as long again first, whose one step is not undone.
     """
-    assumed = ["cross-entropy loss"]
+    loss = loss_of(facts.loss)
+    assumed = [loss.words + ("" if loss.words.endswith("loss") else " loss") + loss.text.removeprefix(loss.name)]
     own = facts.scheme != "recorded"  # of a recording what a client adds to the model is clipped, and not its weights
     if facts.share == "weights" and facts.clip_norm is not None and own:
         assumed.append(
@@ -310,7 +318,9 @@ def target_of(
     scale_known = not facts.clip_unknown  # clipped to a private norm: the direction is all there is
     clip = None if message.kind == "weights" else facts.clip_norm  # a clip of weights is no clip of the update
     clipped = clip, facts.clip_order, facts.per_layer
-    read = Target(message.id, weights, value, labels, count, *clipped, scale_known, noise, sparse=sparse)
+    read = Target(
+        message.id, weights, value, labels, count, *clipped, scale_known, noise, sparse=sparse, loss=facts.loss
+    )
     if message.kind == "gradient":
         return read
     update, factor = value, 1.0

@@ -267,6 +267,7 @@ def first_update(
     """
     chain, layout, recipe = open_chain(module), Layout.of(module), target.recipe
     assert chain is not None and recipe is not None and target.update is not None
+    chain = replace(chain, loss=target.minimised)
     moved, start = _first(chain, layout.split(target.update)), _first(chain, layout.split(target.weights))
     after = (start + moved).abs()
     last_place = (torch.nextafter(after, torch.full_like(after, torch.inf)) - after).double()
@@ -294,6 +295,7 @@ def images_of(
     """
     chain, layout, recipe = open_chain(module), Layout.of(module), target.recipe
     assert chain is not None and recipe is not None
+    chain = replace(chain, loss=target.minimised)
     start = _first(chain, layout.split(target.weights))
     mean, std = chain.mean.float(), chain.std.float()
     good = (factors.rest <= WRONG * factors.rest.median()).nonzero()[:, 0]
@@ -315,7 +317,7 @@ def images_of(
         images.append(seen)
         found.append(left[own])
         with torch.enable_grad():
-            loss = F.cross_entropy(functional_call(module, named, (seen,)), left[own])
+            loss = target.minimised.mean(functional_call(module, named, (seen,)), left[own])
             gradient = layout.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
         walk.forward(gradient)
         rest = torch.ones(len(left), dtype=torch.bool)

@@ -19,7 +19,6 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ....defenses.layout import Layout
 from ....defenses.progress import part_of
@@ -193,7 +192,7 @@ def _information(
     weights = {name: w.detach().requires_grad_() for name, w in layout.split(target.weights).items()}
     x = images.detach().requires_grad_()
     with torch.enable_grad():
-        loss = F.cross_entropy(torch.func.functional_call(network, weights, (x,)), labels)
+        loss = target.minimised.mean(torch.func.functional_call(network, weights, (x,)), labels)
         gradient = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
         direction = [torch.randn(g.shape, generator=draw).to(g) for g in gradient]
         if target.sparse is not None:

@@ -97,7 +97,7 @@ class RowMetric:
         chain = open_chain(module)
         if chain is None or len(chain.layers) < 2 or any(layer.bias is None for layer in chain.layers):
             return None
-        layout = Layout.of(module)
+        chain, layout = replace(chain, loss=target.minimised), Layout.of(module)
         shift, scale = chain.mean.flatten().float().clone(), chain.std.flatten().float().clone()
         for first, width in words:
             shift[first : first + width], scale[first : first + width] = 0, 1
@@ -156,7 +156,7 @@ class RowMetric:
                 value, slope, _ = layer.bend(value)
                 slopes.append(slope)
                 inputs.append(value)
-        errors = [value.softmax(1) - F.one_hot(labels, value.shape[1])]
+        errors = [self.chain.errors(value, labels)]
         for (_, layer), slope in zip(reversed(list(pairwise(self.chain.layers))), reversed(slopes)):
             errors.append((errors[-1] @ self.weights[layer.weight]) * slope)
         one = images.new_ones(len(images), 1)

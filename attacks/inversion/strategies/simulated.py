@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from ....defenses.chain import open_chain
 from ....defenses.layout import Layout
@@ -110,7 +109,8 @@ class Simulated:
             x = images[first : first + size].detach().requires_grad_()
             at = {name: w.detach().requires_grad_() for name, w in self.layout.split(walk.weights).items()}
             with torch.enable_grad():
-                loss = F.cross_entropy(functional_call(self.module, at, (x,)), y[first : first + size])
+                outputs = functional_call(self.module, at, (x,))
+                loss = self.target.minimised.mean(outputs, y[first : first + size])
                 gradient = torch.autograd.grad(loss, list(at.values()), create_graph=True)
             steps.append(_Step(x, list(at.values()), gradient))
             walk.forward(torch.cat([g.detach().flatten() for g in gradient]))
@@ -267,7 +267,8 @@ def trained_on(network: nn.Module, layout: Layout, target: Target, images: Tenso
     for rows in order.split(list(recipe.sizes)):
         at = {name: w.detach().requires_grad_() for name, w in layout.split(walk.weights).items()}
         with torch.enable_grad():
-            loss = F.cross_entropy(functional_call(network, at, (images[rows],)), labels[rows].to(images.device))
+            outputs = functional_call(network, at, (images[rows],))
+            loss = target.minimised.mean(outputs, labels[rows].to(images.device))
             gradient = torch.autograd.grad(loss, list(at.values()))
         walk.forward(torch.cat([g.flatten() for g in gradient]))
     return walk.weights - target.weights

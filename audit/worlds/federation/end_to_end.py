@@ -18,7 +18,8 @@ from torch.func import functional_call
 from ....defenses.engine import Engine, batched
 from ....defenses.federation import Federation, run_many
 from ....defenses.layout import Layout
-from ....defenses.local import LOSSES, LocalJob, LocalResult
+from ....defenses.local import LocalJob, LocalResult
+from ....defenses.losses import loss_of
 from ....defenses.progress import Progress
 from ....defenses.randomness import stream
 from ....defenses.wire import SERVER, Wire
@@ -142,9 +143,11 @@ def _scores(
     kept = slice(None) if row is None else slice(row, row + 1)
     with torch.no_grad():
         losses = [
-            LOSSES[job.training.loss](
+            loss_of(job.training.loss)
+            .values(
                 functional_call(module, layout.split(final), (job.inputs[kept].to(final.dtype),)), job.targets[kept]
-            ).mean()
+            )
+            .mean()
             for final in finals
         ]
     return -torch.stack(losses).double().numpy()

@@ -147,8 +147,8 @@ UNUSABLE = {
     "token ids made whole": (lambda: Tokens(strict=False), (IDS, CLASSES), "token ids"),
     "token ids of a stack": (stack, (IDS, CLASSES), "token ids"),
     "frozen": (frozen, (ROWS, CLASSES), "'0.weight' is frozen"),
-    "several labels": (lambda: nn.Linear(6, 3), (ROWS, SEVERAL), "several labels"),
-    "a label a pixel": (Pixels, (IMAGES, torch.zeros(5, 4, 4, dtype=torch.long)), "one of each pixel"),
+    "several labels": (lambda: nn.Linear(6, 3), (ROWS, SEVERAL), "say what was minimised"),
+    "a label a pixel": (Pixels, (IMAGES, torch.zeros(5, 4, 4, dtype=torch.long)), "say what is minimised"),
     "a score a pixel": (Pixels, (IMAGES, CLASSES), r"gives shape \(1, 3, 4, 4\)"),
 }
 

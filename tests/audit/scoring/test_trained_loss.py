@@ -138,10 +138,10 @@ def test_declared_local_training_is_simulated(optimiser):
 CLIENTS, HELD = 12, 3  # so few records that each shows in its client's update
 
 
-def recorded(folder: Path, loss, noise_std: float = 0.0, records: bool = True, idle: int = 0) -> Results:
+def recorded(folder: Path, loss, noise_std: float = 0.0, records: bool = True, idle: int = 0, declared=None) -> Results:
     """The twins of a report: one step of each client, whose members `membership-cosine` tells by their gradients.
 
-    idle: how many of the clients send zeros.
+    idle: how many of the clients send zeros. declared: as their loss.
     """
     draw = torch.Generator().manual_seed(3)
     torch.manual_seed(0)
@@ -150,7 +150,8 @@ def recorded(folder: Path, loss, noise_std: float = 0.0, records: bool = True, i
     images, labels = torch.rand(count, 1, 12, 12, generator=draw), torch.randint(0, CLASSES, (count,), generator=draw)
     model = {name: value.clone() for name, value in net.state_dict().items()}
     noise = Gaussian(clip=1.0, noise_std=noise_std, by="client") if noise_std else None
-    with Recorder(folder / "setup", net, data={"by_lot": True, "classes": CLASSES}, mechanism=noise) as rec:
+    data = {"by_lot": True, "classes": CLASSES}
+    with Recorder(folder / "setup", net, data=data, mechanism=noise, loss=declared) as rec:
         rec.candidates(images, labels, [i // HELD if i < members else -1 for i in range(count)])
         rec.broadcast(0, model)
         for client in range(CLIENTS):
@@ -171,6 +172,21 @@ def test_the_twin_by_cross_entropy_keeps_its_level(tmp_path):
     results = recorded(tmp_path, F.cross_entropy)
     assert {attack.doubt for attack in results.attacks} == {""}
     assert results.verdict.measured and results.verdict.level in ("moderate", "high")
+
+
+@pytest.mark.parametrize(
+    ("loss", "declared"),
+    [(bce, "bce_with_logits"), (mse, nn.MSELoss()), (smoothed, nn.CrossEntropyLoss(label_smoothing=0.1))],
+)
+def test_nor_does_a_twin_by_a_declared_loss_lose_it(loss, declared, tmp_path):
+    results = recorded(tmp_path, loss, declared=declared)
+    assert {attack.doubt for attack in results.attacks} == {""}
+    assert results.verdict.measured and results.verdict.level in ("moderate", "high")
+
+
+def test_declared_and_hidden_by_noise_it_stays_declared(tmp_path):
+    results = recorded(tmp_path, bce, noise_std=0.05, declared="bce_with_logits")
+    assert {attack.doubt for attack in results.attacks} == {""}
 
 
 @pytest.mark.parametrize("idle", [0, 8])
