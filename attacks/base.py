@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from ..defenses.layout import Layout
+from ..defenses.layout import Layout, frozen_of
 from ..defenses.local import Penalty, ScaleByRoot, StepClip
 from ..defenses.progress import Progress
 
@@ -130,8 +130,8 @@ class Sum:
 class View:
     """All messages one observer sees, in rounds' order but shuffled within a round, with the model's architecture.
 
-    `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
-    its parameters.
+    `module` is a fresh network of the right architecture; its frozen parameters are the base model's, and all other
+    weights mean nothing. `layout` maps flat vectors to what is trained.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
     regression). columns: of a table, () for images. vocabulary: of text, whose records are (length,) words' numbers.
     records: how many a sender holds, by its address where that is public.
@@ -153,6 +153,12 @@ class View:
     sums: Mapping[int, Sum] = field(default_factory=dict)
     why_no_sums: str = ""
     anonymous: bool = False
+
+    @property
+    def base_known(self) -> tuple[str, ...]:
+        """What is assumed of parameters that nobody trains, in plain words; () where there are none."""
+        numbers = sum(value.numel() for value in frozen_of(self.module).values())
+        return (f"the frozen base model, {numbers:,} numbers",) if numbers else ()
 
     def global_model(self, round: int) -> Tensor:
         """The flat weights (d,) broadcast at the start of `round`.

@@ -453,7 +453,7 @@ def _words(error: Exception) -> str:
 
 
 def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None:
-    """That a stranger's network maps each record to outputs, the same every time, by all of its parameters."""
+    """That a stranger's network maps each record to outputs, the same every time, by all that it trains."""
     records = torch.rand(2, *shape)
     try:
         first, again = module(records), module(records)
@@ -472,14 +472,12 @@ def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None
         raise ValueError(f"{name} gives other outputs for the same records again; its draws nobody could replay")
     if not torch.allclose(module(records[:1]), first[:1], rtol=1e-3, atol=1e-5):
         raise ValueError(f"{name} gives another output for a record beside others than for it alone; it mixes records")
-    named = dict(module.named_parameters())
-    if fixed := [path for path, parameter in named.items() if not parameter.requires_grad]:
-        raise ValueError(f"{name} does not train its parameter {fixed[0]!r}; every parameter is trained and sent")
+    named = {path: parameter for path, parameter in module.named_parameters() if parameter.requires_grad}
     used = torch.autograd.grad(first.sum(), list(named.values()), allow_unused=True) if named else ()
     idle = [path for path, gradient in zip(named, used) if gradient is None]
     if idle or not named:
-        what = f"does not use its parameter {idle[0]!r}" if idle else "has no parameters"
-        raise ValueError(f"{name} {what}; every parameter is trained and sent")
+        what = f"does not use its parameter {idle[0]!r}" if idle else "has no parameters with requires_grad"
+        raise ValueError(f"{name} {what}; every parameter with requires_grad is trained and sent")
 
 
 class FrozenBatchNorm(nn.Module):

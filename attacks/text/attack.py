@@ -88,7 +88,7 @@ class TextInversion:
             words=bag.words,
             texts=padded([text.tokens.tolist() for text in texts], length),
             certain=torch.tensor([text.certain for text in texts], dtype=torch.bool),
-            assumed=("how many texts the message is of", "the tokenizer, which is public"),
+            assumed=("how many texts the message is of", "the tokenizer, which is public", *view.base_known),
             methods=methods,
         )
 

@@ -20,7 +20,7 @@ from ..errors import BadInput
 from ..files import write_json, write_tensors
 from ..setup.capture import write_sealed, write_tables
 from ..setup.config import Config
-from ..setup.description import digest_of_parts, versions
+from ..setup.description import digest_of_parts, model_part, versions
 from ..setup.format import DECLARED, FORMAT, Declaration
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
@@ -70,7 +70,7 @@ class Begun:
 
     @property
     def layout(self) -> Layout:
-        return self.recording.network.layout(self.names or self.recording.network.parameters)
+        return self.recording.network.layout(self.names or self.recording.network.trained)
 
     def write(self, folder: Path) -> None:
         content = {"recording": self.recording.plain(), "names": list(self.names)}
@@ -114,7 +114,8 @@ def close_recording(folder: Path) -> Path:
     after, done = None, rounds
     if not (rounds[-1].uploads or rounds[-1].lost):  # a last model on its way down
         after, done = rounds[-1], rounds[:-1]
-        done[-1] = replace(done[-1], unnoised=(*done[-1].unnoised, *after.unnoised))  # as of evaluating it
+        own = done[-1]  # with what was found in evaluating it
+        done[-1] = replace(own, unnoised=(*own.unnoised, *after.unnoised), defects=(*own.defects, *after.defects))
     if not begun.recording.mechanism:  # declared round by round
         first = next((r.mechanism for r in done if r.mechanism), ())
         begun = replace(begun, recording=replace(begun.recording, mechanism=first))
@@ -130,7 +131,7 @@ def close_recording(folder: Path) -> Path:
     # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
     untold = after is None and not any(attempt.number == end for attempt in beside)
     held = untold and sent.orderly and not begun.recording.secure_aggregation
-    found = declarations(begun.recording, done, len(clients), beside, held=held)
+    found = declarations(begun.recording, done, len(clients), beside, held=held, names=begun.layout.names)
     granted, wrong = _owners_by_records(granted, given, done)
     found += wrong
     ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
@@ -387,7 +388,7 @@ def _manifest(
         "clients": list(clients),
         "facts": _facts(recording, config),
         "claim": claim,
-        "model": {"name": network.name, "parameters": layout.dim, "layers": list(network.layers)},
+        "model": model_part(network.name, layout.dim, network.layers, network.frozen_numbers),
         "layout": {"names": list(layout.names), "shapes": [list(s) for s in layout.shapes]},
         "data": {
             "name": data.name,

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ...defenses.wire import Kind
@@ -22,6 +23,8 @@ from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
 from ..results.format import Epsilon
+from ..setup.format import BASE
+from ..setup.public import Public
 from ..setup.reading import SHARES, left_by_a_killed_run, plain_json, present, read_text, short
 from ..tensors import dense_tensor, real_numbers
 from .closing import (
@@ -35,13 +38,13 @@ from .closing import (
 )
 from .copies import NoisesSeen
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
-from .network import Network
+from .network import Network, base_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .spent import spent
 from .usable import check_usable
-from .values import NotFiniteTensor, flat_of, names_in
+from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in
 
 RecordPair = tuple[Any, Any]
 
@@ -71,8 +74,8 @@ class Recorder:
         folder: the setup to write; new, empty, or an unfinished recording of the same facts.
         model: an nn.Module; or a state dict or a list of arrays, of which no network can be built, so that ε is priced
             and nothing is attacked. A stack of torch's layers is built again without your code, a class of your own
-            only by --allow-model, which calls it with (input_shape, classes) or with nothing. Frozen parameters may
-            stay away from what is sent; such a network is not attacked.
+            only by --allow-model, which calls it with (input_shape, classes) or with nothing. Parameters
+            whose requires_grad is False are kept once, and left out of what is sent; whoever attacks has them.
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
         mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
@@ -126,7 +129,7 @@ class Recorder:
             seed=seed,
             by=by,
         )
-        recording = recording_of(model, declared)
+        recording, self._base = recording_of(model, declared), base_of(model)
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
@@ -175,8 +178,12 @@ class Recorder:
             raise BadInput(f"broadcast of round {short(round)}: expected round {self.next_round}; {held}")
         where = f"broadcast of round {round}"
         network = self._begun.recording.network
+        frozen = frozen_in(model, network, where)
         if not self._begun.names:
             self._begun = replace(self._begun, names=names_in(model, network, where))
+            if frozen_moved(frozen, self._base):  # the network that the recorder was opened with had other values
+                self._base |= frozen
+                self._write_base()
             flat = flat_of(model, network, self._begun.names, where)
             self._begun.write(self.folder)
         else:
@@ -186,6 +193,7 @@ class Recorder:
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
         self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
+        self._note_frozen(frozen_moved(frozen, self._base), where)
 
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
@@ -228,6 +236,9 @@ class Recorder:
         kept = self._keep is None or client in self._keep
         opened.uploads[client] = SentUpload(value, int(num_examples), kept)
         self._journal.upload(int(client), int(num_examples), value)
+        held = frozen_in(tensors, self.network, where)
+        added = self._begun.recording.share != "weights"
+        self._note_frozen(frozen_moved(held, {n: torch.zeros(()) for n in held} if added else self._base), where)
         if records is not None and kept:
             pair = self._records(records, where)
             drawn = any(one.of == "record" and one.sampling is not None for one in opened.mechanism)
@@ -457,6 +468,14 @@ class Recorder:
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
 
+    def _note_frozen(self, name: str, where: str) -> None:
+        """That a tensor which the network freezes was sent with other values, which nothing else would tell."""
+        if self._open is not None and name:
+            said = f"{name!r} and all others whose requires_grad is False never change"
+            why = f"it did in the {where}; open the Recorder with a network whose requires_grad says what is trained"
+            row = {"what": "frozen parameters", "said": said, "status": "contradicted", "why": why}
+            self._open.defects.append(row)
+
     def _lose(self, opened: OpenRound, client: int, why: str) -> None:
         self._journal.lost(int(client), why)
         opened.lost.append((client, why))
@@ -534,6 +553,9 @@ class Recorder:
                 self._granted = read_granted(self.folder)
                 self._same_facts(begun.recording)
             self._begun, self._done = begun, len(rounds)
+            if self._base:
+                held = load_file(self.folder / BASE)
+                self._base = {name: held[self.network.called(name)] for name in self._base}
             write_partial(self.folder, begun)  # also where an earlier close was killed at its very end
             return
         left = [p.name for p in self.folder.iterdir() if p.name not in (LOCK, ".work") and p.suffix != ".part"]
@@ -544,7 +566,12 @@ class Recorder:
         shutil.rmtree(self.folder / ".work", ignore_errors=True)
         self._begun, self._done, self._granted = Begun(recording, ()), 0, Granted()
         write_partial(self.folder, self._begun)
+        self._write_base()
         self._begun.write(self.folder)
+
+    def _write_base(self) -> None:
+        if self._base:
+            Public(self.folder).write("base", {self.network.called(name): v for name, v in self._base.items()})
 
     def _same_facts(self, held: Recording) -> None:
         """Raises BadInput for an unfinished recording of something else."""

@@ -51,14 +51,11 @@ def warn_of_no_attacks(network: Network) -> None:
     """Warns the owner of a module that no attack can build again, before its training begins."""
     if network.known:
         return
-    if network.frozen:
-        why = f"{network.frozen[0]!r} is frozen, and attacks know networks that are trained whole; hand over no records"
-    else:
-        kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
-        strange = [kind for kind in kinds if kind not in models.LAYERS]
-        what = f"a network with {', '.join(strange)}" if strange else "a class that no file of yours holds"
-        stack = f"a Sequential of {', '.join(models.LAYERS)}"
-        why = f"{what} cannot be built again; attacks take {stack}, or a class in a file of your own"
+    kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
+    strange = [kind for kind in kinds if kind not in models.LAYERS]
+    what = f"a network with {', '.join(strange)}" if strange else "a class that no file of yours holds"
+    stack = f"a Sequential of {', '.join(models.LAYERS)}"
+    why = f"{what} cannot be built again; attacks take {stack}, or a class in a file of your own"
     warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
 
 
@@ -113,11 +110,8 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int
         module: as it is; nothing of it changes. input_shape: of a record. where: for a sentence.
 
     Raises:
-        BadInput: it is none that attacks can be tried on: it takes no real numbers, gives no single row, or is frozen.
+        BadInput: it is none that attacks can be tried on: it takes no real numbers, or gives no single row.
     """
-    frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
-    if frozen:
-        raise BadInput(f"{where}: {frozen[0]!r} is frozen, and attacks know of networks that are trained whole{ALONE}")
     modes = [(part, part.training) for part in module.modules()]
     like = next(module.parameters())
     record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=True)
