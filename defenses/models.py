@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .hugging_face import PREFIX, classifier
+from .lora import adapt
 from .nearest import instead
 from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
 
@@ -337,7 +338,7 @@ def build(
         allow: the user's word for a function outside the zoo.
         batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
         trained_elsewhere: nobody trains it here, so it may have a BatchNorm or a Dropout, which did what they did.
-        options: of the model.
+        options: of the model; of one of the zoo or "hf:FOLDER" also lora, a table as `lora.adapt` takes it.
 
     Raises:
         ValueError: unknown name or option, inputs that do not fit, or layers whose gradients are not those of single
@@ -346,6 +347,7 @@ def build(
     shape = tuple(input_shape)
     if vocabulary > MOST_TOKENS:
         raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
+    lora = None if ":" in name and not name.startswith(PREFIX) else options.pop("lora", None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body: list[nn.Module]
@@ -367,6 +369,8 @@ def build(
             raise ValueError(f"unknown model {name!r}{_instead(name)}")
         first = Tokens() if vocabulary else Normalise(mean, std, shape)
         module = nn.Sequential(first, *body)
+        if lora is not None:
+            adapt(module, lora)
         if batchnorm is not None:
             _replace_batchnorm(module, batchnorm)
         if not trained_elsewhere:

@@ -8,21 +8,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import beta
 from torch import Tensor
 
 CLEAR = 100.0  # the least ratio of neighbouring singular values that counts as a gap; of noise it is below 2
 SAME = 1e-3  # an input's share outside the span from which it was not there: true ones have 1e-14 to 1e-5, others 1e-2
 FLOOR = 1e-15  # of the largest singular value: float64's rounding
+SENT = 3e-8  # the same of a message in float32
+LEEWAY = 10.0  # times the rounding that a true input lies outside, at most
 
 
 @dataclass(frozen=True, eq=False)
 class SpanOfInputs:
     """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
-    rank's end.
+    rank's end. rows: of the layers' gradients together, more than which the rank cannot be.
     """
 
     basis: Tensor
     gap: float
+    rows: int = 0
 
     @property
     def rank(self) -> int:
@@ -45,9 +49,34 @@ class SpanOfInputs:
         if not float(sizes[0]) > 0:
             return cls(right[:0].T, 0.0)
         sizes = sizes.clamp_min(FLOOR * float(sizes[0]))
+        if len(sizes) < stack.shape[1]:  # as of adapters: all rows may be needed, and then rounding is the next one
+            sizes = torch.cat([sizes, SENT * sizes[:1]])
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1
-        return cls(right[:rank].T, float(ratios[rank - 1]))
+        return cls(right[:rank].T, float(ratios[rank - 1]), len(stack))
+
+    @property
+    def used_up(self) -> bool:
+        """Whether more inputs than it has dimensions may be behind it, as behind adapters of few rows."""
+        return self.rank == self.rows < len(self.basis)
+
+    @property
+    def rounding(self) -> float:
+        """The share outside up to which rounding of the message moves an input that was there, at most."""
+        return LEEWAY / self.gap
+
+    @property
+    def same(self) -> float:
+        """The share outside up to which an input was there: adapters' small singular values are rounded most."""
+        if self.rows < len(self.basis):
+            return self.rounding
+        return SAME
+
+    @property
+    def by_chance(self) -> float:
+        """How probable a share outside below `rounding` is of an input in a direction drawn at random."""
+        rest = len(self.basis) - self.rank
+        return float(beta.cdf(self.rounding**2, rest / 2, self.rank / 2))
 
     def outside(self, inputs: Tensor) -> Tensor:
         """The share of each input (..., width) that lies outside, in [0, 1]."""
