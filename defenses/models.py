@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .hugging_face import PREFIX, classifier
+from .hugging_face import LIBRARY, PREFIX, built, classifier
 from .lora import adapt
 from .nearest import instead
 from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
@@ -317,6 +317,7 @@ def build(
     std: Sequence[float],
     seed: int,
     vocabulary: int = 0,
+    pad: int | None = None,
     allow: str | None = None,
     batchnorm: BatchNormInstead | None = None,
     trained_elsewhere: bool = False,
@@ -335,6 +336,7 @@ def build(
         mean, std: per channel or feature of the inputs.
         seed: of the initial weights.
         vocabulary: number of words of text, whose records are (length,) whole numbers; 0 for anything else.
+        pad: what a network of the user's own takes for padding, which is negative where nobody says.
         allow: the user's word for a function outside the zoo.
         batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
         trained_elsewhere: nobody trains it here, so it may have a BatchNorm or a Dropout, which did what they did.
@@ -353,6 +355,8 @@ def build(
         body: list[nn.Module]
         if name.startswith(PREFIX):
             body = [classifier(name.removeprefix(PREFIX), shape[0], classes, _vocabulary_of(name, vocabulary, options))]
+        elif name == LIBRARY and trained_elsewhere:
+            body = [built(**options)]
         elif ":" in name:
             body = [_own(name, allow, shape, classes, options)]
         elif allow is not None:
@@ -367,7 +371,7 @@ def build(
             body = builder(*given, **options)
         else:
             raise ValueError(f"unknown model {name!r}{_instead(name)}")
-        first = Tokens() if vocabulary else Normalise(mean, std, shape)
+        first = Tokens(pad) if vocabulary else Normalise(mean, std, shape)
         module = nn.Sequential(first, *body)
         if lora is not None:
             adapt(module, lora)
@@ -379,7 +383,7 @@ def build(
             if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
                 module.eval()
             _check_own(name, module, shape, max(1, classes))
-    return module
+    return module.eval() if name == LIBRARY else module
 
 
 def _vocabulary_of(name: str, vocabulary: int, options: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ..base import Attack, Knowledge, Part, ReadTexts, View
 from ..cost import forward_operations
+from ..inversion.read.mode import mode_assumed
 from ..inversion.read.rounds import every_round
 from ..inversion.read.target import Aim, Target
 from ..settings import check_types
@@ -88,20 +89,28 @@ class TextInversion:
             words=bag.words,
             texts=padded([text.tokens.tolist() for text in texts], length),
             certain=torch.tensor([text.certain for text in texts], dtype=torch.bool),
-            assumed=("how many texts the message is of", "the tokenizer, which is public", *view.base_known),
+            assumed=(
+                "how many texts the message is of",
+                "the tokenizer, which is public",
+                *view.base_known,
+                *mode_assumed(view.module, "eval", view.facts.scheme == "recorded"),
+            ),
             methods=methods,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """One message, tensor by tensor, at the network that it was made at."""
+    """One message, tensor by tensor, at the network that it was made at. rounding: of a number of each tensor, where it
+    is more than float32's own.
+    """
 
     layers: Layers
     sent: Mapping[str, Tensor]
     noise_std: float | None
     length: int
     vocabulary: int
+    rounding: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: View, target: Target, vocabulary: int, length: int) -> _Reader:
@@ -112,7 +121,11 @@ class _Reader:
             if target.recipe is not None and target.recipe.linear:
                 noise = target.noise_std * target.recipe.scale
         known = None if view.facts.noise_std is None else noise
-        return cls(layers, view.layout.split(value), known, length, vocabulary)
+        rounding: dict[str, float] = {}
+        if target.update is not None:  # a difference of weights, each of which is rounded by its own size
+            named = view.layout.split(target.weights.double())
+            rounding = {name: 2.0**-24 * float(part.square().mean().sqrt()) for name, part in named.items()}
+        return cls(layers, view.layout.split(value), known, length, vocabulary, rounding)
 
     def bag(self) -> tuple[Bag, tuple[tuple[str, str], ...]]:
         table = self.sent.get(f"{self.layers.words}.weight")
@@ -135,7 +148,8 @@ class _Reader:
         return [self.sent[f"{path}.weight"] for path in self.layers.groups[depth]]
 
     def _span(self, depth: int) -> SpanOfInputs:
-        return SpanOfInputs.of(self._gradients(depth))
+        rounding = [self.rounding.get(f"{path}.weight", 0.0) for path in self.layers.groups[depth]]
+        return SpanOfInputs.of(self._gradients(depth), rounding)
 
     def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
         """Texts, those that are certain first, and by which methods."""

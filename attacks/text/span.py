@@ -38,19 +38,24 @@ class SpanOfInputs:
         return self.gap >= CLEAR and self.rank < len(self.basis)
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor]) -> SpanOfInputs:
+    def of(cls, gradients: Sequence[Tensor], rounding: Sequence[float] = ()) -> SpanOfInputs:
         """Of layers (outputs, width) that read the same: stacked, each divided by its norm, as a sentence's errors of
         keys sum to zero, so that keys alone span differences of inputs alone.
+
+        rounding: of a number of each gradient, where more than float32's own is in it; it decides where the rows are
+          fewer than the width, as adapters' are, and all of them may be needed.
         """
-        stack = torch.cat(
-            [g.double() / g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
-        )
+        lengths = [g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
+        stack = torch.cat([g.double() / length for g, length in zip(gradients, lengths)])
         _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
         if not float(sizes[0]) > 0:
             return cls(right[:0].T, 0.0)
         sizes = sizes.clamp_min(FLOOR * float(sizes[0]))
-        if len(sizes) < stack.shape[1]:  # as of adapters: all rows may be needed, and then rounding is the next one
-            sizes = torch.cat([sizes, SENT * sizes[:1]])
+        if len(sizes) < stack.shape[1]:
+            most = max((each / float(length) for each, length in zip(rounding, lengths)), default=0.0)
+            edge = most * sum(side**0.5 for side in stack.shape)  # the largest singular value of noise alone
+            floor = max(SENT * float(sizes[0]), edge)
+            sizes = torch.cat([sizes.clamp_min(floor), sizes.new_tensor([floor])])
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1
         return cls(right[:rank].T, float(ratios[rank - 1]), len(stack))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
+from ...defenses.data.vocabulary import Vocabulary
 from ...defenses.layout import Layout
 from ..errors import BadInput
 from ..files import write_json, write_tensors
@@ -355,7 +356,14 @@ def _manifest(
     mean = list(network.mean or data.mean or [0.0] * shape[0])
     std = list(network.std or data.std or [1.0] * shape[0])
     source = "config" if network.mean or data.mean else "none"
-    described = {"test": DEALT_BY_LOT if data.by_lot else "given by the owner", "statistics_of": source, **description}
+    described: dict[str, Any] = {
+        "test": DEALT_BY_LOT if data.by_lot else "given by the owner",
+        "statistics_of": source,
+        **description,
+    }
+    if data.vocabulary is not None:
+        mean, std = [], []
+        described |= {**Vocabulary(data.vocabulary).as_facts(), "pad": data.pad}
     content = config.model_dump(mode="json")
     stated = config.claim
     claim = None

@@ -43,6 +43,7 @@ from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recor
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .spent import spent
+from .texts import text_records
 from .usable import check_usable
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in
 
@@ -492,11 +493,13 @@ class Recorder:
         """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
+        facts = self._begun.recording.data
         with bad_input(where):
-            inputs, targets = (
-                real_numbers(pair[0], "records' inputs", torch.float32),
-                dense_tensor(pair[1], "records' targets"),
-            )
+            targets = dense_tensor(pair[1], "records' targets")
+            if facts.vocabulary is None:
+                inputs = real_numbers(pair[0], "records' inputs", torch.float32)
+            else:
+                inputs = text_records(pair[0], facts, where)
         if inputs.dim() < 2 or targets.dim() != 1 or len(inputs) != len(targets) or len(inputs) == 0:
             raise BadInput(
                 f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
@@ -506,6 +509,8 @@ class Recorder:
         data = self._learn(inputs, targets, where)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
+        if facts.vocabulary is not None:
+            return inputs, _classes(targets, data.classes, where)
         network = self._begun.recording.network
         channels = inputs.shape[1]
         mean = network.mean or data.mean or (0.0,) * channels
@@ -520,11 +525,7 @@ class Recorder:
                 f"{where}: pixels run from {float(inputs.min()):.3g} to {float(inputs.max()):.3g}; hand them over in"
                 " [0, 1], or as the network gets them with data={'mean': …, 'std': …, 'normalised': True}"
             )
-        if not data.classes:
-            return inputs, targets.float()
-        if targets.is_floating_point() or bool(((targets < 0) | (targets >= data.classes)).any()):
-            raise BadInput(f"{where}: targets must be class numbers from 0 to {data.classes - 1}")
-        return inputs, targets.long()
+        return inputs, _classes(targets, data.classes, where)
 
     def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
         """What a record looks like, from the first that are seen, where the owner did not say."""
@@ -532,7 +533,8 @@ class Recorder:
         data, classes = recording.data, recording.data.classes
         shape = data.input_shape or tuple(inputs.shape[1:])
         if self._module is not None and not self._usable:
-            classes = check_usable(self._module, recording.network.name, shape, classes, where)
+            texts = data.vocabulary is not None
+            classes = check_usable(self._module, recording.network.name, shape, classes, where, texts=texts)
             self._usable = True
         if classes is None and not targets.is_floating_point():
             raise BadInput(f"{where}: how many classes there are cannot be told; give data={{'classes': …}}")
@@ -585,6 +587,15 @@ class Recorder:
                     f"{self.folder} holds an unfinished recording with another {name.replace('_', ' ')}; go on with"
                     f" that, close it with `audit import {self.folder}`, or choose another folder"
                 )
+
+
+def _classes(targets: Tensor, classes: int | None, where: str) -> Tensor:
+    """Targets (n,) as class numbers, or of a regression as numbers. Raises BadInput."""
+    if not classes:
+        return targets.float()
+    if targets.is_floating_point() or bool(((targets < 0) | (targets >= classes)).any()):
+        raise BadInput(f"{where}: targets must be class numbers from 0 to {classes - 1}")
+    return targets.long()
 
 
 def _whole(value: object) -> bool:

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 from torch import nn
 
+from ...defenses.data.vocabulary import read_tokenizer
 from ...defenses.wire import Kind
-from ..errors import BadInput
+from ..errors import BadInput, bad_input
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
 from ..setup.reading import short
@@ -33,6 +35,8 @@ class DataFacts(ConfigTable):
     handed over as the network gets them, and not as they were before. by_lot: one lot dealt records to the clients, and
     left over those that are called outsiders; without it scores have nothing to be compared with. Declared.
     first_model: made without the clients' records, or with them; None is taken as without.
+    vocabulary: of texts, whose records are (length,) numbers of words; or tokenizer: the file tokenizer.json that has
+    it. pad: the number that the owner's network takes for padding; None where a mask stands beside the records.
     """
 
     name: str = "recorded"
@@ -43,6 +47,9 @@ class DataFacts(ConfigTable):
     normalised: bool = False
     by_lot: bool = False
     first_model: Literal["public", "private"] | None = None
+    vocabulary: tuple[str, ...] | None = Field(default=None, min_length=1)
+    tokenizer: str | None = None
+    pad: int | None = Field(default=None, ge=0)
 
 
 @dataclass(frozen=True)
@@ -127,7 +134,7 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     network = network_of(model)
     if isinstance(model, nn.Module):
         known = facts.input_shape if facts.classes is not None else None
-        check_usable(model, network.name, known, facts.classes, "model")
+        check_usable(model, network.name, known, facts.classes, "model", texts=facts.vocabulary is not None)
         warn_of_no_attacks(network)
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
@@ -186,7 +193,12 @@ def _check_declared(declared: DeclaredTraining) -> None:
 def _data_facts(data: Mapping[str, Any] | None) -> DataFacts:
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
     try:
-        return DataFacts(**given)
+        facts = DataFacts(**given)
+        if facts.tokenizer is None:
+            return facts
+        with bad_input("data"):
+            words = read_tokenizer(Path(facts.tokenizer).expanduser()).words
+        return facts.model_copy(update={"vocabulary": words, "tokenizer": None})
     except ValidationError as error:
         raise BadInput(sentence(error, given, "data", DataFacts)) from None
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses import models
+from ...defenses.hugging_face import LanguageModel, settings_of
 from ..errors import BadInput
 from ..owners_code import in_words
 from .network import Network
@@ -19,14 +20,20 @@ ALONE = "; without records and data={'input_shape': …} ε is priced all the sa
 
 
 def check_usable(
-    module: nn.Module, name: str, shape: Sequence[int] | None, classes: int | None, where: str
+    module: nn.Module,
+    name: str,
+    shape: Sequence[int] | None,
+    classes: int | None,
+    where: str,
+    *,
+    texts: bool = False,
 ) -> int | None:
     """That attacks can build the network again and give it records, as far as it can be told by now.
 
     Args:
         module: of the owner, in whose process it runs. name: as of a `Network`.
         shape, classes: of a record, and how many classes there are, 0 for regression; None where nobody knows yet.
-        where: for a sentence.
+        where: for a sentence. texts: whether records are numbers of words.
 
     Returns:
         The number of classes, None where nobody knows.
@@ -35,7 +42,7 @@ def check_usable(
         BadInput: in one sentence.
     """
     if shape is not None:
-        outputs = outputs_of(module, shape, where)
+        outputs = outputs_of(module, shape, where, texts)
         if classes is None:
             classes = 0 if outputs == 1 else outputs
         elif max(1, classes) != outputs:
@@ -103,26 +110,31 @@ def _check_takes_a_shape(kind: type[nn.Module]) -> None:
         return
 
 
-def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int:
+def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts: bool = False) -> int:
     """How many numbers the owner's network, in the owner's own process, gives for a record.
 
     Args:
         module: as it is; nothing of it changes. input_shape: of a record. where: for a sentence.
+        texts: whether it takes numbers of words.
 
     Raises:
         BadInput: it is none that attacks can be tried on: it takes no real numbers, or gives no single row.
     """
     modes = [(part, part.training) for part in module.modules()]
     like = next(module.parameters())
-    record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=True)
+    record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=not texts)
     try:
-        result = module.eval()(record.clone())
+        network = module.eval()
+        if settings_of(module) is not None:
+            network = LanguageModel(module)
+        result = network(record.long() if texts else record.clone())
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise BadInput(
-            f"{where}: the network takes no records of real numbers of shape {tuple(input_shape)} ({in_words(error)}),"
-            f" and attacks know no others, such as token ids{ALONE}"
+            f"{where}: the network takes no {'texts' if texts else 'records of real numbers'} of shape"
+            f" {tuple(input_shape)} ({in_words(error)}); of token ids give data={{'tokenizer': 'tokenizer.json'}}"
+            f" or 'vocabulary'{ALONE}"
         ) from None
     finally:
         for part, mode in modes:
@@ -130,10 +142,10 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> int
     if not isinstance(result, Tensor) or result.dim() != 2:
         gives = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
         raise BadInput(f"{where}: the network gives {gives} for one record; attacks need (1, outputs){ALONE}")
-    if not _follows(result, record):
+    if not texts and not _follows(result, record):
         raise BadInput(
             f"{where}: what the network gives does not follow its inputs by a gradient, as where they are token ids;"
-            f" attacks need real numbers{ALONE}"
+            f" they need data={{'tokenizer': 'tokenizer.json'}} or 'vocabulary'{ALONE}"
         )
     return int(result.shape[1])
 

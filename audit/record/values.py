@@ -116,11 +116,19 @@ def _unwrapped(read: dict[str, Any], network: Network) -> dict[str, Any]:
     first, state = str(next(iter(read), "")), {*network.state}
     if state & {*read}:
         return read
+    saved = {_saved(name): name for name in network.trained}
+    if saved.keys() >= {*read}:
+        return {saved[name]: value for name, value in read.items()}
     for prefix in (first.removesuffix(name) for name in state if first.endswith(f".{name}")):
         bare = {str(name).removeprefix(prefix): value for name, value in read.items()}
         if all(str(name).startswith(prefix) for name in read) and state >= {*bare}:
             return bare
     return read
+
+
+def _saved(name: str) -> str:
+    """What peft's `get_peft_model_state_dict` calls a tensor of the only adapter."""
+    return name.replace(".modules_to_save.default.", ".").replace(".default.", ".")
 
 
 def _parted(value: Tensor | np.ndarray, network: Network, where: str, count: int | None) -> dict[str, Any]:

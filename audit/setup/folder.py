@@ -155,6 +155,7 @@ class Setup:
                 std=tuple(data.std),
                 seed=0,
                 vocabulary=len(self.vocabulary or ()),
+                pad=data.description.get("pad"),
                 allow=allow_model,
                 batchnorm=self.config.model.batchnorm,
                 trained_elsewhere=recorded is not None,
@@ -406,7 +407,10 @@ class Setup:
 
     @property
     def _no_records(self) -> tuple[Tensor, Tensor]:
-        return torch.zeros(0, *self.manifest.data.input_shape), torch.zeros(0, dtype=torch.long)
+        inputs = torch.zeros(0, *self.manifest.data.input_shape)
+        if self.vocabulary is not None:
+            inputs = inputs.long()
+        return inputs, torch.zeros(0, dtype=torch.long)
 
     def _records(self, path: Path) -> tuple[Tensor, Tensor] | None:
         return read_records(self.folder, path, self.manifest.data)

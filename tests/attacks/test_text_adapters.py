@@ -90,3 +90,14 @@ def test_a_span_of_few_rows_is_told_by_its_rounding():
     assert (below.rank, below.used_up, full.rank, full.used_up) == (12, False, 16, True)
     assert float(below.outside(inputs[:12]).max()) < below.same < float(below.outside(inputs[12:]).min())
     assert float(full.outside(inputs).min()) > full.same  # more words than dimensions: none is taken for certain
+
+
+def test_rounding_of_weights_hides_what_lies_below_it():
+    """An update is a difference of rounded weights: what is no larger than their rounding is no direction of a word."""
+    torch.manual_seed(0)
+    sizes = torch.logspace(0, -4, 12, dtype=torch.float64)
+    update = torch.linalg.qr(torch.randn(16, 12, dtype=torch.float64))[0] * sizes @ torch.randn(12, 64).double()
+    rounded = update + 1e-5 * torch.randn(16, 64, dtype=torch.float64)
+    assert SpanOfInputs.of([update]).rank == 12 and SpanOfInputs.of([update]).clear
+    assert SpanOfInputs.of([rounded]).rank == 16 and SpanOfInputs.of([rounded]).used_up  # taken for more words
+    assert not SpanOfInputs.of([rounded], [1e-5]).clear
