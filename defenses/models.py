@@ -362,13 +362,7 @@ def build(
         elif allow is not None:
             raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
         elif name in _BUILDERS:
-            builder = _BUILDERS[name]
-            known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes", "vocabulary")]
-            unknown = sorted(set(options) - set(known))
-            if unknown:
-                raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
-            given = _given(name, builder, shape, classes, vocabulary)
-            body = builder(*given, **options)
+            body = _of_the_zoo(name, shape, classes, vocabulary, options)
         else:
             raise ValueError(f"unknown model {name!r}{_instead(name)}")
         first = Tokens(pad) if vocabulary else Normalise(mean, std, shape)
@@ -384,6 +378,14 @@ def build(
                 module.eval()
             _check_own(name, module, shape, max(1, classes))
     return module.eval() if name == LIBRARY else module
+
+
+def _of_the_zoo(name: str, shape: Shape, classes: int, vocabulary: int, options: Mapping[str, Any]) -> list[nn.Module]:
+    builder = _BUILDERS[name]
+    known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes", "vocabulary")]
+    if unknown := sorted(set(options) - set(known)):
+        raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
+    return builder(*_given(name, builder, shape, classes, vocabulary), **options)
 
 
 def _vocabulary_of(name: str, vocabulary: int, options: Mapping[str, Any]) -> int:

@@ -149,7 +149,7 @@ class _Reader:
 
     def _span(self, depth: int) -> SpanOfInputs:
         rounding = [self.rounding.get(f"{path}.weight", 0.0) for path in self.layers.groups[depth]]
-        return SpanOfInputs.of(self._gradients(depth), rounding)
+        return SpanOfInputs.of(self._gradients(depth), rounding, part=depth == 0)
 
     def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
         """Texts, those that are certain first, and by which methods."""

@@ -59,7 +59,7 @@ def bag_of_adapters(layers: Layers, spans: Sequence[SpanOfInputs], vocabulary: i
     by_chance = vocabulary * length * prod(span.by_chance for span in telling.values())
     if not telling or by_chance > CHANCE:
         width = max((len(span.basis) for span in spans), default=0)
-        why = f"adapters of rank {width} that begin with B = 0 tell fewer words than that, and here are more"
+        why = f"adapters of rank {width} that begin with B = 0 tell fewer words than that, and here are too many"
         return Bag(torch.zeros(0, dtype=torch.int64), why_none=why)
     found = []
     for part, inputs in layers.of_words(torch.arange(vocabulary), length):
@@ -77,7 +77,7 @@ def bag_of_span(layers: Layers, span: SpanOfInputs, vocabulary: int, length: int
         for part, inputs in layers.of_words(torch.arange(vocabulary), length)
     ]
     words = torch.cat(found)
-    if not len(words) and span.used_up:
-        why = f"more words than the {span.rank} that the adapters' ranks together can tell"
+    if not len(words) and span.part:
+        why = f"no word lies in the {span.rank} dimensions that adapters of {span.rows} ranks together tell: more words"
         return Bag(words, why_none=why)
     return Bag(words, "span of the first layer's inputs")

@@ -27,6 +27,7 @@ from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
+from .network import Network
 from .recording import DataFacts, Recording, config_of
 from .rounds import ClosedRound, read_rounds, records_of
 from .sent import AllSent, Attempt
@@ -351,19 +352,7 @@ def _manifest(
     status: str,
 ) -> dict[str, Any]:
     recording, network, layout = begun.recording, begun.recording.network, begun.layout
-    data = recording.data
-    shape = list(data.input_shape or (1,))
-    mean = list(network.mean or data.mean or [0.0] * shape[0])
-    std = list(network.std or data.std or [1.0] * shape[0])
-    source = "config" if network.mean or data.mean else "none"
-    described: dict[str, Any] = {
-        "test": DEALT_BY_LOT if data.by_lot else "given by the owner",
-        "statistics_of": source,
-        **description,
-    }
-    if data.vocabulary is not None:
-        mean, std = [], []
-        described |= {**Vocabulary(data.vocabulary).as_facts(), "pad": data.pad}
+    data = _data(network, recording.data, description)
     content = config.model_dump(mode="json")
     stated = config.claim
     claim = None
@@ -384,7 +373,7 @@ def _manifest(
         "name": config.name or "recorded",
         "seed": config.seed,
         "noise_key": "secret",  # declared: nobody here drew the noise
-        "digest": digest_of_parts(content, described, made_with),
+        "digest": digest_of_parts(content, data["description"], made_with),
         "rounds": len(rounds),
         "config": content,
         "scheme": {
@@ -398,23 +387,31 @@ def _manifest(
         "claim": claim,
         "model": model_part(network.name, layout.dim, network.layers, network.frozen_numbers),
         "layout": {"names": list(layout.names), "shapes": [list(s) for s in layout.shapes]},
-        "data": {
-            "name": data.name,
-            "input_shape": shape,
-            "classes": data.classes or 0,
-            "mean": mean,
-            "std": std,
-            "description": described,
-        },
+        "data": data,
         "engine": {"name": "recorded", "chunk_numbers": engines.CHUNK_NUMBERS},
         "recorded": {
             "by": recording.by,
             "network": network.known,
             "local": recording.local_known,
-            "data": data.input_shape is not None and data.classes is not None,
+            "data": recording.data.input_shape is not None and recording.data.classes is not None,
         },
         "versions": made_with,
     }
+
+
+def _data(network: Network, data: DataFacts, description: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record looks like."""
+    shape = list(data.input_shape or (1,))
+    mean = list(network.mean or data.mean or [0.0] * shape[0])
+    std = list(network.std or data.std or [1.0] * shape[0])
+    source = "config" if network.mean or data.mean else "none"
+    test = DEALT_BY_LOT if data.by_lot else "given by the owner"
+    described: dict[str, Any] = {"test": test, "statistics_of": source, **description}
+    if data.vocabulary is not None:
+        mean, std = [], []
+        described |= {**Vocabulary(data.vocabulary).as_facts(), "pad": data.pad}
+    facts = {"name": data.name, "input_shape": shape, "classes": data.classes or 0}
+    return {**facts, "mean": mean, "std": std, "description": described}
 
 
 def _facts(recording: Recording, config: Config) -> dict[str, Any]:
