@@ -36,7 +36,7 @@ class LanguageModel(nn.Module):
         return self.network(input_ids=tokens.clamp_min(0), attention_mask=mask).logits
 
 
-def settings_of(module: nn.Module) -> dict[str, Any] | None:
+def facts_of_network(module: nn.Module) -> dict[str, Any] | None:
     """What `built` makes a network of the library of, bare or with peft's LoRA; None of any other network."""
     library, peft = sys.modules.get(LIBRARY), sys.modules.get("peft")
     adapters = None
@@ -61,7 +61,7 @@ def _plain(value: Any) -> Any:
 
 
 def built(network: str, config: Mapping[str, Any], adapters: Mapping[str, Any] | None) -> LanguageModel:
-    """A network of the library with weights that mean nothing, by what `settings_of` says.
+    """A network of the library with weights that mean nothing, by what `facts_of_network` says.
 
     Args:
         network: the name of its class. config: of it. adapters: of peft's LoRA, None for none.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses import models
-from ...defenses.hugging_face import LIBRARY, settings_of
+from ...defenses.hugging_face import LIBRARY, facts_of_network
 from ...defenses.layout import Layout, frozen_of
 from ..errors import BadInput, bad_input
 from ..owners_code import owners
@@ -206,7 +206,7 @@ def _of_module(module: nn.Module) -> Network:
             renamed = dict(zip(names, again.names))
             known = {"renamed": renamed, "mean": mean, "std": std, **beside}
             return Network("layers", {"layers": entries}, tuple(state), shapes, names, **known)
-    if (options := settings_of(module)) is not None:
+    if (options := facts_of_network(module)) is not None:
         return Network(LIBRARY, options, tuple(state), shapes, names, prefix="1.network.", **beside)
     return Network(_path_of(type(module)), {}, tuple(state), shapes, names, prefix="1.", **beside)
 

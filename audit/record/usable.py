@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses import models
-from ...defenses.hugging_face import LanguageModel, settings_of
+from ...defenses.hugging_face import LanguageModel, facts_of_network
 from ..errors import BadInput
 from ..owners_code import in_words
 from .network import Network
@@ -125,7 +125,7 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts:
     record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=not texts)
     try:
         network = module.eval()
-        if settings_of(module) is not None:
+        if facts_of_network(module) is not None:
             network = LanguageModel(module)
         result = network(record.long() if texts else record.clone())
     except KeyboardInterrupt:
