@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from ..defenses.layout import Layout
+from ..defenses.layout import Layout, frozen_of
 from ..defenses.local import Penalty, ScaleByRoot, StepClip
 from ..defenses.losses import loss_of
 from ..defenses.progress import Progress
@@ -131,8 +131,8 @@ class Sum:
 class View:
     """All messages one observer sees, in rounds' order but shuffled within a round, with the model's architecture.
 
-    `module` is a fresh network of the right architecture whose own weights mean nothing; `layout` maps flat vectors to
-    its parameters.
+    `module` is a fresh network of the right architecture; its frozen parameters are the base model's, and all other
+    weights mean nothing. `layout` maps flat vectors to what is trained.
     input_shape: (c, h, w) for images with pixels in [0, 1], (features,) for tables; classes: number of labels (0:
     regression). target_shape: of a record's targets, () for one number or set of labels. columns: of a table, () for
     images. vocabulary: of text, whose records are (length,) words' numbers.
@@ -161,6 +161,12 @@ class View:
     def several(self) -> bool:
         """Whether a record has a set of labels."""
         return loss_of(self.facts.loss).several
+
+    @property
+    def base_known(self) -> tuple[str, ...]:
+        """What is assumed of parameters that nobody trains, in plain words; () where there are none."""
+        numbers = sum(value.numel() for value in frozen_of(self.module).values())
+        return (f"the frozen base model, {numbers:,} numbers",) if numbers else ()
 
     def global_model(self, round: int) -> Tensor:
         """The flat weights (d,) broadcast at the start of `round`.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from .layout import frozen_of
 from .losses import CrossEntropy, Loss
 
 # An activation's value, slope and curvature at z; a curvature of None is zero everywhere it is defined.
@@ -122,9 +123,10 @@ class Chain:
 def open_chain(module: nn.Module) -> Chain | None:
     """The chain in an `nn.Sequential` of [normalisation], [Flatten], Linear, [activation], …, Linear.
 
-    None for any other network. A normalisation is a first module with tensors `mean` and `std` and no parameters.
+    None for any other network, and for one that is not trained whole. A normalisation is a first module with tensors
+    `mean` and `std` and no parameters.
     """
-    if not isinstance(module, nn.Sequential):
+    if not isinstance(module, nn.Sequential) or frozen_of(module):
         return None
     mean, std = torch.zeros(1), torch.ones(1)
     layers: list[Layer] = []

@@ -228,7 +228,7 @@ def stacks(module: nn.Module, shape: tuple[int, ...]) -> bool:
 
 
 def _stacked_once(module: nn.Module, shape: tuple[int, ...]) -> bool:
-    named = {name: value.detach() for name, value in module.named_parameters()}
+    named = {name: value.detach() for name, value in module.named_parameters() if value.requires_grad}
     dtype = next(iter(named.values())).dtype
     record = torch.zeros(shape, dtype=dtype)
 

@@ -6,13 +6,89 @@ Weights are read from safetensors alone and no code of the folder is run; nothin
 from __future__ import annotations
 
 import importlib
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from .lora import ADAPTER
+
 PREFIX = "hf:"
+LIBRARY = "transformers"  # the name of a network of the library that is built by its config
+OF_ADAPTERS = ("r", "lora_alpha", "target_modules", "fan_in_fan_out", "bias", "use_rslora", "modules_to_save")
+
+
+class LanguageModel(nn.Module):
+    """What a network of the library makes of texts (n, length) int64, padding negative: its logits."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        mask = (tokens >= 0).long()
+        return self.network(input_ids=tokens.clamp_min(0), attention_mask=mask).logits
+
+
+def facts_of_network(module: nn.Module) -> dict[str, Any] | None:
+    """What `built` makes a network of the library of, bare or with peft's LoRA; None of any other network."""
+    library, peft = sys.modules.get(LIBRARY), sys.modules.get("peft")
+    adapters = None
+    if peft is not None and isinstance(module, peft.PeftModel):
+        told = module.peft_config.get(ADAPTER)
+        if len(module.peft_config) != 1 or not isinstance(told, peft.LoraConfig):
+            return None
+        adapters = {name: _plain(getattr(told, name)) for name in OF_ADAPTERS}
+        adapters["task_type"] = _plain(told.task_type)
+        module = module.get_base_model()
+    if library is None or not isinstance(module, library.PreTrainedModel):
+        return None
+    config = json.loads(module.config.to_json_string(use_diff=False))
+    return {"network": type(module).__name__, "config": config, "adapters": adapters}
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: a set by its order, an enum by its value."""
+    if isinstance(value, set | tuple):
+        return sorted(value)
+    return getattr(value, "value", value)
+
+
+def built(network: str, config: Mapping[str, Any], adapters: Mapping[str, Any] | None) -> LanguageModel:
+    """A network of the library with weights that mean nothing, by what `facts_of_network` says.
+
+    Args:
+        network: the name of its class. config: of it. adapters: of peft's LoRA, None for none.
+
+    Raises:
+        ValueError: a package is not installed, or it has no such network.
+    """
+    library = _package(LIBRARY)
+    kind = getattr(library, network, None)
+    if not (inspect.isclass(kind) and issubclass(kind, library.PreTrainedModel)):
+        raise ValueError(f"{LIBRARY} has no network {network!r}")
+    told = {name: value for name, value in config.items() if name != "auto_map"}
+    known: Any = kind
+    made = known._from_config(known.config_class.from_dict(told), attn_implementation="eager", dtype=torch.float32)
+    if adapters is not None:
+        peft = _package("peft")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of names that peft and the library change together
+            made = peft.get_peft_model(made, peft.LoraConfig(**adapters))
+    return LanguageModel(made)
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise ValueError(f"this model needs {name}, of the extra [text]: pip install 'dpfl-audit[text]'") from None
 
 
 class TextClassifier(nn.Module):

@@ -11,6 +11,20 @@ import torch
 from torch import Tensor, nn
 
 
+def frozen_of(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters that `module` does not train, by name: what everybody has before training, and nobody sends."""
+    return {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+
+
+def freeze(module: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Gives parameters of `module` values that training does not change. Raises ValueError where it has no such one."""
+    named = dict(module.named_parameters())
+    for name, value in values.items():
+        if name not in named or named[name].shape != value.shape:
+            raise ValueError(f"the network has no parameter {name!r} of shape {tuple(value.shape)}")
+        named[name].requires_grad_(False).copy_(value)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Names and shapes of a model's parameters, in order; a flat vector of `dim` numbers is their concatenation.
@@ -27,8 +41,8 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of `module`'s parameters, in `named_parameters()` order."""
-        named = list(module.named_parameters())
+        """The layout of what `module` trains (`requires_grad`), in `named_parameters()` order."""
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         return cls(tuple(name for name, _ in named), tuple(tuple(p.shape) for _, p in named))
 
     @cached_property

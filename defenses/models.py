@@ -15,7 +15,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .hugging_face import PREFIX, classifier
+from .hugging_face import LIBRARY, PREFIX, built, classifier
+from .lora import adapt
 from .nearest import instead
 from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
 
@@ -316,6 +317,7 @@ def build(
     std: Sequence[float],
     seed: int,
     vocabulary: int = 0,
+    pad: int | None = None,
     allow: str | None = None,
     batchnorm: BatchNormInstead | None = None,
     trained_elsewhere: bool = False,
@@ -334,10 +336,11 @@ def build(
         mean, std: per channel or feature of the inputs.
         seed: of the initial weights.
         vocabulary: number of words of text, whose records are (length,) whole numbers; 0 for anything else.
+        pad: what a network of the user's own takes for padding, which is negative where nobody says.
         allow: the user's word for a function outside the zoo.
         batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
         trained_elsewhere: nobody trains it here, so it may have a BatchNorm or a Dropout, which did what they did.
-        options: of the model.
+        options: of the model; of one of the zoo or "hf:FOLDER" also lora, a table as `lora.adapt` takes it.
 
     Raises:
         ValueError: unknown name or option, inputs that do not fit, or layers whose gradients are not those of single
@@ -346,27 +349,26 @@ def build(
     shape = tuple(input_shape)
     if vocabulary > MOST_TOKENS:
         raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
+    lora = None if ":" in name and not name.startswith(PREFIX) else options.pop("lora", None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body: list[nn.Module]
         if name.startswith(PREFIX):
             body = [classifier(name.removeprefix(PREFIX), shape[0], classes, _vocabulary_of(name, vocabulary, options))]
+        elif name == LIBRARY and trained_elsewhere:
+            body = [built(**options)]
         elif ":" in name:
             body = [_own(name, allow, shape, classes, options)]
         elif allow is not None:
             raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
         elif name in _BUILDERS:
-            builder = _BUILDERS[name]
-            known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes", "vocabulary")]
-            unknown = sorted(set(options) - set(known))
-            if unknown:
-                raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
-            given = _given(name, builder, shape, classes, vocabulary)
-            body = builder(*given, **options)
+            body = _of_the_zoo(name, shape, classes, vocabulary, options)
         else:
             raise ValueError(f"unknown model {name!r}{_instead(name)}")
-        first = Tokens() if vocabulary else Normalise(mean, std, shape)
+        first = Tokens(pad) if vocabulary else Normalise(mean, std, shape)
         module = nn.Sequential(first, *body)
+        if lora is not None:
+            adapt(module, lora)
         if batchnorm is not None:
             _replace_batchnorm(module, batchnorm)
         if not trained_elsewhere:
@@ -375,7 +377,15 @@ def build(
             if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
                 module.eval()
             _check_own(name, module, shape, max(1, classes))
-    return module
+    return module.eval() if name == LIBRARY else module
+
+
+def _of_the_zoo(name: str, shape: Shape, classes: int, vocabulary: int, options: Mapping[str, Any]) -> list[nn.Module]:
+    builder = _BUILDERS[name]
+    known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes", "vocabulary")]
+    if unknown := sorted(set(options) - set(known)):
+        raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
+    return builder(*_given(name, builder, shape, classes, vocabulary), **options)
 
 
 def _vocabulary_of(name: str, vocabulary: int, options: Mapping[str, Any]) -> int:
@@ -453,7 +463,7 @@ def _words(error: Exception) -> str:
 
 
 def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None:
-    """That a stranger's network maps each record to outputs, the same every time, by all of its parameters."""
+    """That a stranger's network maps each record to outputs, the same every time, by all that it trains."""
     records = torch.rand(2, *shape)
     try:
         first, again = module(records), module(records)
@@ -472,14 +482,12 @@ def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None
         raise ValueError(f"{name} gives other outputs for the same records again; its draws nobody could replay")
     if not torch.allclose(module(records[:1]), first[:1], rtol=1e-3, atol=1e-5):
         raise ValueError(f"{name} gives another output for a record beside others than for it alone; it mixes records")
-    named = dict(module.named_parameters())
-    if fixed := [path for path, parameter in named.items() if not parameter.requires_grad]:
-        raise ValueError(f"{name} does not train its parameter {fixed[0]!r}; every parameter is trained and sent")
+    named = {path: parameter for path, parameter in module.named_parameters() if parameter.requires_grad}
     used = torch.autograd.grad(first.sum(), list(named.values()), allow_unused=True) if named else ()
     idle = [path for path, gradient in zip(named, used) if gradient is None]
     if idle or not named:
-        what = f"does not use its parameter {idle[0]!r}" if idle else "has no parameters"
-        raise ValueError(f"{name} {what}; every parameter is trained and sent")
+        what = f"does not use its parameter {idle[0]!r}" if idle else "has no parameters with requires_grad"
+        raise ValueError(f"{name} {what}; every parameter with requires_grad is trained and sent")
 
 
 class FrozenBatchNorm(nn.Module):

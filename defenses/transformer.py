@@ -29,10 +29,16 @@ class Sizes:
 
 
 class Tokens(nn.Module):
-    """Records of text as whole numbers, whatever type they came in; padding stays negative."""
+    """Records of text as whole numbers, whatever type they came in; padding stays negative, or becomes a number of its
+    own for a network that takes it so.
+    """
+
+    def __init__(self, pad: int | None = None) -> None:
+        super().__init__()
+        self.pad = pad
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.long()
+        return x.long() if self.pad is None else torch.where(x < 0, self.pad, x).long()
 
 
 class Embedding(nn.Module):

@@ -14,15 +14,16 @@ from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ..base import Attack, Knowledge, Part, ReadTexts, View
 from ..cost import forward_operations
+from ..inversion.read.mode import mode_assumed
 from ..inversion.read.rounds import every_round
 from ..inversion.read.target import Aim, Target
 from ..settings import check_types
-from .bag import Bag, bag_of_rows, bag_of_span
+from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .kin import kin_of
 from .layers import Layers
 from .places import shares_of_places
 from .sentences import FoundText, TextTrial, by_places, from_the_left
-from .span import SAME, SpanOfInputs, marks_of_texts
+from .span import SpanOfInputs, marks_of_texts
 
 NAME = "inversion-text"
 
@@ -88,20 +89,28 @@ class TextInversion:
             words=bag.words,
             texts=padded([text.tokens.tolist() for text in texts], length),
             certain=torch.tensor([text.certain for text in texts], dtype=torch.bool),
-            assumed=("how many texts the message is of", "the tokenizer, which is public"),
+            assumed=(
+                "how many texts the message is of",
+                "the tokenizer, which is public",
+                *view.base_known,
+                *mode_assumed(view.module, "eval", view.facts.scheme == "recorded"),
+            ),
             methods=methods,
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """One message, tensor by tensor, at the network that it was made at."""
+    """One message, tensor by tensor, at the network that it was made at. rounding: of a number of each tensor, where it
+    is more than float32's own.
+    """
 
     layers: Layers
     sent: Mapping[str, Tensor]
     noise_std: float | None
     length: int
     vocabulary: int
+    rounding: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: View, target: Target, vocabulary: int, length: int) -> _Reader:
@@ -112,27 +121,41 @@ class _Reader:
             if target.recipe is not None and target.recipe.linear:
                 noise = target.noise_std * target.recipe.scale
         known = None if view.facts.noise_std is None else noise
-        return cls(layers, view.layout.split(value), known, length, vocabulary)
+        rounding: dict[str, float] = {}
+        if target.update is not None:  # a difference of weights, each of which is rounded by its own size
+            named = view.layout.split(target.weights.double())
+            rounding = {name: 2.0**-24 * float(part.square().mean().sqrt()) for name, part in named.items()}
+        return cls(layers, view.layout.split(value), known, length, vocabulary, rounding)
 
     def bag(self) -> tuple[Bag, tuple[tuple[str, str], ...]]:
-        rows = bag_of_rows(self.sent[f"{self.layers.words}.weight"], self.noise_std)
+        table = self.sent.get(f"{self.layers.words}.weight")
+        rows = Bag(torch.zeros(0, dtype=torch.int64), why_none="the embedding is frozen, so nobody sends it")
+        if table is not None:
+            rows = bag_of_rows(table, self.noise_std)
         if not rows.why_none:
             return rows, (("words by the embedding's rows", ""),)
         span = self._span(0)
         found = bag_of_span(self.layers, span, self.vocabulary, self.length) if not self.noise_std else rows
         why = rows.why_none
-        return found, (("words by the embedding's rows", why), ("words by the first layer's span", found.why_none))
+        ran = (("words by the embedding's rows", why), ("words by the first layer's span", found.why_none))
+        if not found.why_none or self.noise_std or self.layers.single == 1:
+            return found, ran
+        behind = [self._span(depth) for depth in range(1, self.layers.single)]
+        found = bag_of_adapters(self.layers, behind, self.vocabulary, self.length)
+        return found, (*ran, ("words by what adapters read", found.why_none))
 
     def _gradients(self, depth: int) -> list[Tensor]:
         return [self.sent[f"{path}.weight"] for path in self.layers.groups[depth]]
 
     def _span(self, depth: int) -> SpanOfInputs:
-        return SpanOfInputs.of(self._gradients(depth))
+        rounding = [self.rounding.get(f"{path}.weight", 0.0) for path in self.layers.groups[depth]]
+        return SpanOfInputs.of(self._gradients(depth), rounding, part=depth == 0)
 
     def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
         """Texts, those that are certain first, and by which methods."""
         first = self._span(0)
-        spans = [None, *(self._span(depth) for depth in range(1, len(self.layers.groups)))]
+        single = self.layers.single
+        spans = [*[None] * single, *(self._span(depth) for depth in range(single, len(self.layers.groups)))]
         telling = tuple(span if span is not None and span.clear else None for span in spans)
         pairs = self._pairs(first, bag.words)
         trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
@@ -152,7 +175,7 @@ class _Reader:
     def _kin(self, trial: TextTrial) -> Tensor | None:
         """By the first two layers that read words, which are queries and keys in every common encoder."""
         heads = self.layers.heads
-        if len(self.layers.groups[0]) < 3 or not heads or trial.layers.causal:
+        if len(self.layers.groups[0]) < 3 or self.layers.single > 1 or not heads or trial.layers.causal:
             return None
         place, word = torch.nonzero(trial.likely, as_tuple=True)
         read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])[word, place]
@@ -169,7 +192,7 @@ class _Reader:
         places = self._places()
         if not first.clear:
             return torch.ones(places, len(words), dtype=torch.bool)
-        return torch.cat([first.outside(read) < SAME for _, read in self.layers.of_words(words, places)]).T
+        return torch.cat([first.outside(read) < first.same for _, read in self.layers.of_words(words, places)]).T
 
     def _places(self) -> int:
         rows = self.sent.get(f"{self.layers.positions}.weight")
@@ -181,7 +204,7 @@ class _Reader:
     def _weights(self, pairs: Tensor, words: Tensor) -> Tensor:
         """How likely each word stands at each place, (places, words)."""
         by_place = self.sent.get(f"{self.layers.positions}.weight")
-        if by_place is None:
+        if by_place is None or f"{self.layers.words}.weight" not in self.sent:
             return pairs.double()
         rows = self.sent[f"{self.layers.words}.weight"][words]
         return shares_of_places(rows, by_place[: len(pairs)]).clamp(0.0, 1.0)

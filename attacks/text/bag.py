@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from scipy.stats import chi2
 from torch import Tensor
 
 from .layers import Layers
-from .span import SAME, SpanOfInputs
+from .span import SpanOfInputs
 
 CHANCE = 0.05  # that any absent word is taken for one that is there, over the whole vocabulary
 
@@ -45,11 +47,37 @@ def bag_of_rows(rows: Tensor, noise_std: float | None) -> Bag:
     )
 
 
+def bag_of_adapters(layers: Layers, spans: Sequence[SpanOfInputs], vocabulary: int, length: int) -> Bag:
+    """By the spans of what adapters' B read, a word's inputs times A: narrow ones, so several must tell together, and
+    no more than `CHANCE` pairs of a word and a place may fit all of them by chance.
+
+    Args:
+        layers: a network. spans: of its groups of single words behind the first, in their order.
+        vocabulary: number of words. length: of a record.
+    """
+    telling = {depth: span for depth, span in enumerate(spans, 1) if span.clear}
+    by_chance = vocabulary * length * prod(span.by_chance for span in telling.values())
+    if not telling or by_chance > CHANCE:
+        width = max((len(span.basis) for span in spans), default=0)
+        why = f"adapters of rank {width} that begin with B = 0 tell fewer words than that, and here are too many"
+        return Bag(torch.zeros(0, dtype=torch.int64), why_none=why)
+    found = []
+    for part, inputs in layers.of_words(torch.arange(vocabulary), length):
+        fits = [span.outside(layers.behind(inputs, depth)) < span.rounding for depth, span in telling.items()]
+        found.append(part[torch.stack(fits).all(0).any(1)])
+    return Bag(torch.cat(found), "spans of what adapters' B read")
+
+
 def bag_of_span(layers: Layers, span: SpanOfInputs, vocabulary: int, length: int) -> Bag:
     """By the first group's span: a word is there if what the group reads of it lies in the span, at some place."""
     if not span.clear:
         return Bag(torch.zeros(0, dtype=torch.int64), why_none="the first layer's inputs leave no gap in its gradient")
     found = [
-        part[span.outside(inputs).amin(1) < SAME] for part, inputs in layers.of_words(torch.arange(vocabulary), length)
+        part[span.outside(inputs).amin(1) < span.same]
+        for part, inputs in layers.of_words(torch.arange(vocabulary), length)
     ]
-    return Bag(torch.cat(found), "span of the first layer's inputs")
+    words = torch.cat(found)
+    if not len(words) and span.part:
+        why = f"no word lies in the {span.rank} dimensions that adapters of {span.rows} ranks together tell: more words"
+        return Bag(words, why_none=why)
+    return Bag(words, "span of the first layer's inputs")

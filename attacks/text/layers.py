@@ -5,16 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from ...defenses.layout import Layout
 
-DEPTH = (
-    5  # groups of linear layers that are looked at: Q, K and V; what attention mixed; both of the feed-forward; Q, K, V
+BEHIND = (
+    4  # groups of layers behind the first that are looked at: what attention mixed, both of the feed-forward, Q, K, V
 )
+LORA_A, LORA_B = ".lora_A.", ".lora_B."  # in the paths of an adapter's layers
 CHUNK = 2**24  # numbers of a layer's input that are held at once (128 MB)
 
 
@@ -26,15 +27,17 @@ class _Enough(Exception):
 class Layers:
     """A network in float64 with the weights that a message was made at.
 
-    words: path of the embedding of words, positions: of that of places, "" for none. groups: paths of linear layers, by
-    the input that they share, in the order in which they run; the first reads single words, the others whole texts.
-    causal: whether a word's inputs hang on the words before it alone.
+    words: path of the embedding of words, positions: of that of places, "" for none. groups: paths of linear layers
+    that are trained, by the input that they share, in the order in which they run. single: how many of the groups read
+    single words, and the others whole texts: the first, and behind it the B of adapters, which read what A makes of a
+    word. causal: whether a word's inputs hang on the words before it alone.
     """
 
     network: nn.Module
     words: str
     positions: str
     groups: tuple[tuple[str, ...], ...]
+    single: int = 1
     causal: bool = False
 
     @classmethod
@@ -58,11 +61,15 @@ class Layers:
             raise ValueError(f"the network has no nn.Embedding of {vocabulary} rows, one for each word")
         positions = next((path for path in tables if "position" in path), "")
         probe = torch.arange(length)[None].remainder(vocabulary)
-        groups = _grouped(network, probe)
-        if not groups:
-            raise ValueError("the network has no linear layers that read one word at a time")
+        groups = _grouped(network, probe, {*layout.names})
         found = cls(network, words, positions, groups)
-        return cls(network, words, positions, groups, found._looks_back(probe, vocabulary))
+        single = found._single(probe, vocabulary) if groups else 0
+        if not single:
+            raise ValueError(
+                "the network trains no linear layers that read one word at a time, as adapters of the first"
+            )
+        found = replace(found, groups=groups[: single + BEHIND], single=single)
+        return replace(found, causal=found._looks_back(probe, vocabulary))
 
     @property
     def heads(self) -> int:
@@ -71,10 +78,19 @@ class Layers:
         told = [getattr(part, name) for part in self.network.modules() for name in names if hasattr(part, name)]
         return next((number for number in told if isinstance(number, int)), 0)
 
+    def _single(self, probe: Tensor, vocabulary: int) -> int:
+        """How many groups read the same of all words but one, where it is another; 1 of texts of a single word."""
+        if probe.shape[1] < 2:
+            return 1
+        other = probe.clone()
+        other[0, 0] = (other[0, 0] + 1) % vocabulary
+        read = self.inputs(torch.cat([probe, other]), len(self.groups) - 1)
+        return next((depth for depth, x in enumerate(read) if not torch.allclose(x[0, 1:], x[1, 1:])), len(read))
+
     def _looks_back(self, probe: Tensor, vocabulary: int) -> bool:
         other = probe.clone()
         other[0, -1] = (other[0, -1] + 1) % vocabulary
-        depth = min(len(self.groups), 3) - 1
+        depth = min(len(self.groups), self.single + 2) - 1
         both = self.inputs(torch.cat([probe, other]), depth)[depth]
         return probe.shape[1] > 1 and bool(torch.equal(both[0, :-1], both[1, :-1]))
 
@@ -93,6 +109,11 @@ class Layers:
         width = self.inputs(words[:1, None], 0)[0].shape[2]
         for part in words.split(max(1, CHUNK // (length * width))):
             yield part, self.inputs(part[:, None].expand(-1, length).contiguous(), 0)[0]
+
+    def behind(self, inputs: Tensor, depth: int) -> Tensor:
+        """What an adapter's B that reads single words reads, (…, rank), of the first group's inputs (…, width)."""
+        path = self.groups[depth][0].replace(LORA_B, LORA_A)
+        return self.network.get_submodule(path)(inputs)
 
 
 @contextmanager
@@ -116,8 +137,8 @@ def _watched(network: nn.Module, paths: list[str], caught: dict[str, Tensor]) ->
             hook.remove()
 
 
-def _grouped(network: nn.Module, probe: Tensor) -> tuple[tuple[str, ...], ...]:
-    """The linear layers that read (1, length, width), those of the same input together, the first `DEPTH` inputs."""
+def _grouped(network: nn.Module, probe: Tensor, trained: set[str]) -> tuple[tuple[str, ...], ...]:
+    """The linear layers that read (1, length, width) and are trained, those of the same input together."""
     groups: list[tuple[Tensor, list[str]]] = []
 
     def note(path: str):
@@ -125,19 +146,21 @@ def _grouped(network: nn.Module, probe: Tensor) -> tuple[tuple[str, ...], ...]:
             x = inputs[0]
             if x.dim() != 3 or x.shape[1] != probe.shape[1]:
                 return
-            if groups and groups[-1][0] is x:
-                groups[-1][1].append(path)
-            else:
+            own = next((paths for held, paths in groups if held is x), None)
+            if own is None:
                 groups.append((x, [path]))
+            else:
+                own.append(path)
 
         return hook
 
     linear = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
-    hooks = [layer.register_forward_pre_hook(note(path)) for path, layer in linear]
+    sent = [(path, layer) for path, layer in linear if f"{path}.weight" in trained]
+    hooks = [layer.register_forward_pre_hook(note(path)) for path, layer in sent]
     try:
         with torch.no_grad():
             network(probe)
     finally:
         for hook in hooks:
             hook.remove()
-    return tuple(tuple(paths) for _, paths in groups[:DEPTH])
+    return tuple(tuple(paths) for _, paths in groups)

@@ -79,8 +79,9 @@ class TextTrial:
 
 
 def _at(span: SpanOfInputs | None, inputs: Tensor) -> Tensor:
+    """Shares outside, of which those up to `SAME` were there."""
     assert span is not None
-    return span.outside(inputs)
+    return span.outside(inputs) * (SAME / span.same)
 
 
 # --- from the left: each word hangs on those before it alone

@@ -90,6 +90,8 @@ def _said(found: Setup, auditor: Auditor) -> str:
         f"{m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, truth"
         f" {here[auditor.truth is not None]}, auditor's key {here[key and kept]}"
     ]
+    if m.model.frozen:
+        parts.append(f"a frozen base of {m.model.frozen:,} numbers stands once beside them")
     if published:
         parts.append("its key is published, so whoever has the config can draw the noise again")
     if key and not kept:

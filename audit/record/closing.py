@@ -15,18 +15,20 @@ from torch import Tensor
 
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
+from ...defenses.data.vocabulary import Vocabulary
 from ...defenses.layout import Layout
 from ...defenses.losses import loss_of
 from ..errors import BadInput
 from ..files import write_json, write_tensors
 from ..setup.capture import write_sealed, write_tables
 from ..setup.config import Config
-from ..setup.description import digest_of_parts, versions
+from ..setup.description import digest_of_parts, model_part, versions
 from ..setup.format import DECLARED, FORMAT, Declaration
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from .declared import declarations
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
+from .network import Network
 from .recording import DataFacts, Recording, config_of
 from .rounds import ClosedRound, read_rounds, records_of
 from .sent import AllSent, Attempt
@@ -71,7 +73,7 @@ class Begun:
 
     @property
     def layout(self) -> Layout:
-        return self.recording.network.layout(self.names or self.recording.network.parameters)
+        return self.recording.network.layout(self.names or self.recording.network.trained)
 
     def write(self, folder: Path) -> None:
         content = {"recording": self.recording.plain(), "names": list(self.names)}
@@ -115,7 +117,8 @@ def close_recording(folder: Path) -> Path:
     after, done = None, rounds
     if not (rounds[-1].uploads or rounds[-1].lost):  # a last model on its way down
         after, done = rounds[-1], rounds[:-1]
-        done[-1] = replace(done[-1], unnoised=(*done[-1].unnoised, *after.unnoised))  # as of evaluating it
+        own = done[-1]  # with what was found in evaluating it
+        done[-1] = replace(own, unnoised=(*own.unnoised, *after.unnoised), defects=(*own.defects, *after.defects))
     if not begun.recording.mechanism:  # declared round by round
         first = next((r.mechanism for r in done if r.mechanism), ())
         begun = replace(begun, recording=replace(begun.recording, mechanism=first))
@@ -131,7 +134,7 @@ def close_recording(folder: Path) -> Path:
     # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
     untold = after is None and not any(attempt.number == end for attempt in beside)
     held = untold and sent.orderly and not begun.recording.secure_aggregation
-    found = declarations(begun.recording, done, len(clients), beside, held=held)
+    found = declarations(begun.recording, done, len(clients), beside, held=held, names=begun.layout.names)
     granted, wrong = _owners_by_records(granted, given, done)
     found += wrong
     ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
@@ -350,12 +353,7 @@ def _manifest(
     status: str,
 ) -> dict[str, Any]:
     recording, network, layout = begun.recording, begun.recording.network, begun.layout
-    data = recording.data
-    shape = list(data.input_shape or (1,))
-    mean = list(network.mean or data.mean or [0.0] * shape[0])
-    std = list(network.std or data.std or [1.0] * shape[0])
-    source = "config" if network.mean or data.mean else "none"
-    described = {"test": DEALT_BY_LOT if data.by_lot else "given by the owner", "statistics_of": source, **description}
+    data = _data(network, recording, description)
     content = config.model_dump(mode="json")
     stated = config.claim
     claim = None
@@ -376,7 +374,7 @@ def _manifest(
         "name": config.name or "recorded",
         "seed": config.seed,
         "noise_key": "secret",  # declared: nobody here drew the noise
-        "digest": digest_of_parts(content, described, made_with),
+        "digest": digest_of_parts(content, data["description"], made_with),
         "rounds": len(rounds),
         "config": content,
         "scheme": {
@@ -388,28 +386,37 @@ def _manifest(
         "clients": list(clients),
         "facts": _facts(recording, config),
         "claim": claim,
-        "model": {"name": network.name, "parameters": layout.dim, "layers": list(network.layers)},
+        "model": model_part(network.name, layout.dim, network.layers, network.frozen_numbers),
         "layout": {"names": list(layout.names), "shapes": [list(s) for s in layout.shapes]},
-        "data": {
-            "name": data.name,
-            "input_shape": shape,
-            "classes": data.classes or 0,
-            "target_shape": list(data.target_shape or ()),
-            "label_sets": recording.minimised is not None and loss_of(recording.minimised).several,
-            "mean": mean,
-            "std": std,
-            "description": described,
-        },
+        "data": data,
         "engine": {"name": "recorded", "chunk_numbers": engines.CHUNK_NUMBERS},
         "recorded": {
             "by": recording.by,
             "network": network.known,
             "local": recording.local_known,
-            "data": data.input_shape is not None and data.classes is not None,
+            "data": recording.data.input_shape is not None and recording.data.classes is not None,
             "loss": recording.loss is not None,
         },
         "versions": made_with,
     }
+
+
+def _data(network: Network, recording: Recording, description: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record looks like."""
+    data = recording.data
+    shape = list(data.input_shape or (1,))
+    mean = list(network.mean or data.mean or [0.0] * shape[0])
+    std = list(network.std or data.std or [1.0] * shape[0])
+    source = "config" if network.mean or data.mean else "none"
+    test = DEALT_BY_LOT if data.by_lot else "given by the owner"
+    described: dict[str, Any] = {"test": test, "statistics_of": source, **description}
+    if data.vocabulary is not None:
+        mean, std = [], []
+        described |= {**Vocabulary(data.vocabulary).as_facts(), "pad": data.pad}
+    facts = {"name": data.name, "input_shape": shape, "classes": data.classes or 0}
+    several = recording.minimised is not None and loss_of(recording.minimised).several
+    targets = {"target_shape": list(data.target_shape or ()), "label_sets": several}
+    return {**facts, **targets, "mean": mean, "std": std, "description": described}
 
 
 def _facts(recording: Recording, config: Config) -> dict[str, Any]:

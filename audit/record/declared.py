@@ -29,6 +29,7 @@ from .noise_tests import (
 from .recording import Recording
 from .rounds import ClosedRound, named
 from .sent import Attempt
+from .still import nothing_trained
 
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
@@ -54,6 +55,7 @@ def declarations(
     beside: Sequence[Attempt] = (),
     *,
     held: bool = False,
+    names: Sequence[str] = (),
 ) -> list[Declaration]:
     """All that is declared of a recording, each with what speaks for it and against it.
 
@@ -61,6 +63,7 @@ def declarations(
         recording: its facts. rounds: the finished ones. population: how many clients there are.
         beside: what was sent in rounds that did not become whole, of which nothing was looked at.
         held: nobody but the server gets the model that the last round makes, as whoever closed it says.
+        names: of the tensors that are sent.
     """
     unseen = [attempt for attempt in beside if attempt.mechanism and attempt.mechanism[0].by == "client"]
     others = sum(len(attempt.sent) for attempt in unseen)
@@ -80,6 +83,8 @@ def declarations(
         said = "the low bits of what is sent tell nothing, as those of floating-point noise may (Mironov 2012)"
         made.append(_untested("low bits", said))
         said = "the first model was made without the clients' records, by no training, choice or pruning on them"
+        if recording.network.frozen:
+            said = f"{said}, and so were its frozen parameters"
         if recording.data.first_model == "private":
             said = "the first model was made with the clients' records"
         silent = recording.data.first_model is None
@@ -95,6 +100,8 @@ def declarations(
         )
     if recording.clients is not None:
         made.append(_clients(rounds, recording.clients, population))
+    inside = first is not None and first.of == "record"
+    made += nothing_trained(recording.network, names, [(len(r.uploads), r.still) for r in rounds], inside)
     defects: dict[tuple[str, str], Declaration] = {}
     for defect in (defect for r in rounds for defect in r.defects):
         defects.setdefault((defect.what, defect.said), defect)  # each once, of the first round that shows it

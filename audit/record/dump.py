@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
@@ -26,8 +27,9 @@ from ..errors import BadInput, bad_input
 from ..files import remove_all
 from ..setup.config import read_toml
 from ..setup.reading import regular, short
+from ..tensors import real_numbers
 from .mechanism import mechanism_of_plain
-from .network import Network, network_of
+from .network import Network, NetworkOnBase, digest_of_base, network_of
 from .recorder import Recorder
 from .values import read_npz
 
@@ -106,8 +108,8 @@ def import_dump(
     first = _read_round(numbers[0], found[numbers[0]])
     where = str(declared or "declared")
     with bad_input(where):
-        network = _network(first.broadcast, stated)
-        recorder = _recorder(output, network, stated, loss)
+        network = _network(first.broadcast, stated, Path(where).parent)
+        recorder = _recorder(output, network, stated, dump, loss)
     default = stated.get("num_examples")
     try:
         with recorder as rec:
@@ -124,7 +126,9 @@ def import_dump(
     return output
 
 
-def _recorder(output: Path, network: Network, stated: Mapping[str, Any], loss: str | None) -> Recorder:
+def _recorder(
+    output: Path, network: Network | NetworkOnBase, stated: Mapping[str, Any], dump: Path, loss: str | None
+) -> Recorder:
     given = stated.get("mechanism")
     mechanism = None
     if given is not None:
@@ -191,9 +195,25 @@ def _count(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _network(first: Mapping[str, Any], stated: Mapping[str, Any]) -> Network:
-    """The tensors of the first broadcast, and the network that the owner names."""
-    tensors = network_of(first)
+def _network(first: Mapping[str, Any], stated: Mapping[str, Any], home: Path) -> Network | NetworkOnBase:
+    """The tensors of the first broadcast, and the network that the owner names, with the file of what is frozen in it,
+    from `home` on.
+    """
+    model = stated.get("model")
+    given = model.get("base") if isinstance(model, Mapping) else None
+    if given is None:
+        return _named(network_of(first), stated)
+    if not isinstance(given, str):
+        raise BadInput(f"[model] base = {short(given)}: expected a file of the parameters that nobody trains")
+    values = {n: real_numbers(v, n, torch.float32) for n, v in _arrays(home / given).items() if n not in first}
+    tensors = network_of({**first, **values})
+    frozen = tuple(n for n in tensors.state if n in values)
+    base = digest_of_base(values)
+    whole = replace(tensors, parameters=tensors.state, untrained=(*tensors.untrained, *frozen), base=base)
+    return NetworkOnBase(_named(whole, stated), values)
+
+
+def _named(tensors: Network, stated: Mapping[str, Any]) -> Network:
     model, data = stated.get("model"), stated.get("data", {})
     if model is None:
         return tensors
@@ -202,11 +222,13 @@ def _network(first: Mapping[str, Any], stated: Mapping[str, Any]) -> Network:
     if not isinstance(data, Mapping):
         raise BadInput(f"data = {short(data)}: expected a table, [data]")
     name, options = model.get("name"), dict(model.get("options", {}))
-    if not isinstance(name, str) or sorted(set(model) - {"name", "options"}):
-        raise BadInput("[model]: expected name and, if need be, options")
+    if not isinstance(name, str) or sorted(set(model) - {"name", "options", "base"}):
+        raise BadInput("[model]: expected name and, if need be, options and base")
     if ":" in name:  # imported by nobody here
         return replace(tensors, name=name, options=options, prefix="1.")
     shape, classes = data.get("input_shape"), data.get("classes")
+    if tensors.base:
+        raise BadInput(f"[model] name = {name!r} is trained whole; base goes with a class of your own, file:Class")
     if shape is None or classes is None:
         raise BadInput(f"[model] name = {name!r} needs [data] input_shape and classes")
     mean, std = data.get("mean", [0.0] * shape[0]), data.get("std", [1.0] * shape[0])

@@ -4,6 +4,7 @@ code, where that can be.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from ...defenses import models
-from ...defenses.layout import Layout
+from ...defenses.hugging_face import LIBRARY, facts_of_network
+from ...defenses.layout import Layout, frozen_of
 from ..errors import BadInput, bad_input
 from ..owners_code import owners
 
@@ -38,6 +40,7 @@ class Network:
     untrained: of the state those that training does not step on: buffers, and parameters that are frozen.
     whole: of these those of whole numbers, as a BatchNorm's counter of batches is.
     twins: of a tensor that is another one of the state as well, that one's name, as of tied weights.
+    base: digest of the values of `frozen`, "" for none.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Network:
     untrained: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     twins: dict[str, str] = field(default_factory=dict)
+    base: str = ""
 
     @property
     def known(self) -> bool:
@@ -60,8 +64,14 @@ class Network:
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """Of the parameters those that are not trained."""
-        return tuple(name for name in self.parameters if name in self.untrained)
+        """Of the parameters those that are not trained, beside others that are; they stay out of what is sent."""
+        held = tuple(name for name in self.parameters if name in self.untrained)
+        return held if len(held) < len(self.parameters) else ()
+
+    @property
+    def frozen_numbers(self) -> int:
+        shapes = dict(zip(self.state, self.shapes))
+        return sum(prod(shapes[name]) for name in self.frozen)
 
     @property
     def trained(self) -> tuple[str, ...]:
@@ -83,8 +93,36 @@ class Network:
         return self.renamed.get(name, self.prefix + name)
 
 
+@dataclass(frozen=True, eq=False)
+class NetworkOnBase:
+    """A network whose parameters that nobody trains are given as values, by its owner's names."""
+
+    network: Network
+    values: dict[str, Tensor]
+
+
+def base_of(model: object) -> dict[str, Tensor]:
+    """Copies of the parameters of a model that nobody trains, by its owner's names."""
+    if isinstance(model, NetworkOnBase):
+        return model.values
+    if not isinstance(model, nn.Module) or not any(p.requires_grad for p in model.parameters()):
+        return {}
+    return {name: p.to("cpu", torch.float32, copy=True) for name, p in frozen_of(model).items()}
+
+
+def digest_of_base(values: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, shapes and numbers; "" for none."""
+    made = hashlib.sha256()
+    for name, value in sorted(values.items()):
+        made.update(f"{name} {tuple(value.shape)}".encode())
+        made.update(value.contiguous().numpy().data)
+    return made.hexdigest() if values else ""
+
+
 def network_of(model: object) -> Network:
     """The network of an nn.Module; of a state dict, or of a list of arrays, the tensors alone. Raises BadInput."""
+    if isinstance(model, NetworkOnBase):
+        return model.network
     if isinstance(model, Network):
         return model
     if isinstance(model, nn.Module):
@@ -154,18 +192,23 @@ def _of_module(module: nn.Module) -> Network:
     printed = tuple(models.describe(module))
     described = [_described(layer) for layer in stack if not isinstance(layer, models.Normalise)]
     entries = [entry for entry in described if entry is not None]
-    frozen = any(n in untrained for n in names)  # attacks take every parameter for a trained one
-    if stack and len(entries) == len(described) and len(names) == len(state) and not frozen:
+    beside: dict[str, Any] = {
+        "layers": printed,
+        "untrained": untrained,
+        "whole": whole,
+        "twins": twins,
+        "base": digest_of_base(base_of(module)),
+    }
+    if stack and len(entries) == len(described) and len(names) == len(state):
         rebuilt = nn.Sequential(nn.Identity(), *models.layers((), 0, layers=entries))  # the normalisation comes first
         again = Layout.of(rebuilt)
         if again.shapes == tuple(state[n] for n in names):
             renamed = dict(zip(names, again.names))
-            options = {"layers": entries}
-            return Network(
-                "layers", options, tuple(state), shapes, names, "", renamed, mean, std, printed, untrained, whole, twins
-            )
-    path = UNKNOWN if frozen else _path_of(type(module))
-    return Network(path, {}, tuple(state), shapes, names, "1.", {}, (), (), printed, untrained, whole, twins)
+            known = {"renamed": renamed, "mean": mean, "std": std, **beside}
+            return Network("layers", {"layers": entries}, tuple(state), shapes, names, **known)
+    if (options := facts_of_network(module)) is not None:
+        return Network(LIBRARY, options, tuple(state), shapes, names, prefix="1.network.", **beside)
+    return Network(_path_of(type(module)), {}, tuple(state), shapes, names, prefix="1.", **beside)
 
 
 def _stack(module: nn.Module) -> list[nn.Module | None]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ...defenses.wire import Kind
@@ -22,6 +23,8 @@ from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
 from ..results.format import Epsilon
+from ..setup.format import BASE
+from ..setup.public import Public
 from ..setup.reading import SHARES, left_by_a_killed_run, plain_json, present, read_text, short
 from ..tensors import dense_tensor, real_numbers
 from .closing import (
@@ -35,14 +38,15 @@ from .closing import (
 )
 from .copies import NoisesSeen
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
-from .network import Network
+from .network import Network, base_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .spent import spent
 from .targets import TargetKind, taken, target_kind
-from .usable import check_usable
-from .values import NotFiniteTensor, flat_of, names_in
+from .texts import text_records
+from .usable import SeenRecords, check_usable
+from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in
 
 RecordPair = tuple[Any, Any]
 
@@ -72,8 +76,8 @@ class Recorder:
         folder: the setup to write; new, empty, or an unfinished recording of the same facts.
         model: an nn.Module; or a state dict or a list of arrays, of which no network can be built, so that ε is priced
             and nothing is attacked. A stack of torch's layers is built again without your code, a class of your own
-            only by --allow-model, which calls it with (input_shape, classes) or with nothing. Frozen parameters may
-            stay away from what is sent; such a network is not attacked.
+            only by --allow-model, which calls it with (input_shape, classes) or with nothing. Parameters
+            whose requires_grad is False are kept once, and left out of what is sent; whoever attacks has them.
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
         mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
@@ -132,7 +136,7 @@ class Recorder:
             by=by,
             loss=loss,
         )
-        recording = recording_of(model, declared)
+        recording, self._base = recording_of(model, declared), base_of(model)
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
@@ -181,8 +185,12 @@ class Recorder:
             raise BadInput(f"broadcast of round {short(round)}: expected round {self.next_round}; {held}")
         where = f"broadcast of round {round}"
         network = self._begun.recording.network
+        frozen = frozen_in(model, network, where)
         if not self._begun.names:
             self._begun = replace(self._begun, names=names_in(model, network, where))
+            if frozen_moved(frozen, self._base):  # the network that the recorder was opened with had other values
+                self._base |= frozen
+                self._write_base()
             flat = flat_of(model, network, self._begun.names, where)
             self._begun.write(self.folder)
         else:
@@ -192,6 +200,7 @@ class Recorder:
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
         self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
+        self._note_frozen(frozen_moved(frozen, self._base), where)
 
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
@@ -234,6 +243,9 @@ class Recorder:
         kept = self._keep is None or client in self._keep
         opened.uploads[client] = SentUpload(value, int(num_examples), kept)
         self._journal.upload(int(client), int(num_examples), value)
+        held = frozen_in(tensors, self.network, where)
+        added = self._begun.recording.share != "weights"
+        self._note_frozen(frozen_moved(held, {n: torch.zeros(()) for n in held} if added else self._base), where)
         if records is not None and kept:
             pair = self._records(records, where)
             drawn = any(one.of == "record" and one.sampling is not None for one in opened.mechanism)
@@ -463,6 +475,14 @@ class Recorder:
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
 
+    def _note_frozen(self, name: str, where: str) -> None:
+        """That a tensor which the network freezes was sent with other values, which nothing else would tell."""
+        if self._open is not None and name:
+            said = f"{name!r} and all others whose requires_grad is False never change"
+            why = f"it did in the {where}; open the Recorder with a network whose requires_grad says what is trained"
+            row = {"what": "frozen parameters", "said": said, "status": "contradicted", "why": why}
+            self._open.defects.append(row)
+
     def _lose(self, opened: OpenRound, client: int, why: str) -> None:
         self._journal.lost(int(client), why)
         opened.lost.append((client, why))
@@ -479,11 +499,13 @@ class Recorder:
         """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
+        facts = self._begun.recording.data
         with bad_input(where):
-            inputs, targets = (
-                real_numbers(pair[0], "records' inputs", torch.float32),
-                dense_tensor(pair[1], "records' targets"),
-            )
+            targets = dense_tensor(pair[1], "records' targets")
+            if facts.vocabulary is None:
+                inputs = real_numbers(pair[0], "records' inputs", torch.float32)
+            else:
+                inputs = text_records(pair[0], facts, where)
         if inputs.dim() < 2 or targets.dim() < 1 or len(inputs) != len(targets) or len(inputs) == 0:
             raise BadInput(
                 f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
@@ -494,6 +516,8 @@ class Recorder:
         data = self._learn(inputs, targets, where)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
+        if facts.vocabulary is not None:
+            return inputs, _classes(targets, data.classes, where)
         network = self._begun.recording.network
         channels = inputs.shape[1]
         mean = network.mean or data.mean or (0.0,) * channels
@@ -518,7 +542,8 @@ class Recorder:
             return data
         shape, outputs = data.input_shape or tuple(inputs.shape[1:]), None
         if self._module is not None:
-            outputs = check_usable(self._module, recording.network.name, shape, data.classes, where, recording.loss)
+            seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
+            outputs = check_usable(self._module, recording.network.name, seen, where)
         kind = target_kind(targets, outputs, data, recording.loss, where)
         known = data.model_copy(
             update={"input_shape": shape, "classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss}
@@ -537,6 +562,9 @@ class Recorder:
                 self._granted = read_granted(self.folder)
                 self._same_facts(begun.recording)
             self._begun, self._done = begun, len(rounds)
+            if self._base:
+                held = load_file(self.folder / BASE)
+                self._base = {name: held[self.network.called(name)] for name in self._base}
             write_partial(self.folder, begun)  # also where an earlier close was killed at its very end
             return
         left = [p.name for p in self.folder.iterdir() if p.name not in (LOCK, ".work") and p.suffix != ".part"]
@@ -547,7 +575,12 @@ class Recorder:
         shutil.rmtree(self.folder / ".work", ignore_errors=True)
         self._begun, self._done, self._granted = Begun(recording, ()), 0, Granted()
         write_partial(self.folder, self._begun)
+        self._write_base()
         self._begun.write(self.folder)
+
+    def _write_base(self) -> None:
+        if self._base:
+            Public(self.folder).write("base", {self.network.called(name): v for name, v in self._base.items()})
 
     def _same_facts(self, held: Recording) -> None:
         """Raises BadInput for an unfinished recording of something else."""
@@ -561,6 +594,15 @@ class Recorder:
                     f"{self.folder} holds an unfinished recording with another {name.replace('_', ' ')}; go on with"
                     f" that, close it with `audit import {self.folder}`, or choose another folder"
                 )
+
+
+def _classes(targets: Tensor, classes: int | None, where: str) -> Tensor:
+    """Targets (n,) as class numbers, or of a regression as numbers. Raises BadInput."""
+    if not classes:
+        return targets.float()
+    if targets.is_floating_point() or bool(((targets < 0) | (targets >= classes)).any()):
+        raise BadInput(f"{where}: targets must be class numbers from 0 to {classes - 1}")
+    return targets.long()
 
 
 def _whole(value: object) -> bool:

@@ -6,20 +6,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 from torch import nn
 
+from ...defenses.data.vocabulary import read_tokenizer
 from ...defenses.wire import Kind
-from ..errors import BadInput
+from ..errors import BadInput, bad_input
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
 from ..setup.reading import short
 from .declared_loss import declared_loss
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, network_of
-from .usable import check_usable, warn_of_no_attacks
+from .usable import SeenRecords, check_usable, warn_of_no_attacks
 
 Average = Literal["records", "mean", "expected", "unknown"]
 MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
@@ -35,7 +37,8 @@ class DataFacts(ConfigTable):
     left over those that are called outsiders; without it scores have nothing to be compared with. Declared.
     first_model: made without the clients' records, or with them; None is taken as without. target_shape: of a record's
     targets, () for one class, number or set of labels; loss: that attacks take gradients of. Both are found out from
-    records.
+    records. vocabulary: of texts, whose records are (length,) numbers of words; or tokenizer: the file tokenizer.json
+    that has it. pad: the number that the network takes for padding; None where a mask stands beside the records.
     """
 
     name: str = "recorded"
@@ -48,6 +51,9 @@ class DataFacts(ConfigTable):
     first_model: Literal["public", "private"] | None = None
     target_shape: tuple[Annotated[int, Field(ge=1)], ...] | None = None
     loss: str | None = None
+    vocabulary: tuple[str, ...] | None = Field(default=None, min_length=1)
+    tokenizer: str | None = None
+    pad: int | None = Field(default=None, ge=0)
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,8 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     network = network_of(model)
     tables, loss = _loss_apart(declared)
     if isinstance(model, nn.Module):
-        check_usable(model, network.name, facts.input_shape, facts.classes, "model", loss)
+        seen = SeenRecords(facts.input_shape, facts.classes, loss, facts.vocabulary is not None)
+        check_usable(model, network.name, seen, "model")
         warn_of_no_attacks(network)
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
@@ -214,7 +221,12 @@ def _check_declared(declared: DeclaredTraining) -> None:
 def _data_facts(data: Mapping[str, Any] | None) -> DataFacts:
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
     try:
-        return DataFacts(**given)
+        facts = DataFacts(**given)
+        if facts.tokenizer is None:
+            return facts
+        with bad_input("data"):
+            words = read_tokenizer(Path(facts.tokenizer).expanduser()).words
+        return facts.model_copy(update={"vocabulary": words, "tokenizer": None})
     except ValidationError as error:
         raise BadInput(sentence(error, given, "data", DataFacts)) from None
 

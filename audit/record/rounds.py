@@ -51,6 +51,7 @@ from .noise_tests import (
 )
 from .outside import Outside, SentValue, outside, without
 from .recording import Average, Recording
+from .still import still_tensors
 
 COORDINATES = 4096  # of a message, whose noise is looked at
 SOME = 64  # of every tensor at least, as far as it has them and there are not too many tensors
@@ -172,6 +173,7 @@ def write_round(
             "noisy_mean": round.noisy_mean is not None,
             "copies": measured.copies,
             "energies": [vars(energy) for energy in measured.energies],
+            "still": still_tensors(recording.network, places.spans, _uploads(recording, round)),
         },
     )
 
@@ -204,6 +206,7 @@ class ClosedRound:
     unnoised: tuple[tuple[int, str], ...] = ()
     energies: tuple[Energy, ...] = ()
     copies: tuple[str, ...] = ()
+    still: tuple[str, ...] = ()
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -238,6 +241,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple((row["client"], row["what"]) for row in content["unnoised"]),
                 tuple(Energy(**row) for row in content["energies"]),
                 tuple(content["copies"]),
+                tuple(content["still"]),
             )
         )
     return rounds

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...defenses import models
+from ...defenses.hugging_face import LanguageModel, facts_of_network
 from ...defenses.losses import loss_of
 from ..errors import BadInput
 from ..owners_code import in_words
@@ -19,15 +21,24 @@ LIKE_IMAGES = (3, 32, 32)  # a shape that a class of images or of tables can be 
 ALONE = "; without records and data={'input_shape': …} ε is priced all the same"
 
 
-def check_usable(
-    module: nn.Module, name: str, shape: Sequence[int] | None, classes: int | None, where: str, loss: str | None = None
-) -> tuple[int, ...] | None:
+@dataclass(frozen=True)
+class SeenRecords:
+    """What is known of records. shape: of one. classes: how many there are, 0 for regression; None where nobody knows
+    yet. loss: that was declared. texts: whether records are numbers of words.
+    """
+
+    shape: Sequence[int] | None
+    classes: int | None
+    loss: str | None = None
+    texts: bool = False
+
+
+def check_usable(module: nn.Module, name: str, records: SeenRecords, where: str) -> tuple[int, ...] | None:
     """That attacks can build the network again and give it records, as far as it can be told by now.
 
     Args:
         module: of the owner, in whose process it runs. name: as of a `Network`.
-        shape, classes: of a record, and how many classes there are, 0 for regression; None where nobody knows yet.
-        where: for a sentence. loss: that was declared.
+        records: what is known of them. where: for a sentence.
 
     Returns:
         The shape of what it gives for a record, None where nobody knows.
@@ -35,7 +46,8 @@ def check_usable(
     Raises:
         BadInput: in one sentence.
     """
-    outputs = None if shape is None else outputs_of(module, shape, where)
+    shape, classes, loss = records.shape, records.classes, records.loss
+    outputs = None if shape is None else outputs_of(module, shape, where, records.texts)
     if outputs is not None and len(outputs) > 1 and loss is None:
         raise BadInput(
             f"{where}: the network gives shape {(1, *outputs)} for one record; say what is minimised, as"
@@ -72,14 +84,11 @@ def warn_of_no_attacks(network: Network) -> None:
     """Warns the owner of a module that no attack can build again, before its training begins."""
     if network.known:
         return
-    if network.frozen:
-        why = f"{network.frozen[0]!r} is frozen, and attacks know networks that are trained whole; hand over no records"
-    else:
-        kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
-        strange = [kind for kind in kinds if kind not in models.LAYERS]
-        what = f"a network with {', '.join(strange)}" if strange else "a class that no file of yours holds"
-        stack = f"a Sequential of {', '.join(models.LAYERS)}"
-        why = f"{what} cannot be built again; attacks take {stack}, or a class in a file of your own"
+    kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
+    strange = [kind for kind in kinds if kind not in models.LAYERS]
+    what = f"a network with {', '.join(strange)}" if strange else "a class that no file of yours holds"
+    stack = f"a Sequential of {', '.join(models.LAYERS)}"
+    why = f"{what} cannot be built again; attacks take {stack}, or a class in a file of your own"
     warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
 
 
@@ -127,29 +136,31 @@ def _check_takes_a_shape(kind: type[nn.Module]) -> None:
         return
 
 
-def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> tuple[int, ...]:
+def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts: bool = False) -> tuple[int, ...]:
     """The shape (C,) or (C, h, w) of what the owner's network, in the owner's own process, gives for a record.
 
     Args:
         module: as it is; nothing of it changes. input_shape: of a record. where: for a sentence.
+        texts: whether it takes numbers of words.
 
     Raises:
-        BadInput: it is none that attacks can be tried on: it takes no real numbers, gives no single row, or is frozen.
+        BadInput: it is none that attacks can be tried on: it takes no real numbers, or gives no single row.
     """
-    frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
-    if frozen:
-        raise BadInput(f"{where}: {frozen[0]!r} is frozen, and attacks know of networks that are trained whole{ALONE}")
     modes = [(part, part.training) for part in module.modules()]
     like = next(module.parameters())
-    record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=True)
+    record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=not texts)
     try:
-        result = module.eval()(record.clone())
+        network = module.eval()
+        if facts_of_network(module) is not None:
+            network = LanguageModel(module)
+        result = network(record.long() if texts else record.clone())
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise BadInput(
-            f"{where}: the network takes no records of real numbers of shape {tuple(input_shape)} ({in_words(error)}),"
-            f" and attacks know no others, such as token ids{ALONE}"
+            f"{where}: the network takes no {'texts' if texts else 'records of real numbers'} of shape"
+            f" {tuple(input_shape)} ({in_words(error)}); of token ids give data={{'tokenizer': 'tokenizer.json'}}"
+            f" or 'vocabulary'{ALONE}"
         ) from None
     finally:
         for part, mode in modes:
@@ -160,10 +171,10 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str) -> tup
             f"{where}: the network gives {gives} for one record; attacks need (1, outputs), or (1, classes, height,"
             f" width){ALONE}"
         )
-    if not _follows(result, record):
+    if not texts and not _follows(result, record):
         raise BadInput(
             f"{where}: what the network gives does not follow its inputs by a gradient, as where they are token ids;"
-            f" attacks need real numbers{ALONE}"
+            f" they need data={{'tokenizer': 'tokenizer.json'}} or 'vocabulary'{ALONE}"
         )
     return tuple(result.shape[1:])
 

@@ -26,32 +26,46 @@ class NotFiniteTensor(BadInput):
 
 
 def names_in(value: object, network: Network, where: str) -> tuple[str, ...]:
-    """Which of the network's tensors a value holds, in the state dict's order. Raises BadInput."""
+    """Which of the network's tensors a value holds, in the state dict's order, but those that are frozen. Raises
+    BadInput.
+    """
     read = _read(value, network, where)
     if stranger := [n for n in read if n not in network.state]:
         raise BadInput(f"{where}: tensor {stranger[0]!r} is none of the model's, which are {_few(network.state)}")
     if missing := [n for n in network.trained if n not in read]:
         raise BadInput(f"{where}: the model's tensor {missing[0]!r} is missing; what came are {_few([*read])}")
-    return tuple(n for n in network.state if n in read)
+    return tuple(n for n in network.state if n in read and n not in network.frozen)
+
+
+def frozen_in(value: object, network: Network, where: str) -> dict[str, Tensor]:
+    """What a value holds of the parameters that nobody trains, by name, as float32. Raises BadInput."""
+    if not network.frozen:
+        return {}
+    read = _read(value, network, where)
+    with bad_input(where):
+        return {n: real_numbers(read[n], f"tensor {n!r}", torch.float32) for n in network.frozen if n in read}
+
+
+def frozen_moved(held: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> str:
+    """The first of `frozen_in` that is not as in `base`; "" for none."""
+    return next((n for n, v in held.items() if not bool((v == base[n]).all())), "")
 
 
 def flat_of(value: object, network: Network, names: Sequence[str], where: str) -> Tensor:
     """A value as one vector (d,) of float32: the tensors `names`, each of its own shape.
 
-    float64 is rounded to float32; whole numbers (counters) are taken where float32 holds them.
+    float64 is rounded to float32; whole numbers (counters) are taken where float32 holds them. Of parameters that
+    nobody trains nothing is taken.
 
     Raises:
         BadInput: tensors are missing, or others, or of another shape, in one sentence; NotFiniteTensor for a NaN.
     """
-    read = _read(value, network, where, len(names))
+    read = {n: v for n, v in _read(value, network, where, len(names)).items() if n not in network.frozen}
     shapes = dict(zip(network.state, network.shapes))
     if missing := [n for n in names if n not in read]:
-        trained = "dict(net.named_parameters())"
-        if network.frozen:
-            trained = "{n: p for n, p in net.named_parameters() if p.requires_grad}"
         how = f"what came are {_few([*read])}"
         if missing[0] in network.untrained:
-            how = f"where clients keep it to themselves, broadcast without it, as {trained}"
+            how = "where clients keep it to themselves, broadcast without it, as dict(net.named_parameters())"
         raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it; {how}")
     if more := [n for n in read if n not in names]:
         raise BadInput(f"{where}: the tensor {more[0]!r} is new; the first broadcast had {_few(names)}")
@@ -102,11 +116,19 @@ def _unwrapped(read: dict[str, Any], network: Network) -> dict[str, Any]:
     first, state = str(next(iter(read), "")), {*network.state}
     if state & {*read}:
         return read
+    saved = {_saved(name): name for name in network.trained}
+    if saved.keys() >= {*read}:
+        return {saved[name]: value for name, value in read.items()}
     for prefix in (first.removesuffix(name) for name in state if first.endswith(f".{name}")):
         bare = {str(name).removeprefix(prefix): value for name, value in read.items()}
         if all(str(name).startswith(prefix) for name in read) and state >= {*bare}:
             return bare
     return read
+
+
+def _saved(name: str) -> str:
+    """What peft's `get_peft_model_state_dict` calls a tensor of the only adapter."""
+    return name.replace(".modules_to_save.default.", ".").replace(".default.", ".")
 
 
 def _parted(value: Tensor | np.ndarray, network: Network, where: str, count: int | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.data.partition import BY_LOT
 from ...defenses.federation import Federation, RoundRecord, State, address_of, evaluate, run_many, start_state
-from ...defenses.layout import Layout
+from ...defenses.layout import Layout, frozen_of
 from ...defenses.local import decision
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
@@ -59,9 +59,9 @@ from ..files import (
 from ..lock import NAME as LOCK
 from ..lock import writing
 from .auditor import check_setup
-from .description import ROWS, described, digest_of, engine_of, manifest_of, with_key
+from .description import ROWS, described, digest_of, engine_of, manifest_of, numbers_of, with_key
 from .experiment import Experiment
-from .format import SEAL
+from .format import BASE, SEAL
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
@@ -244,12 +244,13 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
     uploads = kept * len(set(experiment.config.capture.clients))
     broadcasts = kept + 1 if experiment.scheme.topology.central else 0
     size = 4 * experiment.layout.dim
+    base = 4 * numbers_of(frozen_of(experiment.module))
     return {
         "rounds": rounds,
         "uploads": uploads,
         "broadcasts": broadcasts,
         "parameters": experiment.layout.dim,
-        "bytes": (uploads + broadcasts) * size,
+        "bytes": (uploads + broadcasts) * size + base,
         "state_bytes": size * (1 if experiment.scheme.topology.central else len(experiment.clients)),
     }
 
@@ -264,7 +265,7 @@ def check_space(experiment: Experiment) -> None:
         )
 
 
-OF_A_SETUP = {"auditor", "knowledge", "truth", "tensors", "messages.jsonl", "rounds.csv", "environment.json"}
+OF_A_SETUP = {"auditor", "knowledge", "truth", "tensors", "messages.jsonl", "rounds.csv", "environment.json", BASE}
 
 
 def _prepare(folder: Path, experiment: Experiment, digest: str, engine: str, force: bool) -> str:
@@ -357,6 +358,8 @@ class _Recorder:
 
     def start(self, state: State | None) -> None:
         self.work.mkdir(parents=True, exist_ok=True)
+        if frozen := frozen_of(self.experiment.module):
+            Public(self.folder).write("base", frozen)
         if state is not None:
             self.models = dict(state.models)
 

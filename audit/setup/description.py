@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ... import __version__
 from ...defenses import engine as engines
+from ...defenses.layout import frozen_of
 from ...defenses.models import describe
 from ...defenses.randomness import stream
 from ...defenses.scheme import Scheme
@@ -158,6 +160,18 @@ def mean_of(rounds: Sequence[Mapping[str, float]], name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def numbers_of(tensors: Mapping[str, Tensor]) -> int:
+    return sum(value.numel() for value in tensors.values())
+
+
+def model_part(name: str, parameters: int, layers: Sequence[str], frozen: int) -> dict[str, Any]:
+    """The model in setup.json. parameters: numbers that are trained. frozen: that are not."""
+    part: dict[str, Any] = {"name": name, "parameters": parameters, "layers": list(layers)}
+    if frozen:
+        part["frozen"] = frozen
+    return part
+
+
 def manifest_of(
     experiment: Experiment,
     status: str,
@@ -177,7 +191,7 @@ def manifest_of(
         done: the finished rounds' figures.
     """
     config, data, scheme = experiment.config, experiment.data, experiment.scheme
-    claim, stated = None, experiment.claim
+    claim, stated, frozen = None, experiment.claim, numbers_of(frozen_of(experiment.module))
     if stated is not None:
         claim = {
             "whose": stated.whose,
@@ -205,11 +219,7 @@ def manifest_of(
         "clients": [len(c) for c in experiment.clients],
         "facts": public_facts(experiment, done or []),
         "claim": claim,
-        "model": {
-            "name": config.model.name,
-            "parameters": experiment.layout.dim,
-            "layers": describe(experiment.module),
-        },
+        "model": model_part(config.model.name, experiment.layout.dim, describe(experiment.module), frozen),
         "layout": {"names": list(experiment.layout.names), "shapes": [list(s) for s in experiment.layout.shapes]},
         "data": {
             "name": data.name,

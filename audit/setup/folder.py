@@ -22,7 +22,7 @@ from ...attacks.inversion.read.local_training import LINEAR, Recipe
 from ...defenses import models
 from ...defenses.data.columns import TableColumn, table_columns
 from ...defenses.data.vocabulary import Vocabulary, vocabulary_of
-from ...defenses.layout import Layout
+from ...defenses.layout import Layout, freeze
 from ...defenses.presets import KNOWN, Population
 from ...defenses.schedule import RoundPlan, reads_history
 from ...defenses.scheme import Claim, Scheme
@@ -39,7 +39,7 @@ from .claim import stated_claim
 from .config import Config, parse_config
 from .description import digest_of_parts
 from .experiment import local_training
-from .format import FORMAT, Addresses, Items, Labels, Manifest, MessageRow
+from .format import BASE, FORMAT, Addresses, Items, Labels, Manifest, MessageRow
 from .reading import (
     misplaced,
     open_tensors,
@@ -155,17 +155,26 @@ class Setup:
                 std=tuple(data.std),
                 seed=0,
                 vocabulary=len(self.vocabulary or ()),
+                pad=data.description.get("pad"),
                 allow=allow_model,
                 batchnorm=self.config.model.batchnorm,
                 trained_elsewhere=recorded is not None,
                 **self.config.model.options,
             )
+        self._with_base(module)
         if self._trained(module) != Layout.of(module):
             raise BadInput(
                 f"{self.folder / 'setup.json'}: layout does not fit the model {part.name!r}; it is from another version"
                 " or was changed"
             )
         return module
+
+    def _with_base(self, module: nn.Module) -> None:
+        """Gives the network its parameters that nobody trains, and freezes them."""
+        if not self.manifest.model.frozen:
+            return
+        with open_tensors(self.folder, self.folder / BASE) as file, bad_input(str(self.folder / BASE)):
+            freeze(module, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def _trained(self, module: nn.Module) -> Layout:
         """The layout of what is trained; a recording may hold a BatchNorm's running statistics beside it."""
@@ -399,7 +408,10 @@ class Setup:
 
     @property
     def _no_records(self) -> tuple[Tensor, Tensor]:
-        return torch.zeros(0, *self.manifest.data.input_shape), torch.zeros(0, dtype=torch.long)
+        inputs = torch.zeros(0, *self.manifest.data.input_shape)
+        if self.vocabulary is not None:
+            inputs = inputs.long()
+        return inputs, torch.zeros(0, dtype=torch.long)
 
     def _records(self, path: Path) -> tuple[Tensor, Tensor] | None:
         return read_records(self.folder, path, self.manifest.data)

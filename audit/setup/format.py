@@ -10,6 +10,7 @@ from ...defenses.terms import Adjacency, Claimant, Unit
 
 FORMAT = 4  # the only one that is written and read
 SEAL = "auditor/seal.json"
+BASE = "base.safetensors"  # the parameters that nobody trains, once in a setup; a message is what is trained
 DECLARED = "auditor/declared.json"  # of a recorded training
 LAST_MODEL = "last model"  # a Declaration.what: that nobody gets it
 DRAWN_LABELS = "auditor/labels.json"  # tells which records secret batches took, which ε counts on: none of knowledge/
@@ -43,9 +44,12 @@ class ClaimPart(_Part):
 
 
 class ModelPart(_Part):
+    """parameters: numbers that are trained and sent. frozen: numbers that are neither, in `BASE`."""
+
     name: str
     parameters: int = Field(ge=1)
     layers: list[str]
+    frozen: int = Field(default=0, ge=0)
 
 
 class LayoutPart(_Part):

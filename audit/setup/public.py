@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..files import write_bytes, write_json, write_lines, write_tensors
-from .format import DRAWN_LABELS
+from .format import BASE, DRAWN_LABELS
 
 PublicKind = Literal[
     "manifest",
     "environment",
     "messages",
     "tensors",
+    "base",
     "participants",
     "knowledge",
     "labels",
@@ -30,6 +31,7 @@ PUBLIC: dict[PublicKind, tuple[str, str]] = {
     "environment": ("environment.json", "when and where it was trained, on what machine"),
     "messages": ("messages.jsonl", "who sent what kind of message when, and how many records it says it is of"),
     "tensors": ("tensors/round-*.safetensors", "the messages themselves, whose releases the ledger has"),
+    "base": (BASE, "the parameters that nobody trains, as everybody has them before the first round"),
     "participants": ("rounds.csv", "how many took part in each round, which no record decides"),
     "knowledge": ("knowledge/knowledge.json", "the list of what attacks are given"),
     "labels": ("knowledge/labels.json", "given to attacks that assume them; written only where no coin draws batches"),

@@ -6,10 +6,12 @@ the model must know which number is which word, so the vocabulary is as public a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,6 +76,21 @@ def vocabulary_of(facts: Mapping[str, Any]) -> Vocabulary | None:
     """The vocabulary that a data set's description tells; None of data that is no text."""
     words = facts.get("vocabulary")
     return Vocabulary(tuple(map(str, words))) if isinstance(words, list) and words else None
+
+
+def read_tokenizer(path: Path) -> Vocabulary:
+    """The vocabulary of a tokenizer.json, which is read as text. Raises ValueError in one sentence."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        held = content["model"]["vocab"]
+        if isinstance(held, list):  # of pairs of a word and its score
+            held = {word: number for number, (word, _) in enumerate(held)}
+        words = {number: word for word, number in held.items()}
+        words |= {token["id"]: token["content"] for token in content.get("added_tokens") or ()}
+        return Vocabulary(tuple(words.get(number, f"[unused{number}]") for number in range(max(words) + 1)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        why = " ".join(str(error).split())[:80]
+        raise ValueError(f"tokenizer = {str(path)!r}: expected a tokenizer.json with a vocabulary ({why})") from None
 
 
 def padded(rows: Sequence[Sequence[int]], length: int) -> Tensor:

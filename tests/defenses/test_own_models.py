@@ -127,7 +127,7 @@ def test_the_working_folder_is_looked_in_and_the_path_is_left_alone(nets):
         ("pair", {}, "cannot take two records|gives outputs a tuple"),
         ("bare", {}, "has no parameters"),
         ("drawing", {}, "nobody could replay"),
-        ("fixed", {}, "does not train its parameter '1.1.weight'; every parameter is trained and sent"),
+        ("fixed", {}, "has no parameters with requires_grad; every parameter with requires_grad is trained and sent"),
         ("mixing", {}, "for a record beside others than for it alone"),
         ("idle", {}, "does not use its parameter '1.spare.weight'"),
         ("norm", {}, 'BatchNorm, which mixes records; .model. batchnorm = "group"'),

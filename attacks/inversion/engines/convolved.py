@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ....defenses.chain import Bend, bend
-from ....defenses.layout import Layout
+from ....defenses.layout import Layout, frozen_of
 from ....defenses.models import Normalise
 from ..match.objective import Matching, Products
 from ..read.target import Target
@@ -243,12 +243,15 @@ def open_stages(
     module: nn.Module, shape: Sequence[int], pools: bool = False
 ) -> tuple[tuple[Stage, ...], tuple[Tensor, Tensor]] | None:
     """The stages of nested `nn.Sequential`s of [normalisation], convolution or linear layer, [activation], …, linear
-    layer; and the normalisation's mean and std. None for any other network, and for one without convolutions.
+    layer; and the normalisation's mean and std. None for any other network, for one without convolutions, and for one
+    that is not trained whole.
 
     Args:
         module: in evaluation mode, where a Dropout does nothing. shape: (channels, height, width) of an image.
         pools: whether a convolution's activation may have a pooling behind it (`passage.takes_pool`).
     """
+    if frozen_of(module):
+        return None
     mean, std = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
     stages: list[Stage] = []
     at: tuple[int, ...] = (shape[1], shape[2], shape[0])

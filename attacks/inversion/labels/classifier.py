@@ -74,6 +74,10 @@ def find_classifier(module: nn.Module, shape: tuple[int, ...]) -> Head:
     names = {id(p): known for known, p in module.named_parameters()}  # a shared one has the name it was first met by
     layer = module.get_submodule(name)
     bias = getattr(layer, "bias", None)
+    if not layer.weight.requires_grad or not (bias is None or bias.requires_grad):
+        raise ValueError(
+            f"labels cannot be inferred: the classifier {name!r} is frozen, so nobody sends it; {KNOW_THEM}"
+        )
     return Head(name, names.get(id(layer.weight), f"{start}weight"), None if bias is None else names.get(id(bias)))
 
 

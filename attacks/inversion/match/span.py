@@ -42,7 +42,8 @@ class InputSpan:
     def of(cls, module: nn.Module, layout: Layout, target: Target) -> InputSpan | None:
         """Of the first linear layer with a bias and more neurons than there are images; None where there is none."""
         linear = ((n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear) and m.bias is not None)
-        name = next((n for n, m in linear if m.out_features > target.count), None)
+        trained = ((n, m) for n, m in linear if {f"{n}.weight".lstrip("."), f"{n}.bias".lstrip(".")} <= {*layout.names})
+        name = next((n for n, m in trained if m.out_features > target.count), None)
         if name is None or target.sparse is not None:  # rows of which components are missing span anything
             return None
         if target.recipe is not None and not target.recipe.by_tensor:

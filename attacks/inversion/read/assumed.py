@@ -25,6 +25,7 @@ def reading_assumed(aim: Aim, view: View, settings: Settings, solution: Solution
             "the number of rows",
             "what the table's columns are: words by their features, and where numbers lie",
         ]
+    assumed += view.base_known
     assumed += assumptions(view.facts, steps, solution.by_step, target.stretched > 1)
     assumed += besides_assumed(view.facts, recipe)
     assumed += mode_assumed(view.module, settings.mode, view.facts.scheme == "recorded")

@@ -136,7 +136,7 @@ def priced(folder, told, population=20, batch=2, steps=1) -> float:
     with Recorder(folder, START, mechanism=Gaussian(1.0, 1.0, of="record", steps=steps, sampling=lot)) as rec:
         for t, count in enumerate(told):
             rec.broadcast(t, START)
-            rec.upload(t, 0, torch.zeros(300), num_examples=count)
+            rec.upload(t, 0, torch.full((300,), 0.01), num_examples=count)
         rec.broadcast(len(told), START)
     rows = table(folder, observers=["server"], unit="record", adjacency="zero_out").rows
     return rows[0].proven or 0.0

@@ -131,12 +131,6 @@ class Pixels(nn.Module):
         return self.layer(x)
 
 
-def frozen() -> nn.Sequential:
-    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    net[0].requires_grad_(False)
-    return net
-
-
 def stack() -> nn.Sequential:
     return nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
 
@@ -146,7 +140,6 @@ UNUSABLE = {
     "token ids": (lambda: Tokens(), (IDS, CLASSES), "token ids"),
     "token ids made whole": (lambda: Tokens(strict=False), (IDS, CLASSES), "token ids"),
     "token ids of a stack": (stack, (IDS, CLASSES), "token ids"),
-    "frozen": (frozen, (ROWS, CLASSES), "'0.weight' is frozen"),
     "several labels": (lambda: nn.Linear(6, 3), (ROWS, SEVERAL), "say what was minimised"),
     "a label a pixel": (Pixels, (IMAGES, torch.zeros(5, 4, 4, dtype=torch.long)), "say what is minimised"),
     "a score a pixel": (Pixels, (IMAGES, CLASSES), r"gives shape \(1, 3, 4, 4\)"),
@@ -169,21 +162,13 @@ def test_it_is_told_with_the_first_records_and_priced_without(case, tmp_path):
     assert proven(recorded(tmp_path / "t", net)) == pytest.approx(TWO_ROUNDS)
 
 
-@pytest.mark.parametrize(
-    "made, why",
-    [
-        (frozen, "'0.weight' is frozen"),
-        (lambda: nn.Linear(6, 3).requires_grad_(False), "'weight' is frozen"),
-        (lambda: nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)), "with Softmax cannot be built again"),
-    ],
-)
-def test_what_no_attack_can_build_is_warned_of_when_the_recorder_opens(made, why, tmp_path):
-    with pytest.warns(UserWarning, match=why) as caught:
-        folder = recorded(tmp_path / "s", made())
+def test_what_no_attack_can_build_is_warned_of_when_the_recorder_opens(tmp_path):
+    with pytest.warns(UserWarning, match="with Softmax cannot be built again") as caught:
+        folder = recorded(tmp_path / "s", nn.Sequential(nn.Linear(6, 3), nn.Softmax(1)))
     assert caught[0].filename == __file__ and proven(folder) == pytest.approx(TWO_ROUNDS, rel=0.01)
 
 
-@pytest.mark.parametrize("case", ["token ids", "token ids made whole", "frozen", "a score a pixel"])
+@pytest.mark.parametrize("case", ["token ids", "token ids made whole", "a score a pixel"])
 def test_it_is_told_at_once_where_the_shape_is_stated(case, tmp_path):
     made, records, words = UNUSABLE[case]
     with pytest.raises(BadInput, match=f"^model: .*{words}"):
@@ -211,45 +196,6 @@ def test_a_trial_leaves_the_owners_network_as_it_was(tmp_path):
     recorded(tmp_path / "s", net, (ROWS, CLASSES))
     assert [layer.training for layer in net] == [True, False, True, True] and net.training and called == []
     assert all(torch.equal(v, before[n]) for n, v in net.state_dict().items()) and net[0].weight.grad is None
-
-
-# --- of a network that is not trained whole, what is trained
-
-
-class Adapted(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = nn.Linear(64, 10).requires_grad_(False)
-        self.a, self.b = nn.Parameter(torch.randn(2, 64)), nn.Parameter(torch.zeros(10, 2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.base(x) + x @ self.a.T @ self.b.T
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-def test_adapters_are_recorded_alone(as_list, tmp_path):
-    net = Adapted()
-    sent = {n: p.detach() for n, p in net.named_parameters() if p.requires_grad}
-    form = (lambda held: [*held.values()]) if as_list else (lambda held: held)
-    with Recorder(tmp_path / "s", net, mechanism=NOISE) as rec:
-        for t in range(2):
-            rec.broadcast(t, form(sent))
-            rec.upload(t, 0, form({n: 0.5 * torch.randn(v.shape) for n, v in sent.items()}), 5)
-    setup, _ = check_setup(tmp_path / "s")
-    assert setup.layout.dim == 148 and not setup.manifest.recorded.network
-    assert proven(tmp_path / "s") == pytest.approx(TWO_ROUNDS) == pytest.approx(15.46, abs=0.01)
-
-
-def test_after_a_whole_broadcast_the_sentence_names_what_to_broadcast(tmp_path):
-    net = Adapted()
-    sent = {n: p for n, p in net.named_parameters() if p.requires_grad}
-    with Recorder(tmp_path / "s", net) as rec:
-        rec.broadcast(0, net)
-        with pytest.raises(
-            BadInput, match=r"'base.weight' is missing; .*for n, p in net.named_parameters\(\) if p.req"
-        ):
-            rec.upload(0, 0, sent, 5)
-        rec.abandon()
 
 
 @pytest.mark.parametrize("prefix", ["_module.", "module.", "_orig_mod.", "module._orig_mod."])

@@ -1,0 +1,112 @@
+"""Words and sentences out of adapters alone (LoRA): exact below the ranks together, and nothing said beyond."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.text.attack import TextInversion
+from dpfl_audit.attacks.text.span import SpanOfInputs
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining
+
+NOTHING = Knowledge({}, torch.zeros(0), torch.zeros(0))
+QV, QKV = ["query", "value"], ["query", "key", "value"]
+
+
+@pytest.fixture(scope="module")
+def notes():
+    return load("notes", seed=5)
+
+
+def read(data, row, length, *, targets, rank, before, layers=2):
+    """What a server reads of one note's gradient, cut to `length` words; `before`: after a step on other notes."""
+    words = vocabulary_of(data.description)
+    about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1, "layers": layers}
+    lora = {"rank": rank, "targets": targets}
+    module = models.build("transformer", vocabulary=len(words), lora=lora, **about)
+    layout, inputs = Layout.of(module), data.inputs.clone()
+    inputs[row, length:] = PAD
+    start = layout.join(dict(module.named_parameters())).detach()
+
+    def sent(start, rows, share):
+        training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+        batches = torch.tensor([rows])
+        return looped([LocalJob(module, layout, training, start, inputs, data.targets, batches, share, 0.1)])[0].value
+
+    if before:
+        start = start + sent(start, [50, 51, 52, 53], "update")
+    value = sent(start, [row], "gradient")
+    facts = PublicFacts("fedavg", "gradient", "sgd", 0.1, 1, None, 1, noise_std=0.0)
+    messages = (
+        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
+        Seen("upload", 0, "client-0", ("server",), "gradient", 1, lambda: value, False),
+    )
+    view = View("server", messages, module, layout, facts, data.input_shape, 4, vocabulary=words)
+    attack = TextInversion()
+    return attack.run_part(attack.parts(view, NOTHING)[0], view, NOTHING, 0), inputs[row]
+
+
+@pytest.mark.parametrize(
+    ("targets", "rank", "length"), [(QV, 8, 7), (QV, 8, 12), (QV, 8, 15), (QV, 16, 17), (QKV, 8, 17)]
+)
+def test_fewer_words_than_the_ranks_together_come_back_whole(notes, targets, rank, length):
+    for row in (1, 4):
+        found, text = read(notes, row, length, targets=targets, rank=rank, before=True)
+        assert set(found.words.tolist()) == set(text.tolist()) - {PAD}
+        assert found.certain.tolist() == [True] and torch.equal(found.texts[0][:length], text[:length])
+
+
+@pytest.mark.parametrize("length", [5, 7, 8, 9, 12])
+def test_at_the_start_each_adapter_tells_fewer_words_than_its_rank(notes, length):
+    """B = 0, so that A has no gradient, and B's tells the words times A: seven of them at rank 8, and no eighth."""
+    found, text = read(notes, 1, length, targets=QV, rank=8, before=False)
+    assert set(found.words.tolist()) == (set(text.tolist()) - {PAD} if length < 8 else set())
+    assert [bool(why) for name, why in found.methods if name.endswith("read")] == [length >= 8]
+
+
+@pytest.mark.parametrize("length", [10, 17])
+def test_beyond_the_ranks_nothing_is_said_to_be_certain(notes, length):
+    row = next(i for i, text in enumerate(notes.inputs) if int((text != PAD).sum()) >= length)
+    found, text = read(notes, row, length, targets=["value"], rank=8, before=True)
+    assert not len(found.words) and not len(found.texts)
+    assert int((text != PAD).sum()) == length
+
+
+def test_an_adapter_of_later_layers_alone_is_no_test_of_single_words(notes):
+    with pytest.raises(ValueError, match="trains no linear layers that read one word at a time"):
+        read(notes, 0, 5, targets=["outer"], rank=4, before=False, layers=1)
+
+
+def test_a_span_of_few_rows_is_told_by_its_rounding():
+    torch.manual_seed(0)
+    inputs = torch.randn(20, 64, dtype=torch.float64)
+    below = SpanOfInputs.of([torch.randn(16, 12, dtype=torch.float64) @ inputs[:12]])
+    full = SpanOfInputs.of([torch.randn(16, 20, dtype=torch.float64) @ inputs])
+    assert (below.rank, full.rank) == (12, 16)
+    assert float(below.outside(inputs[:12]).max()) < below.same < float(below.outside(inputs[12:]).min())
+    assert float(full.outside(inputs).min()) > full.same  # more words than dimensions: none is taken for certain
+
+
+def test_rounding_of_weights_hides_what_lies_below_it():
+    """An update is a difference of rounded weights: what is no larger than their rounding is no direction of a word."""
+    torch.manual_seed(0)
+    sizes = torch.logspace(0, -4, 12, dtype=torch.float64)
+    update = torch.linalg.qr(torch.randn(16, 12, dtype=torch.float64))[0] * sizes @ torch.randn(12, 64).double()
+    rounded = update + 1e-5 * torch.randn(16, 64, dtype=torch.float64)
+    assert SpanOfInputs.of([update]).rank == 12 and SpanOfInputs.of([update]).clear
+    assert SpanOfInputs.of([rounded]).rank == 16 and SpanOfInputs.of([rounded]).clear  # taken for more words
+    assert not SpanOfInputs.of([rounded], [1e-5]).clear
+    known = SpanOfInputs.of([rounded], [1e-5], part=True)
+    assert (
+        1 < known.rank < 12 and known.clear and float(known.outside(inputs_of(update)[: known.rank]).max()) < known.same
+    )
+
+
+def inputs_of(update: torch.Tensor) -> torch.Tensor:
+    """The directions that it has, the strongest first."""
+    return torch.linalg.svd(update)[2]
