@@ -17,7 +17,7 @@ from ..results.format import Results
 from ..run import RunOptions
 from ..run.choice import DEFAULT_MINUTES, IN_PARTS
 from ..run.job import Job
-from ..run.shortened import INVERSION, iterations_set, shortened
+from ..run.shortened import INVERSION, fewer_iterations, iterations_set
 from ..setup.config import CANARY
 from .outcome import outcome_of
 
@@ -148,7 +148,7 @@ def _lasting(
     if cost <= limit:
         more = next(((i, r) for from_, i, r in STRONGER if left >= (from_ - 1) * cost), None)
         return (() if more is None else iterations_set(iterations * more[0], restarts * more[1], quick)), []
-    short, few = shortened(settings, cost, limit)
+    short, few = fewer_iterations(settings, cost, limit)
     if (short, few) == (iterations, restarts):
         return (), []
     said = f"{INVERSION} with {iterations} iterations and {restarts} restarts (about {cost:.2g} minutes): it ran with"

@@ -70,6 +70,12 @@ def as_chosen(plan: Plan, made: Choice | None) -> Plan:
     return replace(plan, cells=cells)
 
 
+def check_minutes(limit: float) -> None:
+    """Raises BadInput."""
+    if not limit > 0:
+        raise BadInput(f"--minutes {limit:g}: expected more than 0")
+
+
 def choose(there: Applying, limit: float) -> Choice:
     """The cheapest attack, then the cheapest of the others, until the next one is too long; equals as they are listed.
     Then the first parts of what can be done in parts, for the first of which minutes are kept.
@@ -83,8 +89,7 @@ def choose(there: Applying, limit: float) -> Choice:
     Raises:
         BadInput: `limit`, in minutes, is not above 0, or no attack applies.
     """
-    if not limit > 0:
-        raise BadInput(f"--minutes {limit:g}: expected more than 0")
+    check_minutes(limit)
     if not there.work:
         raise BadInput(_nothing_applies(there))
     left, shared, spent = dict(there.work), set[str](), 0.0

@@ -19,7 +19,7 @@ from ..worlds.federation.plan import canary_settings
 from . import choice
 from .options import RunOptions, settings_of
 from .public_half import PublicHalf
-from .shortened import INVERSION, iterations_set, of_iterations, shortened
+from .shortened import INVERSION, fewer_iterations, iterations_set, of_iterations
 from .variants import variants_of
 
 NOT_OURS = (
@@ -62,11 +62,12 @@ def _with_fewer_iterations(half: PublicHalf, there: choice.Applying) -> RunOptio
     """The options for an inversion whose first part takes half of the minutes; None where it takes no more than all, or
     somebody asked for so many iterations.
     """
+    choice.check_minutes(_limit(half.options))
     options, work = half.options, there.work.get(INVERSION)
     if not work or choice.first_of(work) <= _limit(options) or any(map(of_iterations, options.overrides)):
         return None
     settings = variants_of(INVERSION, half)[0].settings
-    few = shortened(settings, choice.first_of(work), _limit(options) / 2)
+    few = fewer_iterations(settings, choice.first_of(work), _limit(options) / 2)
     return replace(options, overrides=(*options.overrides, *iterations_set(*few, options.quick)))
 
 

@@ -9,13 +9,13 @@ QUICKER = 3  # times fewer iterations in a --quick run (`attacks/inversion/make.
 LEAST_ITERATIONS = 30  # fewer of them move no image far from where it began
 
 
-def shortened(settings: Mapping[str, object], cost: float, limit: float) -> tuple[int, int]:
+def fewer_iterations(settings: Mapping[str, object], cost: float, limit: float) -> tuple[int, int]:
     """Iterations and restarts that take about `limit` minutes.
 
     Args:
         settings: of the inversion. cost: of all its iterations and restarts, in minutes, above `limit`.
 
-    >>> [shortened({"iterations": 300, "restarts": n}, 40.0, minutes) for n, minutes in ((4, 10.0), (1, 1.0))]
+    >>> [fewer_iterations({"iterations": 300, "restarts": n}, 40.0, minutes) for n, minutes in ((4, 10.0), (1, 1.0))]
     [(300, 1), (30, 1)]
     """
     iterations, restarts = settings["iterations"], settings["restarts"]

@@ -279,7 +279,7 @@ def test_what_cannot_be_attacked_is_said_in_one_sentence(hundred) -> None:
     view, knowledge = make_view(small(), hundred)
     with pytest.raises(ValueError, match="inputs have shape"):
         Inversion().parts(replace(view, input_shape=(11,)), knowledge)
-    with pytest.raises(ValueError, match="classes = 0"):
+    with pytest.raises(ValueError, match="the targets of this setup are numbers"):
         Inversion().parts(replace(view, classes=0), knowledge)
     with pytest.raises(ValueError, match="the network has"):
         solve(small(widths=(9,)), [Inversion().parts(view, knowledge)[0].content.target], SHAPE, Inversion(), 0)

@@ -273,6 +273,7 @@ def test_a_rebuilt_row_is_called_so_only_where_there_is_a_leak(found: bool, tmp_
         "pair": None,
         "roc": None,
         "cells": cells,
+        "cells_beside": "1 of its 1 cells are right",
         "text": None,
         "seen_by": "the server",
         "said": "20 %",

@@ -16,7 +16,7 @@ from dpfl_audit.audit.scoring.line_ups import LineUps
 from dpfl_audit.audit.scoring.questions import judged_together
 from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT
 from dpfl_audit.metrics.intervals import clopper_pearson_interval, share_p_value
-from dpfl_audit.metrics.reidentification import reidentified
+from dpfl_audit.metrics.reidentification import line_up
 from tiers import quick
 
 LABELS = 3
@@ -60,7 +60,7 @@ def judged(line_ups: Any, sent: Sequence[Sequence[int]], made: Sequence[Any], ot
     entries = []
     for rows, one in zip(sent, made):
         beside, _ = line_ups.others(rows)
-        found = reidentified(line_ups.truth.inputs[list(rows)], one.images, beside)
+        found = line_up(line_ups.truth.inputs[list(rows)], beside).pick(one.images)
         alone = {"reidentified": share_p_value(found.hits, found.n, found.chance)}
         least = {"reidentified": share_p_value(found.n, found.n, found.chance)}
         numbers = {"reidentified": found.share, "reidentified_chance": found.chance, "exact": 0.0}
