@@ -165,7 +165,7 @@ class CrossEntropy(Loss):
         return self == CrossEntropy()
 
     def misfit(self, outputs: int, classes: int) -> str:
-        if outputs < 2:
+        if outputs < 2 and classes != 1:  # of a single class nothing is learnt, and a note says so
             return "tells classes by as many outputs, and the network has one; of one logit it is bce_with_logits"
         return super().misfit(outputs, classes)
 
