@@ -83,12 +83,14 @@ def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
 
 
 def _said(found: Setup, auditor: Auditor) -> str:
+    from ..say.words import times
+
     m, key, published = found.manifest, auditor.ledger is not None, not auditor.key_is_secret
     kept = auditor.knows_key or m.recorded is not None  # nobody here drew a recording's noise
     here = {True: "present", False: "absent"}
     parts = [
-        f"{m.scheme.name}, {m.rounds} rounds, {len(found.messages)} messages of {m.model.parameters:,} numbers, truth"
-        f" {here[auditor.truth is not None]}, auditor's key {here[key and kept]}"
+        f"{m.scheme.name}, {times(m.rounds, 'round')}, {times(len(found.messages), 'message')} of"
+        f" {m.model.parameters:,} numbers, truth {here[auditor.truth is not None]}, auditor's key {here[key and kept]}"
     ]
     if m.model.frozen:
         parts.append(f"a frozen base of {m.model.frozen:,} numbers stands once beside them")

@@ -38,7 +38,7 @@ FUNCTIONS: tuple[tuple[object, type[nn.Module]], ...] = (
     (F.l1_loss, nn.L1Loss),
 )
 SIGMOID_FOCAL = ("torchvision.ops.focal_loss", "sigmoid_focal_loss")
-OTHER = "leave loss out, and ε is priced all the same, while no attack's silence counts"
+OTHER = "leave loss out, and ε is priced all the same; what attacks then do not find says nothing"
 
 
 def declared_loss(given: object) -> str | None:
