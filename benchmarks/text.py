@@ -17,6 +17,7 @@ import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.defenses.data.text import load
 from dpfl_audit.defenses.data.vocabulary import vocabulary_of
 from dpfl_audit.defenses.engine import looped
@@ -27,6 +28,15 @@ from dpfl_audit.metrics.text import TextsBeside, counted_words, score_texts
 LENGTH = 32
 
 
+def cola(sentences: Path, model: Path, length: int) -> Dataset:
+    """CoLA's sentences, cut at so many tokens of the model's tokenizer."""
+    table = Path(tempfile.mkdtemp()) / "cola.jsonl"
+    rows = [line.split("\t") for line in sentences.read_text(encoding="utf-8").splitlines()]
+    lines = [json.dumps({"text": row[3], "target": row[1]}) for row in rows if len(row) == 4]
+    table.write_text("\n".join(lines) + "\n")
+    return load(str(table), None, 0, tokenizer=str((model / "tokenizer.json").resolve()), length=length)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
@@ -35,12 +45,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    table = Path(tempfile.mkdtemp()) / "cola.jsonl"
-    rows = [line.split("\t") for line in given.sentences.read_text(encoding="utf-8").splitlines()]
-
-    lines = [json.dumps({"text": row[3], "target": row[1]}) for row in rows if len(row) == 4]
-    table.write_text("\n".join(lines) + "\n")
-    data = load(str(table), None, 0, tokenizer=str((given.model / "tokenizer.json").resolve()), length=LENGTH)
+    data = cola(given.sentences, given.model, LENGTH)
     words = vocabulary_of(data.description)
     assert words is not None
     module = models.build(

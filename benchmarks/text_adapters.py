@@ -10,8 +10,6 @@ different pairs of a word and a place, of which the adapters of the first layer 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,11 @@ import torch
 from dpfl_audit.attacks.base import Knowledge
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.data.text import load
 from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining
-from text import view_of
+from text import cola, view_of
 from torch import Tensor
 
 TARGETS = {"q, v": ["query", "value"], "q, k, v": ["query", "key", "value"]}
@@ -41,11 +38,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    table = Path(tempfile.mkdtemp()) / "cola.jsonl"
-    rows = [line.split("\t") for line in given.sentences.read_text(encoding="utf-8").splitlines()]
-    lines = [json.dumps({"text": row[3], "target": row[1]}) for row in rows if len(row) == 4]
-    table.write_text("\n".join(lines) + "\n")
-    data = load(str(table), None, 0, tokenizer=str((given.model / "tokenizer.json").resolve()), length=LENGTH)
+    data = cola(given.sentences, given.model, LENGTH)
     print("| adapters | rank | together | pairs | words told | wrong | all told | s |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for name, targets in TARGETS.items():

@@ -37,11 +37,11 @@ def adapt(module: nn.Module, given: object) -> None:
     Raises:
         ValueError: one sentence: an unknown key, a value out of range, or no such layer.
     """
-    told: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     if isinstance(given, Mapping):
-        told = {"alpha": given.get("rank"), **given}
-    rank, targets, alpha = (told.get(name) for name in ("rank", "targets", "alpha"))
-    if told.keys() - {"rank", "targets", "alpha"} or not _counts(rank) or not _names(targets) or not _positive(alpha):
+        table = {"alpha": given.get("rank"), **given}
+    rank, targets, alpha = (table.get(name) for name in ("rank", "targets", "alpha"))
+    if table.keys() - {"rank", "targets", "alpha"} or not _counts(rank) or not _names(targets) or not _positive(alpha):
         raise ValueError(
             f"lora = {str(given)[:80]}: expected {{rank = 8, targets = ['query', 'value']}}, with a whole number from 1"
             " on, names of linear layers and, if need be, alpha above 0"

@@ -336,10 +336,10 @@ def loss_of(text: str) -> Loss:
         given = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
     except (SyntaxError, ValueError, KeyError, MemoryError, RecursionError):
         raise ValueError(f"loss = {text[:80]!r}: known are {names}, with parameters as in focal(gamma=2)") from None
-    return made(kind, given)
+    return loss_with(kind, given)
 
 
-def made(kind: type[Loss], given: dict[str, Any]) -> Loss:
+def loss_with(kind: type[Loss], given: dict[str, Any]) -> Loss:
     """A loss with these parameters. Raises ValueError."""
     known = [f.name for f in fields(kind)]
     if stranger := [name for name in given if name not in known]:

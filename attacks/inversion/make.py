@@ -99,6 +99,9 @@ class SpectrumPrior(Beside):
         return [aim for aim in aims if all(t.noise_share >= STRONG and t.noise_known for t in aim.targets)]
 
 
+QUICKER = 3  # times fewer iterations in a --quick run
+
+
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
     """One attack per objective named in `objective`, a name or a list of names; `quick` runs a third of the iterations.
     Where the prior grows with the noise, and the table does not say so itself, the cosine runs with a fixed one too,
@@ -145,7 +148,7 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         made.append(FixedPrior(objective="cosine", **{**values, "tv": TV, "features": 0.0}))
     if grows >= {"cosine", "euclidean"}:
         made.append(_spectrum_prior(values))
-    return [replace(one, iterations=max(1, one.iterations // 3)) if quick else one for one in made]
+    return [replace(one, iterations=max(1, one.iterations // QUICKER)) if quick else one for one in made]
 
 
 def _spectrum_prior(values: Mapping[str, Any]) -> SpectrumPrior:

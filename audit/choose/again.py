@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from ...attacks.inversion.make import QUICKER
 from ...defenses.progress import Progress, part_of
 from ...defenses.workers import HERE, Workers
 from .. import run as runner
@@ -33,7 +34,6 @@ FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
 ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
 MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals stand in the way
-QUICKER = 3.0  # times fewer iterations in the search
 
 
 class Again(BaseModel):

@@ -17,7 +17,8 @@ from ..results.format import Results
 from ..run import RunOptions
 from ..run.choice import DEFAULT_MINUTES, IN_PARTS
 from ..run.job import Job
-from ..run.shortened import INVERSION, fewer_iterations, iterations_set
+from ..run.options import INVERSION
+from ..run.shortened import fewer_iterations, iterations_set
 from ..setup.config import CANARY
 from .outcome import outcome_of
 

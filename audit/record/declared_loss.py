@@ -18,7 +18,7 @@ from ...defenses.losses import (
     Loss,
     SquaredError,
     loss_of,
-    made,
+    loss_with,
 )
 from ..errors import BadInput, bad_input
 
@@ -65,7 +65,7 @@ def declared_loss(given: object) -> str | None:
             found = {"gamma": 2, "alpha": 0.25, **{n: v for n, v in options.items() if n != "reduction"}}
             if found["alpha"] < 0:  # torchvision's word for none
                 del found["alpha"]
-            return made(Focal, found).text
+            return loss_with(Focal, found).text
         kind = next((kind for one, kind in FUNCTIONS if one is function), None)
         if kind is not None and not more:
             return _of_torch(kind, {"reduction": "mean", **options}).text
@@ -85,7 +85,7 @@ def _of_torch(kind: type[nn.Module], given: Mapping[str, Any]) -> Loss:
     if kind is nn.BCEWithLogitsLoss and given.get("weight") is not None:
         raise ValueError("BCEWithLogitsLoss(weight=…): weights of single records cannot be taken; pos_weight can")
     found = {name: _plain(given[name]) for name in parameters if given.get(name) is not None}
-    return made(loss, {**fixed, **found})
+    return loss_with(loss, {**fixed, **found})
 
 
 def _plain(value: Any) -> Any:

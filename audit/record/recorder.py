@@ -43,7 +43,7 @@ from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recor
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import SentJournal
 from .spent import spent
-from .targets import TargetKind, taken, target_kind
+from .targets import TargetKind, stored_targets, target_kind
 from .texts import text_records
 from .usable import SeenRecords, check_usable
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in
@@ -532,7 +532,7 @@ class Recorder:
                 f"{where}: pixels run from {float(inputs.min()):.3g} to {float(inputs.max()):.3g}; hand them over in"
                 " [0, 1], or as the network gets them with data={'mean': …, 'std': …, 'normalised': True}"
             )
-        return inputs, taken(targets, TargetKind(data.classes or 0, data.target_shape or (), data.loss), where)
+        return inputs, stored_targets(targets, TargetKind(data.classes or 0, data.target_shape or (), data.loss), where)
 
     def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
         """What a record looks like, from the first that are seen, where the owner did not say."""

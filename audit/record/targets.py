@@ -71,7 +71,7 @@ def _classes(targets: Tensor, width: int | None, where: str) -> int:
     return 2 * bool(((targets == 0) | (targets == 1)).all())
 
 
-def taken(targets: Tensor, kind: TargetKind, where: str) -> Tensor:
+def stored_targets(targets: Tensor, kind: TargetKind, where: str) -> Tensor:
     """Targets of that kind as a setup keeps them: int64 classes, sets of labels as bits, or float32.
 
     Raises:

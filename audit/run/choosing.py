@@ -17,9 +17,9 @@ from ..setup.config import CANARY
 from ..setup.folder import Setup
 from ..worlds.federation.plan import canary_settings
 from . import choice
-from .options import RunOptions, settings_of
+from .options import INVERSION, RunOptions, settings_of
 from .public_half import PublicHalf
-from .shortened import INVERSION, fewer_iterations, iterations_set, of_iterations
+from .shortened import fewer_iterations, iterations_set, of_iterations
 from .variants import variants_of
 
 NOT_OURS = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-INVERSION = "inversion"
-QUICKER = 3  # times fewer iterations in a --quick run (`attacks/inversion/make.py`)
+from ...attacks.inversion.make import QUICKER
+from .options import INVERSION
+
 LEAST_ITERATIONS = 30  # fewer of them move no image far from where it began
 
 
