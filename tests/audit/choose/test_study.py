@@ -147,6 +147,7 @@ def test_its_seeds_were_never_the_search_s(done: Study) -> None:
     assert done.again is not None and len(set(done.again.seeds)) == 2 and 0 not in done.again.seeds
 
 
+@pytest.mark.full
 def test_all_attacks_of_the_search_are_made_again_however_few_minutes_there_are(tmp_path: Path) -> None:
     """An inversion was too dear for the re-attack, and its goal was kept by membership alone (a review's skip2)."""
     raw = {**RAW, "capture": {"candidates": 20}, "attack": {"inversion": {"iterations": 40}}}
