@@ -28,7 +28,7 @@ from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import Drawn, StudyCase
 from .goals import Kept
 from .outcome import Performance, outcome_of
-from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
+from .trial import Trial, clear_setups, train_whole, trained_outcome
 
 FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
@@ -204,13 +204,11 @@ def _options(case: StudyCase) -> RunOptions:
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
     """As many attacks as this seed's share of the minutes holds. An inversion reads the `ALONE` rounds with the least
-    noise alone and joins all that `audit run` joins; it may take as long as the search's would with all its iterations
-    and as many messages, and joins nothing where it would have fewer iterations than the search's. A canary audits one
-    of the seeds.
+    noise alone and joins all that `audit run` joins; it never has fewer iterations than the search's, and joins nothing
+    where it would have. A canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
-    longest = max(share, QUICKER * ALONE * SCREEN_MINUTES)
     options = replace(_options(case), canaries=with_canary)
     return plan_attacks(
-        setup, options, share, inversion_minutes=longest, rounds=ALONE, shortest=QUICKER, searched=searched
+        setup, options, share, inversion_minutes=share, rounds=ALONE, shortest=QUICKER, searched=searched
     )

@@ -74,8 +74,7 @@ def _short() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (trials, search):
             patch.setattr(module, "BATCH", 4)
-        for module in (trials, attacking):
-            patch.setattr(module, "SCREEN_MINUTES", 1e-3)
+        patch.setattr(trials, "SCREEN_MINUTES", 1e-3)
         yield
 
 
