@@ -70,11 +70,10 @@ pytestmark = pytest.mark.usefixtures("without_closeness")
 
 @pytest.fixture(scope="module", autouse=True)
 def _short() -> Iterator[None]:
-    """Batches of four settings, and no minute of attacks each."""
+    """Batches of four settings."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (trials, search):
             patch.setattr(module, "BATCH", 4)
-        patch.setattr(trials, "SCREEN_MINUTES", 1e-3)
         yield
 
 
