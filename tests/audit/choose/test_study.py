@@ -596,6 +596,22 @@ def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> 
     assert "too wide" not in obstacle(case, [trial], [again]).sentence
 
 
+def test_what_test_records_cannot_show_is_not_attacked_again(done: Study, tmp_path: Path) -> None:
+    """Of 480 test records 79 % is 76 to 82: four minutes of attacks could not have shown 78 %."""
+    few = Performance(accuracies=(0.78, 0.8, 0.79), test_records=480)
+    assert not few.reaches(0.78) and few.records_to_show(0.8) is None
+    enough = few.records_to_show(0.78)
+    assert enough == pytest.approx(0.79 * 0.21 * (1.6449 / 0.01) ** 2, rel=1e-3)
+    assert few.model_copy(update={"test_records": enough + 1}).reaches(0.78)
+    assert not few.model_copy(update={"test_records": enough - 1}).reaches(0.78)
+    assert done.chosen is not None
+    case = replace(done.case, goals=Goals(accuracy_at_least=0.999, leakage_at_most=0.3))
+    again = attacking.attack_again(case, tmp_path, done.chosen, None)
+    assert again.outcome is not None and len(again.outcome.accuracies) == 2 and again.outcome.leaks == ()
+    assert not again.keeps(case, done.chosen) and not list(tmp_path.rglob("results"))
+    assert [kept.goal for kept in again.missed(case, done.chosen)] == case.goals.words[:1]
+
+
 @pytest.mark.full
 def test_where_wide_intervals_alone_stand_in_the_way_the_setting_gets_more_seeds(tmp_path: Path) -> None:
     """A study ended with the advice to ask for more seeds, where an estimate of 2.6 % had a limit of 18 %."""
