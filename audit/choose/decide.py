@@ -108,7 +108,10 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     def judged(trial: Trial) -> list[Kept]:
         outcome: Performance | None = trial.outcome
         if trial.number in again:
-            outcome = again[trial.number].outcome
+            fresh = again[trial.number]
+            outcome = fresh.outcome
+            if not fresh.attacks and outcome is not None and trial.outcome is not None:  # what the search's attacks got
+                outcome = outcome.model_copy(update={"leaks": trial.outcome.leaks})
         return case.goals.judged(outcome, trial.epsilon)
 
     goals = case.goals.words
@@ -132,9 +135,8 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
         binding = missing[0]
     values = [f"{k.goal}: {k.said}" for k in judged(nearest)]
     sentence = say.nearest_setting(goals[binding], said(nearest.point), values, alone=len(goals) == 1)
-    known = [k for k in judged(nearest) if k.value is not None or nearest.number not in again]
-    unsure = tuple(kept.goal for kept in known if not kept.shown)
-    if not all(kept.kept for kept in known):
+    unsure = tuple(kept.goal for kept in judged(nearest) if not kept.shown)
+    if not all(kept.kept for kept in judged(nearest)):
         unsure = ()
     if unsure:
         sentence += say.goals_unsure(unsure, _records_wanted(case, nearest, again))
