@@ -482,7 +482,7 @@ def measure_code(row: Row, seed: int) -> Finding:
         sentence=made.finding().sentence,
         metrics=attack.numbers,
         canary="opposite",
-        trials=attack.n,
+        trials=made.measured.n,
         drawn="" if made.measured.taken is None else made.measured.taken.sentence,
         manner="one-round",
         parameters=1,
