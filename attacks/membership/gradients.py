@@ -157,7 +157,7 @@ def _errors(
 
 def _opened(module: nn.Module, weights: Tensor) -> tuple[nn.Module, Layout]:
     layout = Layout.of(module)
-    network = copy.deepcopy(module).eval().requires_grad_(False).to(weights.dtype)
+    network = copy.deepcopy(module).eval().to(weights.dtype)
     if weights.shape != (layout.dim,):
         raise ValueError(f"the weights have shape {tuple(weights.shape)}, expected ({layout.dim},) for this network")
     return network, layout
