@@ -134,7 +134,9 @@ def close_recording(folder: Path) -> Path:
     # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
     untold = after is None and not any(attempt.number == end for attempt in beside)
     held = untold and sent.orderly and not begun.recording.secure_aggregation
-    found = declarations(begun.recording, done, len(clients), beside, held=held, names=begun.layout.names)
+    found = declarations(
+        begun.recording, done, len(clients), beside, held=held, names=begun.layout.names, refusals=sent.refusals
+    )
     granted, wrong = _owners_by_records(granted, given, done)
     found += wrong
     ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
@@ -410,6 +412,8 @@ def _data(network: Network, recording: Recording, description: Mapping[str, Any]
     source = "config" if network.mean or data.mean else "none"
     test = DEALT_BY_LOT if data.by_lot else "given by the owner"
     described: dict[str, Any] = {"test": test, "statistics_of": source, **description}
+    if data.read_as:
+        described["read_as"] = "; ".join(data.read_as)
     if data.vocabulary is not None:
         mean, std = [], []
         described |= {**Vocabulary(data.vocabulary).as_facts(), "pad": data.pad}

@@ -141,7 +141,9 @@ def _recorder(
     options = {name: stated[name] for name in names if name in stated}
     data = dict(stated.get("data", {}))
     by = "audit import"
-    return Recorder(output, network, mechanism=mechanism, tables=tables, data=data, by=by, loss=loss, **options)
+    return Recorder(
+        output, network, mechanism=mechanism, tables=tables, data=data, by=by, loss=loss, strict=True, **options
+    )
 
 
 def _floats(table: Any) -> Any:

@@ -6,7 +6,8 @@ import json
 import math
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -38,15 +39,17 @@ from .closing import (
 )
 from .copies import NoisesSeen
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
-from .network import Network, base_of
+from .network import Network, base_of, builder_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
+from .refused import OutOfTurn, refusing
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
-from .sent import SentJournal
+from .sent import Refusal, SentJournal
 from .spent import spent
 from .targets import TargetKind, stored_targets, target_kind
 from .texts import text_records
 from .usable import SeenRecords, check_usable
-from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in
+from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
+from .wrappers import bare_module
 
 RecordPair = tuple[Any, Any]
 
@@ -56,8 +59,9 @@ class Recorder:
 
     A round is whole, and on disk, when the next one is broadcast or the recorder is closed; whatever kills the process,
     whole rounds stay. The same call goes on with them (`next_round`). Record what is sent before it is sent: from then
-    on it is priced, whether or not its round becomes whole. What is refused is said in one sentence, and changes
-    nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
+    on it is priced, whether or not its round becomes whole. A call that is refused changes nothing that is recorded,
+    and ends no training: the first is warned of in one sentence, `audit check` and the page call the setup incomplete,
+    and that something was sent is kept in mind, so that nothing is proven that did not run.
 
     >>> import tempfile
     >>> from dpfl_audit import Gaussian
@@ -94,9 +98,14 @@ class Recorder:
         loss: what clients minimise: a name, such as "cross_entropy", "bce_with_logits" or "focal(gamma=2)", or torch's
             own, as nn.BCEWithLogitsLoss(); None where nobody says, so that attacks take the usual one of such outputs
             and targets, and a doubt of it stands on the page.
+        build: of a class with arguments of its own, what makes the same network with nothing, or with (input_shape,
+            classes): "module:function", or the function. It is called when the recorder opens, or with the first
+            records where it needs their shape; for attacks `--allow-model module:function` says yes to it.
+        strict: calls of an open recorder raise BadInput in place of a warning.
 
     Raises:
-        BadInput: one sentence: what is wrong, where, and what would be right.
+        BadInput: one sentence: what is wrong, where, and what would be right. An open recorder raises it where it is
+            strict, closed, or asked a question.
     """
 
     def __init__(
@@ -119,10 +128,15 @@ class Recorder:
         seed: int = 0,
         by: str = "dpfl_audit.Recorder",
         loss: object = None,
+        build: str | Callable[..., nn.Module] | None = None,
+        strict: bool = False,
     ) -> None:
         self.folder = Path(folder)
+        self.strict, self._refusals = strict, 0
         self._keep = _kept(keep)
+        wrapped, model = model, bare_module(model)
         self._module = model if isinstance(model, nn.Module) else None
+        self._builder = None if build is None else builder_of(build)[1]
         declared = DeclaredTraining(
             claim=claim,
             mechanism=mechanism,
@@ -135,6 +149,7 @@ class Recorder:
             seed=seed,
             by=by,
             loss=loss,
+            build=build,
         )
         recording, self._base = recording_of(model, declared), base_of(model)
         self._asked = recording.plain()
@@ -146,6 +161,8 @@ class Recorder:
         self._lock.enter_context(writing(self.folder))
         try:
             self._start(recording)
+            if wrapped is not model:
+                self._note(f"the network without its {type(wrapped).__name__}")
             self._journal.begin(self._done)
             given = {"auxiliary": auxiliary, "gallery": gallery, "pool": pool}
             if any(pair is not None for pair in given.values()):
@@ -168,6 +185,7 @@ class Recorder:
         """The number of the round to broadcast next."""
         return self._done if self._open is None else self._open.number + 1
 
+    @refusing
     def broadcast(self, round: int, model: object, *, mechanism: Declared | Sequence[Declared] | None = None) -> None:
         """The model that all clients of `round` start from, on its way down. It ends the round before.
 
@@ -188,6 +206,7 @@ class Recorder:
         frozen = frozen_in(model, network, where)
         if not self._begun.names:
             self._begun = replace(self._begun, names=names_in(model, network, where))
+            self._note(*(f"names of tensors without {who}" for who in wrapped_by(model, network)))
             if frozen_moved(frozen, self._base):  # the network that the recorder was opened with had other values
                 self._base |= frozen
                 self._write_base()
@@ -202,6 +221,7 @@ class Recorder:
         self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
         self._note_frozen(frozen_moved(frozen, self._base), where)
 
+    @refusing
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
     ) -> None:
@@ -256,6 +276,7 @@ class Recorder:
                 )
             opened.uploads[client] = replace(opened.uploads[client], records=pair)
 
+    @refusing
     def raw(self, round: int, client: int, tensors: object) -> None:
         """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
 
@@ -270,6 +291,7 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, raw=value)
 
+    @refusing
     def again(self, round: int, client: int, tensors: object) -> None:
         """What the client sends where the same round is run a second time, with noise drawn anew. It shows the noise
         without raw values, if training itself draws nothing anew.
@@ -285,6 +307,7 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, again=value)
 
+    @refusing
     def noisy_mean(self, round: int, tensors: object) -> None:
         """The mean of the clipped updates with the server's noise on it, where an optimiser of the server's own (a
         learning rate, momentum, Adam) makes the next model of it. Without it that model is taken for the one before and
@@ -299,6 +322,7 @@ class Recorder:
         opened = self._round(round, 0, "noisy mean")
         opened.noisy_mean = self._flat(tensors, f"noisy mean of round {round}")
 
+    @refusing
     def unnoised(self, round: int, client: int, what: str) -> None:
         """Something that a client sent beside its upload that no noise hides, such as a training loss. It is priced as
         what it is, so that nothing is proven towards whoever sees single messages; no value of it is kept.
@@ -315,6 +339,7 @@ class Recorder:
         self._journal.lost(int(client), f"{what}, sent without noise")
         opened.unnoised.append((client, what))
 
+    @refusing
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
         opened = self._round(round, 0, "declaration")
@@ -322,6 +347,7 @@ class Recorder:
         self._journal.declare(said)
         opened.mechanism = said
 
+    @refusing
     def defect(self, round: int, what: str, said: str, why: str, *, breaks: bool = False) -> None:
         """A known defect of what runs, for `audit check` and the page.
 
@@ -335,6 +361,7 @@ class Recorder:
         row = {"what": what, "said": said, "status": status, "why": why}
         self._round(round, 0, "defect").defects.append(row)
 
+    @refusing
     def figures(self, round: int, **values: float) -> None:
         """Figures of the round for the report, such as test_accuracy=0.9 or test_loss=0.3; beside an accuracy
         majority_accuracy=0.6, the share of the most frequent class of the same records, balanced_accuracy=0.8, the
@@ -348,6 +375,7 @@ class Recorder:
                 raise BadInput(f"figures of round {round}: {name} = {short(value)}: expected a finite number")
         opened.figures.update({name: float(value) for name, value in values.items()})
 
+    @refusing
     def candidates(self, inputs: Any, targets: Any, owners: Sequence[int]) -> None:
         """Records whose membership is asked for.
 
@@ -430,6 +458,10 @@ class Recorder:
         try:
             if kind is None:
                 self.close()
+        except BadInput as error:
+            if self.strict:
+                raise
+            warnings.warn(str(error), stacklevel=2)  # whatever the loop does next, such as saving its model, goes on
         finally:
             self.abandon()
 
@@ -453,17 +485,17 @@ class Recorder:
     def _round(self, round: int, client: int, what: str) -> OpenRound:
         self._alive()
         if self._open is None:
-            raise BadInput(
+            raise OutOfTurn(
                 f"{what} of round {short(round)}: broadcast the round's model first (rec.broadcast({short(round)}, …))"
             )
         if not _whole(round) or round != self._open.number:
-            raise BadInput(f"{what} of round {short(round)}: round {self._open.number} is the one that goes on")
+            raise OutOfTurn(f"{what} of round {short(round)}: round {self._open.number} is the one that goes on")
         most = self._begun.recording.clients
         if not _whole(client) or not 0 <= client < MOST_CLIENTS:
             said = f"{what} in round {round}: client = {short(client)}"
-            raise BadInput(f"{said}: expected a number from 0 on, below {MOST_CLIENTS:,}; number clients one by one")
+            raise OutOfTurn(f"{said}: expected a number from 0 on, below {MOST_CLIENTS:,}; number clients one by one")
         if most is not None and client >= most:
-            raise BadInput(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
+            raise OutOfTurn(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
         return self._open
 
     def _uploaded(self, round: int, client: int, what: str) -> SentUpload:
@@ -475,6 +507,15 @@ class Recorder:
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
 
+    def _note(self, *notes: str) -> None:
+        """How something was read, for whoever reads the setup."""
+        recording = self._begun.recording
+        known = tuple(dict.fromkeys((*(recording.data.read_as or ()), *notes)))
+        if known != (recording.data.read_as or ()):
+            data = recording.data.model_copy(update={"read_as": known})
+            self._begun = replace(self._begun, recording=replace(recording, data=data))
+            self._begun.write(self.folder)
+
     def _note_frozen(self, name: str, where: str) -> None:
         """That a tensor which the network freezes was sent with other values, which nothing else would tell."""
         if self._open is not None and name:
@@ -482,6 +523,16 @@ class Recorder:
             why = f"it did in the {where}; open the Recorder with a network whose requires_grad says what is trained"
             row = {"what": "frozen parameters", "said": said, "status": "contradicted", "why": why}
             self._open.defects.append(row)
+
+    def _refused(self, error: BadInput, breaks: bool) -> None:
+        """What a call that was not taken ends in. breaks: as of a `Refusal`."""
+        if self.strict or self._closed:
+            raise error
+        self._journal.refused(Refusal(str(error), breaks))
+        self._refusals += 1
+        if self._refusals == 1:
+            goes_on = "the training goes on, and the setup is marked as incomplete (strict=True raises instead)"
+            warnings.warn(f"{error}; {goes_on}", stacklevel=4)  # where the owner calls
 
     def _lose(self, opened: OpenRound, client: int, why: str) -> None:
         self._journal.lost(int(client), why)
@@ -543,7 +594,7 @@ class Recorder:
         shape, outputs = data.input_shape or tuple(inputs.shape[1:]), None
         if self._module is not None:
             seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
-            outputs = check_usable(self._module, recording.network.name, seen, where)
+            outputs = check_usable(self._module, recording.network.name, seen, where, self._builder)
         kind = target_kind(targets, outputs, data, recording.loss, where)
         known = data.model_copy(
             update={"input_shape": shape, "classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss}
