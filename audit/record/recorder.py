@@ -8,7 +8,7 @@ import secrets
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ...defenses.data.pixels import OF_TYPE, Axes
 from ...defenses.wire import Kind
 from ..errors import BadInput, bad_input
 from ..files import plain
@@ -38,6 +39,7 @@ from .closing import (
     write_partial,
 )
 from .copies import NoisesSeen
+from .given import as_read, axes_to_try, class_numbers, parted, shape_as, white_of
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network, base_of, builder_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
@@ -47,11 +49,11 @@ from .sent import Refusal, SentJournal
 from .spent import spent
 from .targets import TargetKind, stored_targets, target_kind
 from .texts import text_records
-from .usable import SeenRecords, check_usable
+from .usable import SeenRecords, check_usable, outputs_of
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
 from .wrappers import bare_module
 
-RecordPair = tuple[Any, Any]
+RecordPair = Any  # (inputs, targets), or what `parted` makes them of
 
 
 class Recorder:
@@ -512,9 +514,7 @@ class Recorder:
         recording = self._begun.recording
         known = tuple(dict.fromkeys((*(recording.data.read_as or ()), *notes)))
         if known != (recording.data.read_as or ()):
-            data = recording.data.model_copy(update={"read_as": known})
-            self._begun = replace(self._begun, recording=replace(recording, data=data))
-            self._begun.write(self.folder)
+            self._know(recording.data.model_copy(update={"read_as": known}))
 
     def _note_frozen(self, name: str, where: str) -> None:
         """That a tensor which the network freezes was sent with other values, which nothing else would tell."""
@@ -546,29 +546,37 @@ class Recorder:
 
     # --- records
 
-    def _records(self, pair: RecordPair, where: str) -> tuple[Tensor, Tensor]:
+    def _records(self, given: Any, where: str) -> tuple[Tensor, Tensor]:
         """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
         facts = self._begun.recording.data
+        read, answers = parted(given, where)
         with bad_input(where):
-            targets = dense_tensor(pair[1], "records' targets")
+            answers, labels = class_numbers(answers, facts.labels)
+            targets = dense_tensor(answers, "records' targets")
             if facts.vocabulary is None:
-                inputs = real_numbers(pair[0], "records' inputs", torch.float32)
+                array = _array(dense_tensor(read, "records' inputs"))
             else:
-                inputs = text_records(pair[0], facts, where)
-        if inputs.dim() < 2 or targets.dim() < 1 or len(inputs) != len(targets) or len(inputs) == 0:
+                array = text_records(read, facts, where).numpy()
+        if array.ndim < 2 or targets.dim() < 1 or len(array) != len(targets) or len(array) == 0:
             raise BadInput(
-                f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
+                f"{where}: records of shapes {tuple(array.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
                 " and targets (n, …), at least one"
             )
         if targets.shape[1:] == (1,):
             targets = targets.squeeze(1)
-        data = self._learn(inputs, targets, where)
+        if targets.dtype == torch.bool:
+            targets = targets.long()
+        with bad_input(where):
+            white = None if facts.vocabulary is not None else white_of(array, facts)
+        data = self._learn(array, white, targets, where)
+        if labels and data.labels is None:
+            data = self._know_labels(labels, data, where)
+        inputs, notes = as_read(array, data.axes or "as given", white)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
+        self._note(*notes)
         if facts.vocabulary is not None:
-            return inputs, _classes(targets, data.classes, where)
+            return torch.from_numpy(array), _classes(targets, data.classes, where)
         network = self._begun.recording.network
         channels = inputs.shape[1]
         mean = network.mean or data.mean or (0.0,) * channels
@@ -585,23 +593,50 @@ class Recorder:
             )
         return inputs, stored_targets(targets, TargetKind(data.classes or 0, data.target_shape or (), data.loss), where)
 
-    def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
+    def _learn(self, array: np.ndarray, white: float | None, targets: Tensor, where: str) -> DataFacts:
         """What a record looks like, from the first that are seen, where the owner did not say."""
         recording = self._begun.recording
         data = recording.data
         if data.target_shape is not None:
             return data
-        shape, outputs = data.input_shape or tuple(inputs.shape[1:]), None
+        axes = self._axes_of(array.shape[1:], white is not None, data, where)
+        shape, outputs = data.input_shape or shape_as(array.shape[1:], axes), None
         if self._module is not None:
             seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
             outputs = check_usable(self._module, recording.network.name, seen, where, self._builder)
         kind = target_kind(targets, outputs, data, recording.loss, where)
-        known = data.model_copy(
-            update={"input_shape": shape, "classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss}
-        )
-        self._begun = replace(self._begun, recording=replace(recording, data=known))
+        typed = white if array.dtype not in OF_TYPE else None  # of others the first decide
+        found = {"classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss, "axes": axes, "white": typed}
+        return self._know(data.model_copy(update={"input_shape": shape, **found}))
+
+    def _axes_of(self, shape: tuple[int, ...], pixels: bool, data: DataFacts, where: str) -> Axes:
+        """How records are turned: as their owner says their shape is, or as the network takes them."""
+        if data.vocabulary is not None:
+            return "as given"
+        tried = axes_to_try(shape, pixels)
+        if data.input_shape is not None:
+            return next((axes for axes in tried if shape_as(shape, axes) == data.input_shape), "as given")
+        if self._module is None:
+            return tried[0]
+        for axes in tried:
+            with suppress(BadInput):
+                outputs_of(self._module, shape_as(shape, axes), where)
+                return axes
+        return "as given"
+
+    def _know_labels(self, labels: tuple[str, ...], data: DataFacts, where: str) -> DataFacts:
+        if len(labels) != data.classes:
+            raise BadInput(
+                f"{where}: targets are {len(labels)} words, and there are {data.classes} classes; name them all, in the"
+                " order of the network's outputs, by data={'labels': […]}"
+            )
+        self._note("targets that are words as classes, by the alphabet (data={'labels': […]} says another order)")
+        return self._know(self._begun.recording.data.model_copy(update={"labels": labels}))
+
+    def _know(self, data: DataFacts) -> DataFacts:
+        self._begun = replace(self._begun, recording=replace(self._begun.recording, data=data))
         self._begun.write(self.folder)
-        return known
+        return data
 
     # --- the folder
 
@@ -645,6 +680,15 @@ class Recorder:
                     f"{self.folder} holds an unfinished recording with another {name.replace('_', ' ')}; go on with"
                     f" that, close it with `audit import {self.folder}`, or choose another folder"
                 )
+
+
+def _array(read: Tensor) -> np.ndarray:
+    """NumPy's of the same numbers; types that it lacks, as bf16, are float32. Raises ValueError for whole numbers that
+    float32 cannot tell apart.
+    """
+    if not read.is_floating_point():
+        real_numbers(read, "records' inputs", torch.float32)
+    return (read.float() if read.dtype in (torch.bfloat16, torch.float16) else read).numpy()
 
 
 def _classes(targets: Tensor, classes: int | None, where: str) -> Tensor:

@@ -39,7 +39,8 @@ class DataFacts(ConfigTable):
     targets, () for one class, number or set of labels; loss: that attacks take gradients of. Both are found out from
     records. vocabulary: of texts, whose records are (length,) numbers of words; or tokenizer: the file tokenizer.json
     that has it. pad: the number that the network takes for padding; None where a mask stands beside the records.
-    read_as: what was decided of what the owner hands over, in words; found out.
+    labels: the classes in their order, where targets are words. axes, white: how records stand as their owner hands
+    them over, and what pixels are divided by; read_as: what was decided of these, in words. All found out.
     """
 
     name: str = "recorded"
@@ -55,6 +56,9 @@ class DataFacts(ConfigTable):
     vocabulary: tuple[str, ...] | None = Field(default=None, min_length=1)
     tokenizer: str | None = None
     pad: int | None = Field(default=None, ge=0)
+    labels: tuple[str, ...] | None = None
+    axes: Literal["as given", "grey", "hwc"] | None = None
+    white: Annotated[float, Field(gt=0)] | None = None
     read_as: tuple[str, ...] | None = None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from .labelled import LabelledRecord, labelled
+from ..labelled import LabelledRecord, labelled
 
 
 @dataclass(eq=False)

@@ -20,7 +20,7 @@ from ....defenses.nearest import instead
 from ....defenses.randomness import generator
 from ....defenses.terms import Adjacency
 from ...errors import BadInput
-from ..labelled import labelled
+from ...labelled import labelled
 from ..planted import PlantedDataset, default_canaries
 from ..source import own_code, public_names
 from .app import FlowerApp

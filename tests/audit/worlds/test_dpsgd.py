@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.labelled import labelled
 from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
 from dpfl_audit.audit.worlds.composed_steps import _why_not_composed, pattern_of
-from dpfl_audit.audit.worlds.labelled import labelled
 from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.worlds.transcript import own_randomness_kept, watched
 from dpfl_audit.audit.worlds.watching import StepScores
