@@ -164,7 +164,7 @@ class Recorder:
         try:
             self._start(recording)
             if wrapped is not model:
-                self._note(f"the network without its {type(wrapped).__name__}")
+                self.note(f"the network without its {type(wrapped).__name__}")
             self._journal.begin(self._done)
             given = {"auxiliary": auxiliary, "gallery": gallery, "pool": pool}
             if any(pair is not None for pair in given.values()):
@@ -208,7 +208,7 @@ class Recorder:
         frozen = frozen_in(model, network, where)
         if not self._begun.names:
             self._begun = replace(self._begun, names=names_in(model, network, where))
-            self._note(*(f"names of tensors without {who}" for who in wrapped_by(model, network)))
+            self.note(*(f"names of tensors without {who}" for who in wrapped_by(model, network)))
             if frozen_moved(frozen, self._base):  # the network that the recorder was opened with had other values
                 self._base |= frozen
                 self._write_base()
@@ -509,7 +509,7 @@ class Recorder:
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
 
-    def _note(self, *notes: str) -> None:
+    def note(self, *notes: str) -> None:
         """How something was read, for whoever reads the setup."""
         recording = self._begun.recording
         known = tuple(dict.fromkeys((*(recording.data.read_as or ()), *notes)))
@@ -574,7 +574,7 @@ class Recorder:
         inputs, notes = as_read(array, data.axes or "as given", white)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
-        self._note(*notes)
+        self.note(*notes)
         if facts.vocabulary is not None:
             return torch.from_numpy(array), _classes(targets, data.classes, where)
         network = self._begun.recording.network
@@ -630,7 +630,7 @@ class Recorder:
                 f"{where}: targets are {len(labels)} words, and there are {data.classes} classes; name them all, in the"
                 " order of the network's outputs, by data={'labels': […]}"
             )
-        self._note("targets that are words as classes, by the alphabet (data={'labels': […]} says another order)")
+        self.note("targets that are words as classes, by the alphabet (data={'labels': […]} says another order)")
         return self._know(self._begun.recording.data.model_copy(update={"labels": labels}))
 
     def _know(self, data: DataFacts) -> DataFacts:

@@ -168,6 +168,16 @@ def _safetensors(content: bytes, where: str) -> dict[str, Any]:
         raise BadInput(f"{where}: not whole safetensors ({error})") from None
 
 
+def read_npy(path: Path) -> np.ndarray:
+    """The one array of an .npy file. Raises BadInput."""
+    try:
+        return np.load(regular(path), allow_pickle=False)
+    except BadInput:
+        raise
+    except Exception as error:  # as of `read_npz`
+        raise BadInput(f"{path}: not a whole .npy of a plain array ({' '.join(str(error).split())[:120]})") from None
+
+
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; objects, which would be pickled, are refused. Raises BadInput."""
     try:

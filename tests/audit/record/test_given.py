@@ -1,4 +1,4 @@
-"""Records in any form are the same records: what the setup keeps of them is, number by number, that of the plain form."""
+"""Records in any form are the same records: what a setup keeps is, number by number, that of the plain form."""
 
 from __future__ import annotations
 
