@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..owners_code import in_words
 from ..worlds.transcript import own_randomness_kept
 from .adjacency import ADJACENCIES, PAIRS, ReplayAdjacency
 from .equal import differs
+from .kept import KeptPairs, PairFound, key_of
 from .opacus import with_opacus
 from .outcome import Replay
 from .records import NeighbourPair, ReplayRecords, pairs
@@ -37,6 +39,7 @@ def replay(
     unit: str = "record",
     name: str = "",
     progress: Progress | None = None,
+    folder: str | Path | None = None,
 ) -> Replay:
     """Looks for neighbouring data on which the training breaks what its proof takes for granted, without statistics.
 
@@ -53,6 +56,8 @@ def replay(
         engine: an opacus.PrivacyEngine, for its kind.
         neighbours: how many pairs. canaries: values by name in place of those that are made of a record.
         seed: of all coins. unit: what an entry is. name: of the training. progress: of pairs.
+        folder: for replay.json; neighbours that are finished stay in it, as norms, names and steps, so that the same
+            call after a kill goes on with the others.
 
     Raises:
         BadInput: two trainings on equal data differ, nothing is told, the changed record is never drawn, train raises
@@ -74,7 +79,9 @@ def replay(
     title = name or getattr(train, "__name__", "train")
     tried = pairs(data, adjacency, neighbours, seed, canaries)
     with own_randomness_kept(), bad_input("replay"):
-        return _replayed(called, tried, adjacency, seed, unit, title, progress)
+        return _replayed(
+            called, tried, adjacency, seed, unit, title, progress, None if folder is None else Path(folder)
+        )
 
 
 def _replayed(
@@ -85,6 +92,7 @@ def _replayed(
     unit: str,
     name: str,
     progress: Progress | None,
+    folder: Path | None,
 ) -> Replay:
     first = tried[0].data
     once = _recorded(train, first, seed)
@@ -95,39 +103,42 @@ def _replayed(
         raise ValueError(f"{name} is not deterministic on equal data (a query moves); seed what it draws")
     if not once.events and once.result is None:
         raise ValueError(f"{name} told the tap of nothing and returned nothing, so there is nothing to compare")
-    violations: list[Violation] = []
-    taps: list[Tap] = []
+    kept = KeptPairs.read(folder, key_of(once.events, name, adjacency, seed, unit))
     base, recorded = first, once
     for number, pair in enumerate(tried):
-        if pair.data.values is not base.values or pair.data.changed != base.changed:
-            base, recorded = pair.data, _recorded(train, pair.data, seed)
-        tap, raised = _run(train, Tap(pair.neighbour, seed, recorded.events, pair.name), recorded.result)
-        taps.append(tap)
-        violations += _first_of_each(tap, raised, pair.name)
-        if pair.neighbour.absent and not pair.neighbour.batched:
-            raise ValueError(
-                f"{name} takes no batches, so that no record can be left out of them; take them by tap.drawn(rate) or"
-                " data.__getitems__(places), or ask for add_remove or replace_one"
-            )
+        if pair.name not in kept.found:
+            if pair.data.values is not base.values or pair.data.changed != base.changed:
+                base, recorded = pair.data, _recorded(train, pair.data, seed)
+            tap, raised = _run(train, Tap(pair.neighbour, seed, recorded.events, pair.name), recorded.result)
+            if pair.neighbour.absent and not pair.neighbour.batched:
+                raise ValueError(
+                    f"{name} takes no batches, so that no record can be left out of them; take them by tap.drawn(rate)"
+                    " or data.__getitems__(places), or ask for add_remove or replace_one"
+                )
+            violations = tuple(_first_of_each(tap, raised))
+            kept.add(pair.name, PairFound(tap.steps, tap.moved, tap.longest, violations))
         if progress is not None:
             progress(number + 1, len(tried), "neighbours")
-    queries = [event for event in once.events if event.kind == "query"]
-    moved = sum(tap.moved for tap in taps)
-    if queries and not moved and not violations:
-        raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
-    return Replay(
+    found = [kept.found[pair.name] for pair in tried]
+    made = Replay(
         name,
         adjacency,
         unit,
         tuple(pair.name for pair in tried),
-        max(tap.steps for tap in taps),
-        moved,
-        max(tap.longest for tap in taps),
-        tuple(violations),
+        max(one.steps for one in found),
+        sum(one.moved for one in found),
+        max(one.longest for one in found),
+        tuple(violation for one in found for violation in one.violations),
     )
+    if any(event.kind == "query" for event in once.events) and not made.queries and not made.violations:
+        raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
+    if folder is not None:
+        made.save(folder)
+    kept.done()
+    return made
 
 
-def _first_of_each(tap: Tap, raised: Violation | None, pair: str) -> list[Violation]:
+def _first_of_each(tap: Tap, raised: Violation | None) -> list[Violation]:
     """Of one kind and value the first: the next steps repeat it."""
     kept: dict[tuple[str, str], Violation] = {}
     for violation in (*tap.violations, *([] if raised is None else [raised])):
