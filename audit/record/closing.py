@@ -26,7 +26,7 @@ from ..setup.description import digest_of_parts, model_part, versions
 from ..setup.format import DECLARED, FORMAT, Declaration
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
-from .declared import declarations
+from .declared import declarations, replayed_said
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
 from .network import Network
 from .recording import DataFacts, Recording, config_of
@@ -138,7 +138,7 @@ def close_recording(folder: Path) -> Path:
         begun.recording, done, len(clients), beside, held=held, names=begun.layout.names, refusals=sent.refusals
     )
     granted, wrong = _owners_by_records(granted, given, done)
-    found += wrong
+    found += [*wrong, *(replayed_said(one) for one in sent.replays)]
     ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
     begin = ledger.begun()
     for closed in done:

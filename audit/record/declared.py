@@ -28,7 +28,7 @@ from .noise_tests import (
 )
 from .recording import Recording
 from .rounds import ClosedRound, named
-from .sent import Attempt, Refusal
+from .sent import Attempt, Refusal, Replayed
 from .still import nothing_trained
 
 NOBODY_CAN_TELL = "a recording cannot show it"
@@ -119,6 +119,13 @@ def _refused(rounds: Sequence[ClosedRound], refusals: Sequence[Refusal]) -> list
     more = f"; {_many(len(whys) - 1, 'call')} more" if whys[1:] else ""
     row = {"what": RECORDED_CALLS, "said": "each of them was taken", "status": status, "why": f"{whys[0]}{more}"}
     return [Declaration.model_validate(row)]
+
+
+def replayed_said(replayed: Replayed) -> Declaration:
+    """A violation refutes what the proof takes for granted; none found leaves it declared."""
+    said = "a client's data move what noise is added to by its bound at most, and nothing else that leaves"
+    found = Tested("contradicted" if replayed.violated else "declared", " ".join(replayed.sentences).rstrip("."))
+    return _stated("replay", said, found)
 
 
 def _of_noise(

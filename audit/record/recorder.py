@@ -24,6 +24,9 @@ from ..errors import BadInput, bad_input
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
+from ..replay.adjacency import PAIRS
+from ..replay.outcome import Replay
+from ..replay.recorded import DeclaredBound, Loop, replay_loop
 from ..results.format import Epsilon
 from ..setup.format import BASE
 from ..setup.public import Public
@@ -397,6 +400,37 @@ class Recorder:
         whose = torch.tensor([int(c) for c in numbers], dtype=torch.long)
         self._granted = replace(self._granted, candidates=pair, owners=whose)
         write_granted(self.folder, self._granted)
+
+    def replay(self, loop: Loop, clients: Any, *, neighbours: int = PAIRS, folder: str | Path | None = None) -> Replay:
+        """Runs a loop on its clients' data and on neighbours of them, before anything is recorded: one client's data
+        are another's, blank, enormous or no numbers. With the same coins, and with what was sent held, a raw value may
+        move by its declared bound alone, and nothing else that leaves may move. What is found stands in the setup.
+
+        Args:
+            loop: (clients' data, recorder) → anything; the rounds of your training, which call the recorder as always.
+            clients: the data of each, map-style. neighbours: how many. folder: as of `dpfl_audit.replay`.
+
+        Raises:
+            BadInput: something is recorded already; the loop differs on equal data, or tells of nothing.
+        """
+        self._alive()
+        if self.next_round:
+            raise BadInput("replay: a round is recorded already; replay the loop before its first round")
+        first = next(
+            (one for one in self._begun.recording.mechanism if one.by == "client" and one.of == "client"), None
+        )
+        size = None if first is None else 2 * float(first.clip)
+        bound = DeclaredBound(size, "l1" if first is not None and first.order == 1 else "l2")
+        found = replay_loop(
+            loop,
+            clients,
+            bound,
+            neighbours=neighbours,
+            seed=self._begun.recording.seed,
+            folder=None if folder is None else Path(folder),
+        )
+        self._journal.replayed(found.sentences, bool(found.violations))
+        return found
 
     def epsilon(self, *, delta: float | None = None, observers: Sequence[str] = ()) -> tuple[Epsilon, ...]:
         """What is spent by now, by observer, unit and adjacency: of all that was sent, as if another model went out.
