@@ -53,7 +53,10 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
             there["incomplete"] = incomplete
         click.echo(json_document({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
-        click.echo(f"{setup} is {'incomplete' if incomplete else 'whole'}: {_said(found, auditor)}")
+        state = "whole"
+        if incomplete:
+            state = "incomplete"
+        click.echo(f"{setup} is {state}: {_said(found, auditor)}")
         if checked is not None:
             click.echo(f"{checked[0]} proven ε lie above what an explicit attack learns of the same facts")
             for loose in checked[1]:

@@ -115,17 +115,21 @@ def _refused(rounds: Sequence[ClosedRound], refusals: Sequence[Refusal]) -> list
     whys = [refusal.why for refusal in refusals] or lost
     if not whys:
         return []
-    status = "contradicted" if any(refusal.breaks for refusal in refusals) else "defect"
-    more = f"; {_many(len(whys) - 1, 'call')} more" if whys[1:] else ""
-    row = {"what": RECORDED_CALLS, "said": "each of them was taken", "status": status, "why": f"{whys[0]}{more}"}
+    row = {"what": RECORDED_CALLS, "said": "each of them was taken", "status": "defect", "why": whys[0]}
+    if whys[1:]:
+        row["why"] += f"; {_many(len(whys) - 1, 'call')} more"
+    if any(refusal.breaks for refusal in refusals):
+        row["status"] = "contradicted"
     return [Declaration.model_validate(row)]
 
 
 def replayed_said(replayed: Replayed) -> Declaration:
     """A violation refutes what the proof takes for granted; none found leaves it declared."""
     said = "a client's data move what noise is added to by its bound at most, and nothing else that leaves"
-    found = Tested("contradicted" if replayed.violated else "declared", " ".join(replayed.sentences).rstrip("."))
-    return _stated("replay", said, found)
+    why = " ".join(replayed.sentences).rstrip(".")
+    if replayed.violated:
+        return _stated("replay", said, Tested("contradicted", why))
+    return _stated("replay", said, Tested("declared", why))
 
 
 def _of_noise(

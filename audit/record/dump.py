@@ -258,24 +258,7 @@ def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[st
     uploads, others = LAYOUTS.get(layout, (layout, broadcasts or ""))
     if layout in LAYOUTS and broadcasts is not None:
         raise BadInput(f"--broadcasts goes with a layout of your own; {layout!r} says where they are")
-    if "{round}" not in uploads:
-        known = ", ".join(LAYOUTS)
-        raise BadInput(f"--layout {layout!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
-    for option, pattern in (("--layout", uploads), ("--broadcasts", others)):
-        twice = [part for part in ("{round}", "{client}") if pattern.count(part) > 1]
-        if twice or "{round}{client}" in pattern or "{client}{round}" in pattern:
-            said = f"{twice[0]} stands in it twice" if twice else "something must stand between {round} and {client}"
-            raise BadInput(f"{option} {pattern!r}: {said}")
-    if "{client}" in others:
-        raise BadInput(f"--broadcasts {others!r}: a model is sent to all, so {{client}} has no place in it")
-    if "{client}" in uploads and "{round}" not in others:
-        raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
-    for pattern in (uploads, others):
-        if Path(pattern).suffix in PICKLES:
-            raise BadInput(
-                f"{dump}: {Path(pattern).suffix} files are pickles, which would run code of their own; load them where"
-                " they are from (torch.load with weights_only=True) and save each as .safetensors or .npz"
-            )
+    _check_patterns(dump, uploads, others)
     found: dict[int, dict[str, Path]] = {}
     sent_down = _regex(others) if others else None
     for kind, pattern in (("upload", uploads), ("broadcast", others)):
@@ -300,6 +283,28 @@ def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[st
     if missing := [n for n, held in sorted(found.items()) if not held.keys() & {"broadcast", "all"}]:
         raise BadInput(f"{dump}: round {missing[0]} has no broadcast; the model that clients started from is needed")
     return found
+
+
+def _check_patterns(dump: Path, uploads: str, others: str) -> None:
+    """Of uploads and of broadcasts. Raises BadInput."""
+    if "{round}" not in uploads:
+        known = ", ".join(LAYOUTS)
+        raise BadInput(f"--layout {uploads!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
+    for option, pattern in (("--layout", uploads), ("--broadcasts", others)):
+        twice = [part for part in ("{round}", "{client}") if pattern.count(part) > 1]
+        if twice or "{round}{client}" in pattern or "{client}{round}" in pattern:
+            said = f"{twice[0]} stands in it twice" if twice else "something must stand between {round} and {client}"
+            raise BadInput(f"{option} {pattern!r}: {said}")
+    if "{client}" in others:
+        raise BadInput(f"--broadcasts {others!r}: a model is sent to all, so {{client}} has no place in it")
+    if "{client}" in uploads and "{round}" not in others:
+        raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
+    for pattern in (uploads, others):
+        if Path(pattern).suffix in PICKLES:
+            raise BadInput(
+                f"{dump}: {Path(pattern).suffix} files are pickles, which would run code of their own; load them where"
+                " they are from (torch.load with weights_only=True) and save each as .safetensors or .npz"
+            )
 
 
 def _what_is_there(dump: Path) -> str:

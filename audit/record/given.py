@@ -95,11 +95,13 @@ def class_numbers(targets: Any, labels: Sequence[str] | None) -> tuple[Any, tupl
     Raises:
         ValueError: a word is none of the classes.
     """
-    held = targets.tolist() if isinstance(targets, np.ndarray) and targets.dtype.kind in "US" else targets
+    held = targets
+    if isinstance(targets, np.ndarray) and targets.dtype.kind in "US":
+        held = targets.tolist()
     if not isinstance(held, list | tuple) or not held or not all(isinstance(one, str | bytes) for one in held):
         return targets, ()
-    words = [one.decode() if isinstance(one, bytes) else one for one in held]
-    names = tuple(sorted(set(words)) if labels is None else labels)
+    words = [str(one, "utf-8") for one in held if isinstance(one, bytes)] or [*held]
+    names = tuple(labels or sorted(set(words)))
     if strange := sorted(set(words) - set(names)):
         raise ValueError(f"the target {strange[0]!r} is none of data['labels'], which are {', '.join(names[:5])}")
     place = {name: number for number, name in enumerate(names)}

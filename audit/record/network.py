@@ -264,14 +264,19 @@ def builder_of(build: str | Callable[..., Any]) -> tuple[str, Callable[..., Any]
     Raises:
         BadInput: it is nothing that can be called, or that could be imported again.
     """
-    name = build if isinstance(build, str) else path_of(build)
+    name = build
+    if not isinstance(name, str):
+        name = path_of(name)
     module, colon, function = name.partition(":")
     if not colon or not module or not function.isidentifier():
         raise BadInput(f'build = {short(build)}: expected "module:function", or the function, of a file of yours')
     if not isinstance(build, str):
         return name, build
     with bad_input(f"build = {build!r}"), owners("importing it"), models.from_here():
-        found = getattr(sys.modules["__main__"] if module == _script() else importlib.import_module(module), function)
+        space = sys.modules["__main__"]
+        if module != _script():
+            space = importlib.import_module(module)
+        found = getattr(space, function)
     if not callable(found):
         raise BadInput(f"build = {build!r} is a {type(found).__name__}; expected a function that makes the network")
     return name, found

@@ -25,6 +25,7 @@ from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
 from ..replay.adjacency import PAIRS
+from ..replay.equal import Norm
 from ..replay.outcome import Replay
 from ..replay.recorded import DeclaredBound, Loop, replay_loop
 from ..results.format import Epsilon
@@ -56,6 +57,7 @@ from .usable import SeenRecords, check_usable, outputs_of
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
 from .wrappers import bare_module
 
+NORMS: dict[int, Norm] = {1: "l1", 2: "l2"}
 RecordPair = Any  # (inputs, targets), or what `parted` makes them of
 
 
@@ -416,19 +418,12 @@ class Recorder:
         self._alive()
         if self.next_round:
             raise BadInput("replay: a round is recorded already; replay the loop before its first round")
-        first = next(
-            (one for one in self._begun.recording.mechanism if one.by == "client" and one.of == "client"), None
-        )
-        size = None if first is None else 2 * float(first.clip)
-        bound = DeclaredBound(size, "l1" if first is not None and first.order == 1 else "l2")
-        found = replay_loop(
-            loop,
-            clients,
-            bound,
-            neighbours=neighbours,
-            seed=self._begun.recording.seed,
-            folder=None if folder is None else Path(folder),
-        )
+        bound = DeclaredBound(None)
+        for one in self._begun.recording.mechanism:
+            if one.by == "client" and one.of == "client":
+                bound = DeclaredBound(2 * float(one.clip), NORMS[one.order])
+        seed = self._begun.recording.seed
+        found = replay_loop(loop, clients, bound, neighbours=neighbours, seed=seed, folder=folder)
         self._journal.replayed(found.sentences, bool(found.violations))
         return found
 

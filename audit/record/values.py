@@ -40,8 +40,11 @@ def names_in(value: object, network: Network, where: str) -> tuple[str, ...]:
 
 def wrapped_by(value: object, network: Network) -> list[str]:
     """Who put parts into the names of a value's tensors that the model's names lack, for people."""
-    named = value.state_dict() if isinstance(value, nn.Module) else value
-    return wrappers_in(bare_names(named, network.state)) if isinstance(named, Mapping) else []
+    if isinstance(value, nn.Module):
+        value = value.state_dict()
+    if not isinstance(value, Mapping):
+        return []
+    return wrappers_in(bare_names(value, network.state))
 
 
 def frozen_in(value: object, network: Network, where: str) -> dict[str, Tensor]:

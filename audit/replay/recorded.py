@@ -39,7 +39,7 @@ def replay_loop(
     *,
     neighbours: int = PAIRS,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | Path | None = None,
 ) -> Replay:
     """Looks for a client whose data move what noise is added to by more than its bound, or anything else that leaves.
 

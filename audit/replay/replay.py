@@ -78,64 +78,61 @@ def replay(
     called = train if engine is None else with_opacus(train, engine, adjacency)
     title = name or getattr(train, "__name__", "train")
     tried = pairs(data, adjacency, neighbours, seed, canaries)
+    home = None if folder is None else Path(folder)
     with own_randomness_kept(), bad_input("replay"):
-        return _replayed(
-            called, tried, adjacency, seed, unit, title, progress, None if folder is None else Path(folder)
+        once = _recorded_twice(called, tried[0].data, seed, title)
+        kept = KeptPairs.read(home, key_of(once.events, title, adjacency, seed, unit))
+        _find(called, tried, once, kept, title, progress)
+        found = [kept.found[pair.name] for pair in tried]
+        made = Replay(
+            title,
+            adjacency,
+            unit,
+            tuple(pair.name for pair in tried),
+            max(one.steps for one in found),
+            sum(one.moved for one in found),
+            max(one.longest for one in found),
+            tuple(violation for one in found for violation in one.violations),
         )
+        if any(event.kind == "query" for event in once.events) and not made.queries and not made.violations:
+            raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
+    if home is not None:
+        made.save(home)
+    kept.done()
+    return made
 
 
-def _replayed(
-    train: Train,
-    tried: list[NeighbourPair],
-    adjacency: ReplayAdjacency,
-    seed: int,
-    unit: str,
-    name: str,
-    progress: Progress | None,
-    folder: Path | None,
-) -> Replay:
-    first = tried[0].data
-    once = _recorded(train, first, seed)
-    again, raised = _run(train, Tap(first, seed, once.events, "equal data"), once.result)
+def _recorded_twice(train: Train, records: ReplayRecords, seed: int, name: str) -> Tap:
+    """The training on its data as they are, if it does the same again. Raises ValueError."""
+    once = _recorded(train, records, seed)
+    again, raised = _run(train, Tap(records, seed, once.events, "equal data"), once.result)
     if unequal := (*again.violations, *([] if raised is None else [raised])):
         raise ValueError(f"{name} is not deterministic on equal data ({unequal[0].how}); seed what it draws")
     if again.longest:
         raise ValueError(f"{name} is not deterministic on equal data (a query moves); seed what it draws")
     if not once.events and once.result is None:
         raise ValueError(f"{name} told the tap of nothing and returned nothing, so there is nothing to compare")
-    kept = KeptPairs.read(folder, key_of(once.events, name, adjacency, seed, unit))
-    base, recorded = first, once
+    return once
+
+
+def _find(
+    train: Train, tried: list[NeighbourPair], once: Tap, kept: KeptPairs, name: str, progress: Progress | None
+) -> None:
+    """Tries the neighbours that are not kept yet. once: on the data of the first of them."""
+    base, recorded = tried[0].data, once
     for number, pair in enumerate(tried):
         if pair.name not in kept.found:
             if pair.data.values is not base.values or pair.data.changed != base.changed:
-                base, recorded = pair.data, _recorded(train, pair.data, seed)
-            tap, raised = _run(train, Tap(pair.neighbour, seed, recorded.events, pair.name), recorded.result)
+                base, recorded = pair.data, _recorded(train, pair.data, once.seed)
+            tap, raised = _run(train, Tap(pair.neighbour, once.seed, recorded.events, pair.name), recorded.result)
             if pair.neighbour.absent and not pair.neighbour.batched:
                 raise ValueError(
                     f"{name} takes no batches, so that no record can be left out of them; take them by tap.drawn(rate)"
                     " or data.__getitems__(places), or ask for add_remove or replace_one"
                 )
-            violations = tuple(_first_of_each(tap, raised))
-            kept.add(pair.name, PairFound(tap.steps, tap.moved, tap.longest, violations))
+            kept.add(pair.name, PairFound(tap.steps, tap.moved, tap.longest, tuple(_first_of_each(tap, raised))))
         if progress is not None:
             progress(number + 1, len(tried), "neighbours")
-    found = [kept.found[pair.name] for pair in tried]
-    made = Replay(
-        name,
-        adjacency,
-        unit,
-        tuple(pair.name for pair in tried),
-        max(one.steps for one in found),
-        sum(one.moved for one in found),
-        max(one.longest for one in found),
-        tuple(violation for one in found for violation in one.violations),
-    )
-    if any(event.kind == "query" for event in once.events) and not made.queries and not made.violations:
-        raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
-    if folder is not None:
-        made.save(folder)
-    kept.done()
-    return made
 
 
 def _first_of_each(tap: Tap, raised: Violation | None) -> list[Violation]:

@@ -202,8 +202,9 @@ def pattern_of(draws: NDArray[np.bool_]) -> DrawnPattern | None:
     by_coins = runs * passes * np.log(length * rate * (1 - rate) ** (length - 1))
     once = passes * length == steps and bool((draws.reshape(runs, passes, length).sum(2) == 1).all())
     if once and by_coins < np.log(NOT_COINS):
-        places = ", in the same ones each time" if bool((draws == draws[0]).all()) else ""
-        words = f"it was drawn exactly once in every {length} steps of all {runs} trainings{places}"
+        words = f"it was drawn exactly once in every {length} steps of all {runs} trainings"
+        if bool((draws == draws[0]).all()):
+            words += ", in the same ones each time"
         return DrawnPattern(words, passes)
     counts, expected = draws.sum(1), steps * rate
     spread = float(((counts - expected) ** 2).sum() / (expected * (1 - rate)))

@@ -68,7 +68,7 @@ def test_a_students_steps_on_records_are_named():
     found = dpfl_audit.replay(training(leaks=True), DATA, engine=opacus.PrivacyEngine(), neighbours=2)
     assert ANOTHER in {violation.name for violation in found.violations}
     said = notes_of(training(leaks=True), replay=True)
-    assert [note for note in said if "an optimiser without noise takes steps that follow the record" in note]
+    assert [note for note in said if note.startswith("Contradicted:") and "optimiser" in note]
     assert [note for note in said if note.startswith("Violated: invariance")]
 
 
@@ -82,7 +82,7 @@ def test_batches_that_are_no_coins_have_the_price_of_what_they_are():
     """Once a pass: one Gaussian release at σ = 1, ε = 4.377 at δ = 10⁻⁵; the accountant states 3.89."""
     said = notes_of(training(leaks=False, poisson=False))
     (note,) = [note for note in said if note.startswith("Contradicted")]
-    assert "ε = 4.377" in note and "in the same ones each time" in note
+    assert "= 4.377" in note and "same ones" in note
 
 
 def once_a_pass(runs: int, passes: int, length: int, seed: int) -> np.ndarray:
