@@ -247,4 +247,4 @@ def test_a_client_by_two_spellings_and_shapes_that_change(tmp_path):
     np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-1/w": np.zeros((30, 41))})
     assert "(30, 41)" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
     np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-/w": w})
-    assert "client-NUMBER" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
+    assert "client-NAME" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
