@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
@@ -60,6 +61,12 @@ def in_words(error: BaseException) -> str:
     place = _place([(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)])
     message = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
     return f"{message} ({place})" if place else message
+
+
+def files_of_owner() -> list[Path]:
+    """Of all modules that are loaded those that are neither installed nor this tool's."""
+    held = {file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
+    return [Path(f) for f in sorted(held) if not f.startswith((OURS, "<", *INSTALLED)) and Path(f).is_file()]
 
 
 def line_of_call() -> str:

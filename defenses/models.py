@@ -7,7 +7,8 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import gcd, prod
 from types import MappingProxyType
 from typing import Any, Literal
@@ -410,18 +411,15 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
     if allow != name:
         raise ValueError(f"{name!r} is code outside the zoo; if you trust it, repeat its name: --allow-model {name}")
     package, _, function = name.partition(":")
-    path, here = list(sys.path), os.getcwd()
-    sys.path.insert(0, here)  # a console command's path lacks the folder it is called in
-    try:
+    with from_here() as here:
         try:
             builder = getattr(importlib.import_module(package), function)
         except Exception as error:
             raise ValueError(
                 f"{name!r} cannot be imported from {here} or the installed packages ({_words(error)})"
             ) from error
-        given: tuple[Any, ...] = (shape, classes)
-        if inspect.isclass(builder) and issubclass(builder, nn.Module) and not takes_shape(builder, options):
-            given = ()  # a network's own class knows its sizes, or has them among the options
+        # What knows its sizes, or has them among the options, is called with nothing else.
+        given: tuple[Any, ...] = (shape, classes) if takes_shape(builder, options) else ()
         try:
             inspect.signature(builder).bind(*given, **options)
         except TypeError as error:
@@ -433,16 +431,25 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
             module = builder(*given, **options)
         except Exception as error:
             raise ValueError(f"{name!r} raised {_words(error)}") from error
-    finally:
-        sys.path[:] = path
     if not isinstance(module, nn.Module):
         raise ValueError(f"{name!r} returned a {type(module).__name__}; a torch.nn.Module is needed")
     return module
 
 
+@contextmanager
+def from_here() -> Iterator[str]:
+    """Modules are imported from the folder of the process too, as a console command's path lacks it; gives its name."""
+    path, here = list(sys.path), os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield here
+    finally:
+        sys.path[:] = path
+
+
 def takes_shape(builder: Callable[..., Any], options: Mapping[str, Any] = MappingProxyType({})) -> bool:
-    """Whether a class is called with (input_shape, classes): it takes two arguments, and the first is no number or
-    word, by its default or its annotation.
+    """Whether a class or function is called with (input_shape, classes): it takes two arguments, and the first is no
+    number or word, by its default or its annotation.
 
     >>> takes_shape(lambda shape, classes: None), takes_shape(lambda width=16, classes=10: None)
     (True, False)

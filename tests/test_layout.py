@@ -60,14 +60,12 @@ def test_imports_point_one_way(room):
 
 
 AUDIT = (  # rooms of audit/, each may import those before it
-    "files errors devices extras lock options owners_code progress timetable cluster tensors",
+    "files errors devices extras lock options owners_code progress timetable cluster tensors labelled",
     "setup",
     "results judge say",  # a gate reads a judgement, which is of results
     "proven proof",
-    "record",  # which prices what it has so far
-    "two_worlds",
-    "worlds",
-    "replay",
+    # A recording prices what it has so far and replays its loop; an audit of trainings replays them first.
+    "record two_worlds worlds replay",
     "theory",
     "report",
     "scoring catalogue weights",
@@ -111,6 +109,7 @@ def test_a_new_idea_in_audit_has_a_room():
         "timetable",
         "cluster",
         "tensors",
+        "labelled",
     }
     assert {path.stem for path in (ROOT / "audit").glob("*.py")} == files
 

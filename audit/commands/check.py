@@ -28,6 +28,7 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
     """
     from ..errors import BadInput
     from ..setup.auditor import check_setup
+    from ..setup.format import RECORDED_CALLS
     from ..setup.strict import faults
 
     found, auditor = check_setup(setup)
@@ -36,6 +37,7 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
             click.echo(fault, err=True)
         raise BadInput(f"{setup}: {len(wrong)} things are not as docs/setup-format.md says")
     checked = None if results is None else _rechecked(auditor, results)
+    incomplete = any(declaration.what == RECORDED_CALLS for declaration in auditor.declared)
     if as_json:
         there: dict[str, Any] = {
             "truth": auditor.truth is not None,
@@ -48,13 +50,19 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
             there |= {"proofs": checked[0], "loose": checked[1]}
         if found.manifest.recorded is not None:
             there["declared"] = [declaration.model_dump() for declaration in auditor.declared]
+            there["incomplete"] = incomplete
         click.echo(json_document({"setup": str(setup), **found.summary, **there}))
     elif not quiet:
-        click.echo(f"{setup} is whole: {_said(found, auditor)}")
+        state = "whole"
+        if incomplete:
+            state = "incomplete"
+        click.echo(f"{setup} is {state}: {_said(found, auditor)}")
         if checked is not None:
             click.echo(f"{checked[0]} proven ε lie above what an explicit attack learns of the same facts")
             for loose in checked[1]:
                 click.echo(loose)
+        if read_as := found.manifest.data.description.get("read_as"):
+            click.echo(f"read so: {read_as}")
         for declaration in auditor.declared:
             click.echo(f"{declaration.status}: {declaration.what}: {declaration.said} ({declaration.why})")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -44,11 +45,13 @@ def command(
               audit replay train.py:private --data train.py:data --opacus -o replayed
     """
     progress = shown_progress(quiet)
+    from ..replay.outcome import FILE
     from ..replay.request import replay_named
 
-    made = replay_named(what, data, adjacency, opacus, neighbours=neighbours, unit=unit, seed=seed, progress=progress)
+    asked: dict[str, Any] = {"neighbours": neighbours, "unit": unit, "seed": seed, "progress": progress}
+    made = replay_named(what, data, adjacency, opacus, folder=output, **asked)
     progress.close()
-    path = None if output is None else made.save(output)
+    path = None if output is None else output / FILE
     if as_json:
         click.echo(json_document(made.document()))
     elif not quiet:

@@ -26,7 +26,7 @@ from ..setup.description import digest_of_parts, model_part, versions
 from ..setup.format import DECLARED, FORMAT, Declaration
 from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
-from .declared import declarations
+from .declared import declarations, replayed_said
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
 from .network import Network
 from .recording import DataFacts, Recording, config_of
@@ -134,9 +134,11 @@ def close_recording(folder: Path) -> Path:
     # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
     untold = after is None and not any(attempt.number == end for attempt in beside)
     held = untold and sent.orderly and not begun.recording.secure_aggregation
-    found = declarations(begun.recording, done, len(clients), beside, held=held, names=begun.layout.names)
+    found = declarations(
+        begun.recording, done, len(clients), beside, held=held, names=begun.layout.names, refusals=sent.refusals
+    )
     granted, wrong = _owners_by_records(granted, given, done)
-    found += wrong
+    found += [*wrong, *(replayed_said(one) for one in sent.replays)]
     ledger, rows = LedgerWriter(begun.recording, clients, found, _told(done, beside)), []
     begin = ledger.begun()
     for closed in done:
@@ -410,6 +412,8 @@ def _data(network: Network, recording: Recording, description: Mapping[str, Any]
     source = "config" if network.mean or data.mean else "none"
     test = DEALT_BY_LOT if data.by_lot else "given by the owner"
     described: dict[str, Any] = {"test": test, "statistics_of": source, **description}
+    if data.read_as:
+        described["read_as"] = "; ".join(data.read_as)
     if data.vocabulary is not None:
         mean, std = [], []
         described |= {**Vocabulary(data.vocabulary).as_facts(), "pad": data.pad}

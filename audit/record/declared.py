@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..setup.format import LAST_MODEL, Declaration
+from ..setup.format import LAST_MODEL, RECORDED_CALLS, Declaration
 from .across import nothing_added
 from .copies import COMPARED
 from .independence import independent
@@ -28,7 +28,7 @@ from .noise_tests import (
 )
 from .recording import Recording
 from .rounds import ClosedRound, named
-from .sent import Attempt
+from .sent import Attempt, Refusal, Replayed
 from .still import nothing_trained
 
 NOBODY_CAN_TELL = "a recording cannot show it"
@@ -56,6 +56,7 @@ def declarations(
     *,
     held: bool = False,
     names: Sequence[str] = (),
+    refusals: Sequence[Refusal] = (),
 ) -> list[Declaration]:
     """All that is declared of a recording, each with what speaks for it and against it.
 
@@ -63,7 +64,7 @@ def declarations(
         recording: its facts. rounds: the finished ones. population: how many clients there are.
         beside: what was sent in rounds that did not become whole, of which nothing was looked at.
         held: nobody but the server gets the model that the last round makes, as whoever closed it says.
-        names: of the tensors that are sent.
+        names: of the tensors that are sent. refusals: calls of the recorder that it did not take.
     """
     unseen = [attempt for attempt in beside if attempt.mechanism and attempt.mechanism[0].by == "client"]
     others = sum(len(attempt.sent) for attempt in unseen)
@@ -105,7 +106,30 @@ def declarations(
     defects: dict[tuple[str, str], Declaration] = {}
     for defect in (defect for r in rounds for defect in r.defects):
         defects.setdefault((defect.what, defect.said), defect)  # each once, of the first round that shows it
-    return [*made, *defects.values()]
+    return [*made, *_refused(rounds, refusals), *defects.values()]
+
+
+def _refused(rounds: Sequence[ClosedRound], refusals: Sequence[Refusal]) -> list[Declaration]:
+    """That the recording is not whole, where calls were refused. What was sent and counted is priced as bare."""
+    lost = [f"client {client} in round {r.number}: {why}" for r in rounds for client, why in r.lost]
+    whys = [refusal.why for refusal in refusals] or lost
+    if not whys:
+        return []
+    row = {"what": RECORDED_CALLS, "said": "each of them was taken", "status": "defect", "why": whys[0]}
+    if whys[1:]:
+        row["why"] += f"; {_many(len(whys) - 1, 'call')} more"
+    if any(refusal.breaks for refusal in refusals):
+        row["status"] = "contradicted"
+    return [Declaration.model_validate(row)]
+
+
+def replayed_said(replayed: Replayed) -> Declaration:
+    """A violation refutes what the proof takes for granted; none found leaves it declared."""
+    said = "a client's data move what noise is added to by its bound at most, and nothing else that leaves"
+    why = " ".join(replayed.sentences).rstrip(".")
+    if replayed.violated:
+        return _stated("replay", said, Tested("contradicted", why))
+    return _stated("replay", said, Tested("declared", why))
 
 
 def _of_noise(

@@ -9,10 +9,12 @@ client-3/TENSOR. `files`: round-0/broadcast.npz and round-0/client-3.npz. Or a p
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
@@ -31,7 +33,8 @@ from ..tensors import real_numbers
 from .mechanism import mechanism_of_plain
 from .network import Network, NetworkOnBase, digest_of_base, network_of
 from .recorder import Recorder
-from .values import read_npz
+from .recording import MOST_CLIENTS
+from .values import read_npy, read_npz
 
 LAYOUTS = {  # name -> patterns of uploads and of broadcasts; "" where one file holds both
     "rounds": ("round-{round}.npz", ""),
@@ -52,6 +55,8 @@ TABLES_AND_KEYS = (
     "secure_aggregation",
     "num_examples",
 )
+MOST_NAMED = 5  # clients that a note lists
+PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
 BESIDE = ("@num_examples", "@inputs", "@targets")
 
 
@@ -105,7 +110,8 @@ def import_dump(
     found = _files(dump, layout, broadcasts)
     numbers = sorted(found)
     _all_there(numbers, dump)
-    first = _read_round(numbers[0], found[numbers[0]])
+    clients = _numbered({name for held in found.values() for name in _senders(held)})
+    first = _read_round(numbers[0], found[numbers[0]], clients)
     where = str(declared or "declared")
     with bad_input(where):
         network = _network(first.broadcast, stated, Path(where).parent)
@@ -113,8 +119,11 @@ def import_dump(
     default = stated.get("num_examples")
     try:
         with recorder as rec:
+            if any(name != str(number) for name, number in clients.items()):
+                listed = ", ".join(f"{name} as {number}" for name, number in [*clients.items()][:MOST_NAMED])
+                rec.note(f"clients numbered in their order: {listed}" + ", …" * (len(clients) > MOST_NAMED))
             for t, number in enumerate(numbers):
-                round = first if t == 0 else _read_round(number, found[number])
+                round = first if t == 0 else _read_round(number, found[number], clients)
                 with bad_input(f"{dump}, round {number}"):
                     _replay(rec, t, round, default)
                 if progress is not None:
@@ -141,7 +150,9 @@ def _recorder(
     options = {name: stated[name] for name in names if name in stated}
     data = dict(stated.get("data", {}))
     by = "audit import"
-    return Recorder(output, network, mechanism=mechanism, tables=tables, data=data, by=by, loss=loss, **options)
+    return Recorder(
+        output, network, mechanism=mechanism, tables=tables, data=data, by=by, loss=loss, strict=True, **options
+    )
 
 
 def _floats(table: Any) -> Any:
@@ -247,9 +258,38 @@ def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[st
     uploads, others = LAYOUTS.get(layout, (layout, broadcasts or ""))
     if layout in LAYOUTS and broadcasts is not None:
         raise BadInput(f"--broadcasts goes with a layout of your own; {layout!r} says where they are")
+    _check_patterns(dump, uploads, others)
+    found: dict[int, dict[str, Path]] = {}
+    sent_down = _regex(others) if others else None
+    for kind, pattern in (("upload", uploads), ("broadcast", others)):
+        if not pattern:
+            continue
+        shape = _regex(pattern)
+        for path in sorted(p for p in dump.rglob("*") if p.is_file()):
+            match = shape.fullmatch(path.relative_to(dump).as_posix())
+            name_of_model = sent_down is not None and sent_down.fullmatch(path.relative_to(dump).as_posix())
+            if match is None or (kind == "upload" and name_of_model):
+                continue
+            held = found.setdefault(int(match["round"]), {})
+            name = "broadcast" if kind == "broadcast" else "all"
+            if name == "all" and "{client}" in pattern:
+                name = match["client"]
+            name = str(int(name)) if name.isdecimal() else name  # 3 and 03 are one client
+            if name in held:
+                raise BadInput(f"{dump}: {held[name].name} and {path.name} are both of round {match['round']}, {name}")
+            held[name] = path
+    if not found:
+        raise BadInput(f"{dump}: no file is called as {uploads!r} says; {_what_is_there(dump)}")
+    if missing := [n for n, held in sorted(found.items()) if not held.keys() & {"broadcast", "all"}]:
+        raise BadInput(f"{dump}: round {missing[0]} has no broadcast; the model that clients started from is needed")
+    return found
+
+
+def _check_patterns(dump: Path, uploads: str, others: str) -> None:
+    """Of uploads and of broadcasts. Raises BadInput."""
     if "{round}" not in uploads:
         known = ", ".join(LAYOUTS)
-        raise BadInput(f"--layout {layout!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
+        raise BadInput(f"--layout {uploads!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
     for option, pattern in (("--layout", uploads), ("--broadcasts", others)):
         twice = [part for part in ("{round}", "{client}") if pattern.count(part) > 1]
         if twice or "{round}{client}" in pattern or "{client}{round}" in pattern:
@@ -259,28 +299,29 @@ def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[st
         raise BadInput(f"--broadcasts {others!r}: a model is sent to all, so {{client}} has no place in it")
     if "{client}" in uploads and "{round}" not in others:
         raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
-    found: dict[int, dict[str, Path]] = {}
-    for kind, pattern in (("upload", uploads), ("broadcast", others)):
-        if not pattern:
-            continue
-        shape = _regex(pattern)
-        for path in sorted(p for p in dump.rglob("*") if p.is_file()):
-            match = shape.fullmatch(path.relative_to(dump).as_posix())
-            if match is None:
-                continue
-            held = found.setdefault(int(match["round"]), {})
-            name = "broadcast" if kind == "broadcast" else "all"
-            if name == "all" and "{client}" in pattern:
-                name = match["client"]
-            name = str(int(name)) if name.isdecimal() else name
-            if name in held:
-                raise BadInput(f"{dump}: {held[name].name} and {path.name} are both of round {match['round']}, {name}")
-            held[name] = path
-    if not found:
-        raise BadInput(f"{dump}: no file is called as {uploads!r} says; see docs/setup-format.md for layouts")
-    if missing := [n for n, held in sorted(found.items()) if not held.keys() & {"broadcast", "all"}]:
-        raise BadInput(f"{dump}: round {missing[0]} has no broadcast; the model that clients started from is needed")
-    return found
+    for pattern in (uploads, others):
+        if Path(pattern).suffix in PICKLES:
+            raise BadInput(
+                f"{dump}: {Path(pattern).suffix} files are pickles, which would run code of their own; load them where"
+                " they are from (torch.load with weights_only=True) and save each as .safetensors or .npz"
+            )
+
+
+def _what_is_there(dump: Path) -> str:
+    """Of a folder in which nothing is called as its layout says: what it seems to hold, and what would be right."""
+    names = [path.relative_to(dump).as_posix() for path in sorted(dump.rglob("*")) if path.is_file()]
+    if any(re.search(r"round-?[0-9]+-weights\.", name) for name in names):
+        return (
+            "round-N-weights are the server's models alone, of which nothing of a client can be priced; record the"
+            " uploads too (record_strategy, or a Recorder)"
+        )
+    if pickled := [name for name in names if Path(name).suffix in PICKLES]:
+        return (
+            f"{pickled[0]} is a pickle, which would run code of its own; load it where it is from and save it as"
+            " .safetensors or .npz"
+        )
+    there = f"there are {', '.join(names[:3])}" if names else "it is empty"
+    return f"{there}; a layout of your own is --layout 'r{{round}}/site{{client}}.npz' with --broadcasts"
 
 
 def _regex(pattern: str) -> re.Pattern[str]:
@@ -289,26 +330,55 @@ def _regex(pattern: str) -> re.Pattern[str]:
     >>> _regex("r{round}/site{client}.npz").fullmatch("r07/site12.safetensors").groupdict()
     {'round': '07', 'client': '12'}
     """
-    plain = re.escape(pattern).replace(r"\{round\}", r"(?P<round>[0-9]+)").replace(r"\{client\}", r"(?P<client>[0-9]+)")
+    plain = re.escape(pattern).replace(r"\{round\}", r"(?P<round>[0-9]+)").replace(r"\{client\}", r"(?P<client>[^/]+)")
     return re.compile(re.sub(r"\\\.npz$", r"\\.(?:npz|safetensors)", plain))
 
 
-def _read_round(number: int, files: Mapping[str, Path]) -> DumpedRound:
+def _senders(files: Mapping[str, Path]) -> list[str]:
+    """Of a round: what its clients are called, by file names or by the arrays of its one file."""
     if "all" not in files:
-        uploads = {int(n): _upload(_arrays(p)) for n, p in files.items() if n != "broadcast"}
+        return [name for name in files if name != "broadcast"]
+    named = {name.partition("/")[0] for name in _names_in(files["all"])}
+    return [name.removeprefix("client-") for name in named if name.startswith("client-")]
+
+
+def _names_in(path: Path) -> list[str]:
+    """Of the arrays of a file, which are not read."""
+    if path.suffix == ".npz":
+        with suppress(BadZipFile), ZipFile(regular(path)) as archive:  # what is damaged is said where it is read
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    return list(_arrays(path))
+
+
+def _numbered(names: Collection[str]) -> dict[str, int]:
+    """A number for each client: its own, or where one has none or a larger one than recorders take, its place.
+
+    >>> _numbered(["07", "3"]), _numbered(["hospital-b", "hospital-a"]), _numbered(["17146521349845112345", "3"])
+    ({'3': 3, '07': 7}, {'hospital-a': 0, 'hospital-b': 1}, {'3': 0, '17146521349845112345': 1})
+    """
+    whole = all(name.isdecimal() for name in names)
+    ordered = sorted(names, key=(lambda name: (int(name), name)) if whole else None)
+    if whole and all(int(name) < MOST_CLIENTS for name in names):
+        return {name: int(name) for name in ordered}
+    return {name: place for place, name in enumerate(ordered)}
+
+
+def _read_round(number: int, files: Mapping[str, Path], clients: Mapping[str, int]) -> DumpedRound:
+    if "all" not in files:
+        uploads = {clients[n]: _upload(_arrays(p)) for n, p in files.items() if n != "broadcast"}
         return DumpedRound(number, _arrays(files["broadcast"]), uploads)
     path = files["all"]
     parts: dict[str, dict[str, Any]] = {}
     for name, value in _arrays(path).items():
         sender, slash, rest = name.partition("/")
-        if not slash or not re.fullmatch(r"broadcast|client-[0-9]{1,18}", sender):
-            raise BadInput(f"{path}: the array {name!r} is neither broadcast/TENSOR nor client-NUMBER/TENSOR")
+        if not slash or not re.fullmatch(r"broadcast|client-.+", sender):
+            raise BadInput(f"{path}: the array {name!r} is neither broadcast/TENSOR nor client-NAME/TENSOR")
         parts.setdefault(sender, {})[rest] = value
     if "broadcast" not in parts:
         raise BadInput(f"{path}: no array is called broadcast/TENSOR; the model that clients started from is needed")
     broadcast, uploads = parts.pop("broadcast"), dict[int, DumpedUpload]()
     for name, part in parts.items():
-        if (client := int(name.removeprefix("client-"))) in uploads:
+        if (client := clients[name.removeprefix("client-")]) in uploads:
             raise BadInput(f"{path}: {name} is a client that stands there by another spelling too; each uploads once")
         uploads[client] = _upload(part)
     return DumpedRound(number, broadcast, uploads)
@@ -325,6 +395,8 @@ def _upload(arrays: Mapping[str, Any]) -> DumpedUpload:
 def _arrays(path: Path) -> dict[str, Any]:
     if path.suffix == ".npz":
         return dict(read_npz(path))
+    if path.suffix == ".npy":
+        return {"values": read_npy(path)}
     try:
         return dict(load_safetensors(regular(path).read_bytes()))
     except (SafetensorError, ValueError) as error:

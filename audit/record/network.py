@@ -5,10 +5,11 @@ code, where that can be.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from ...defenses.hugging_face import LIBRARY, facts_of_network
 from ...defenses.layout import Layout, frozen_of
 from ..errors import BadInput, bad_input
 from ..owners_code import owners
+from ..setup.reading import short
 
 RUNNING = ("running_mean", "running_var")  # as torch names a BatchNorm's
 UNKNOWN = "unknown"  # the name of a network that cannot be built again
@@ -208,7 +210,7 @@ def _of_module(module: nn.Module) -> Network:
             return Network("layers", {"layers": entries}, tuple(state), shapes, names, **known)
     if (options := facts_of_network(module)) is not None:
         return Network(LIBRARY, options, tuple(state), shapes, names, prefix="1.network.", **beside)
-    return Network(_path_of(type(module)), {}, tuple(state), shapes, names, prefix="1.", **beside)
+    return Network(path_of(type(module)), {}, tuple(state), shapes, names, prefix="1.", **beside)
 
 
 def _stack(module: nn.Module) -> list[nn.Module | None]:
@@ -242,11 +244,44 @@ def _described(layer: nn.Module) -> list[Any] | None:
     return [type(layer).__name__, given]
 
 
-def _path_of(kind: type[nn.Module]) -> str:
-    """Where a class is imported from: for one of the script that runs, the script's own name."""
-    module = kind.__module__
+def path_of(builder: Callable[..., Any]) -> str:
+    """Where a class or a function is imported from: for one of the script that runs, the script's own name."""
+    module = builder.__module__
     if module == "__main__":
-        file = getattr(sys.modules["__main__"], "__file__", None)
-        module = Path(file).stem if file else ""
-    plain = "." not in kind.__qualname__ and module.partition(".")[0] != "torch"  # of a file of its owner's
-    return f"{module}:{kind.__qualname__}" if module and plain else UNKNOWN
+        module = _script()
+    plain = "." not in builder.__qualname__ and module.partition(".")[0] != "torch"  # of a file of its owner's
+    return f"{module}:{builder.__qualname__}" if module and plain else UNKNOWN
+
+
+def _script() -> str:
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(file).stem if file else ""
+
+
+def builder_of(build: str | Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
+    """What its owner says makes a network: its name, "module:function", and itself, in the owner's process.
+
+    Raises:
+        BadInput: it is nothing that can be called, or that could be imported again.
+    """
+    name = build
+    if not isinstance(name, str):
+        name = path_of(name)
+    module, colon, function = name.partition(":")
+    if not colon or not module or not function.isidentifier():
+        raise BadInput(f'build = {short(build)}: expected "module:function", or the function, of a file of yours')
+    if not isinstance(build, str):
+        return name, build
+    with bad_input(f"build = {build!r}"), owners("importing it"), models.from_here():
+        space = sys.modules["__main__"]
+        if module != _script():
+            space = importlib.import_module(module)
+        found = getattr(space, function)
+    if not callable(found):
+        raise BadInput(f"build = {build!r} is a {type(found).__name__}; expected a function that makes the network")
+    return name, found
+
+
+def built_by(network: Network, name: str) -> Network:
+    """The network as made by what is imported as `name`: its tensors have their owner's names."""
+    return replace(network, name=name, options={}, prefix="1.", renamed={}, mean=(), std=())

@@ -6,8 +6,9 @@ import json
 import math
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +18,16 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from ...defenses.data.pixels import OF_TYPE, Axes
 from ...defenses.wire import Kind
 from ..errors import BadInput, bad_input
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
+from ..replay.adjacency import PAIRS
+from ..replay.equal import Norm
+from ..replay.outcome import Replay
+from ..replay.recorded import DeclaredBound, Loop, replay_loop
 from ..results.format import Epsilon
 from ..setup.format import BASE
 from ..setup.public import Public
@@ -37,18 +43,22 @@ from .closing import (
     write_partial,
 )
 from .copies import NoisesSeen
+from .given import as_read, axes_to_try, class_numbers, parted, shape_as, white_of
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
-from .network import Network, base_of
+from .network import Network, base_of, builder_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
+from .refused import OutOfTurn, refusing
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
-from .sent import SentJournal
+from .sent import Refusal, SentJournal
 from .spent import spent
 from .targets import TargetKind, stored_targets, target_kind
 from .texts import text_records
-from .usable import SeenRecords, check_usable
-from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in
+from .usable import SeenRecords, check_usable, outputs_of
+from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
+from .wrappers import bare_module
 
-RecordPair = tuple[Any, Any]
+NORMS: dict[int, Norm] = {1: "l1", 2: "l2"}
+RecordPair = Any  # (inputs, targets), or what `parted` makes them of
 
 
 class Recorder:
@@ -56,8 +66,9 @@ class Recorder:
 
     A round is whole, and on disk, when the next one is broadcast or the recorder is closed; whatever kills the process,
     whole rounds stay. The same call goes on with them (`next_round`). Record what is sent before it is sent: from then
-    on it is priced, whether or not its round becomes whole. What is refused is said in one sentence, and changes
-    nothing that is recorded; that it was sent is kept in mind, so that nothing is proven that did not run.
+    on it is priced, whether or not its round becomes whole. A call that is refused changes nothing that is recorded,
+    and ends no training: the first is warned of in one sentence, `audit check` and the page call the setup incomplete,
+    and that something was sent is kept in mind, so that nothing is proven that did not run.
 
     >>> import tempfile
     >>> from dpfl_audit import Gaussian
@@ -94,9 +105,14 @@ class Recorder:
         loss: what clients minimise: a name, such as "cross_entropy", "bce_with_logits" or "focal(gamma=2)", or torch's
             own, as nn.BCEWithLogitsLoss(); None where nobody says, so that attacks take the usual one of such outputs
             and targets, and a doubt of it stands on the page.
+        build: of a class with arguments of its own, what makes the same network with nothing, or with (input_shape,
+            classes): "module:function", or the function. It is called when the recorder opens, or with the first
+            records where it needs their shape; for attacks `--allow-model module:function` says yes to it.
+        strict: calls of an open recorder raise BadInput in place of a warning.
 
     Raises:
-        BadInput: one sentence: what is wrong, where, and what would be right.
+        BadInput: one sentence: what is wrong, where, and what would be right. An open recorder raises it where it is
+            strict, closed, or asked a question.
     """
 
     def __init__(
@@ -119,10 +135,15 @@ class Recorder:
         seed: int = 0,
         by: str = "dpfl_audit.Recorder",
         loss: object = None,
+        build: str | Callable[..., nn.Module] | None = None,
+        strict: bool = False,
     ) -> None:
         self.folder = Path(folder)
+        self.strict, self._refusals = strict, 0
         self._keep = _kept(keep)
+        wrapped, model = model, bare_module(model)
         self._module = model if isinstance(model, nn.Module) else None
+        self._builder = None if build is None else builder_of(build)[1]
         declared = DeclaredTraining(
             claim=claim,
             mechanism=mechanism,
@@ -135,6 +156,7 @@ class Recorder:
             seed=seed,
             by=by,
             loss=loss,
+            build=build,
         )
         recording, self._base = recording_of(model, declared), base_of(model)
         self._asked = recording.plain()
@@ -146,6 +168,8 @@ class Recorder:
         self._lock.enter_context(writing(self.folder))
         try:
             self._start(recording)
+            if wrapped is not model:
+                self.note(f"the network without its {type(wrapped).__name__}")
             self._journal.begin(self._done)
             given = {"auxiliary": auxiliary, "gallery": gallery, "pool": pool}
             if any(pair is not None for pair in given.values()):
@@ -168,6 +192,7 @@ class Recorder:
         """The number of the round to broadcast next."""
         return self._done if self._open is None else self._open.number + 1
 
+    @refusing
     def broadcast(self, round: int, model: object, *, mechanism: Declared | Sequence[Declared] | None = None) -> None:
         """The model that all clients of `round` start from, on its way down. It ends the round before.
 
@@ -188,6 +213,7 @@ class Recorder:
         frozen = frozen_in(model, network, where)
         if not self._begun.names:
             self._begun = replace(self._begun, names=names_in(model, network, where))
+            self.note(*(f"names of tensors without {who}" for who in wrapped_by(model, network)))
             if frozen_moved(frozen, self._base):  # the network that the recorder was opened with had other values
                 self._base |= frozen
                 self._write_base()
@@ -202,6 +228,7 @@ class Recorder:
         self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
         self._note_frozen(frozen_moved(frozen, self._base), where)
 
+    @refusing
     def upload(
         self, round: int, client: int, tensors: object, num_examples: int, *, records: RecordPair | None = None
     ) -> None:
@@ -256,6 +283,7 @@ class Recorder:
                 )
             opened.uploads[client] = replace(opened.uploads[client], records=pair)
 
+    @refusing
     def raw(self, round: int, client: int, tensors: object) -> None:
         """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
 
@@ -270,6 +298,7 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, raw=value)
 
+    @refusing
     def again(self, round: int, client: int, tensors: object) -> None:
         """What the client sends where the same round is run a second time, with noise drawn anew. It shows the noise
         without raw values, if training itself draws nothing anew.
@@ -285,6 +314,7 @@ class Recorder:
         assert self._open is not None
         self._open.uploads[client] = replace(upload, again=value)
 
+    @refusing
     def noisy_mean(self, round: int, tensors: object) -> None:
         """The mean of the clipped updates with the server's noise on it, where an optimiser of the server's own (a
         learning rate, momentum, Adam) makes the next model of it. Without it that model is taken for the one before and
@@ -299,6 +329,7 @@ class Recorder:
         opened = self._round(round, 0, "noisy mean")
         opened.noisy_mean = self._flat(tensors, f"noisy mean of round {round}")
 
+    @refusing
     def unnoised(self, round: int, client: int, what: str) -> None:
         """Something that a client sent beside its upload that no noise hides, such as a training loss. It is priced as
         what it is, so that nothing is proven towards whoever sees single messages; no value of it is kept.
@@ -315,6 +346,7 @@ class Recorder:
         self._journal.lost(int(client), f"{what}, sent without noise")
         opened.unnoised.append((client, what))
 
+    @refusing
     def declare(self, round: int, mechanism: Declared | Sequence[Declared] | None) -> None:
         """The mechanism of the round that goes on, where it is known only after its broadcast. Raises BadInput."""
         opened = self._round(round, 0, "declaration")
@@ -322,6 +354,7 @@ class Recorder:
         self._journal.declare(said)
         opened.mechanism = said
 
+    @refusing
     def defect(self, round: int, what: str, said: str, why: str, *, breaks: bool = False) -> None:
         """A known defect of what runs, for `audit check` and the page.
 
@@ -335,6 +368,7 @@ class Recorder:
         row = {"what": what, "said": said, "status": status, "why": why}
         self._round(round, 0, "defect").defects.append(row)
 
+    @refusing
     def figures(self, round: int, **values: float) -> None:
         """Figures of the round for the report, such as test_accuracy=0.9 or test_loss=0.3; beside an accuracy
         majority_accuracy=0.6, the share of the most frequent class of the same records, balanced_accuracy=0.8, the
@@ -348,6 +382,7 @@ class Recorder:
                 raise BadInput(f"figures of round {round}: {name} = {short(value)}: expected a finite number")
         opened.figures.update({name: float(value) for name, value in values.items()})
 
+    @refusing
     def candidates(self, inputs: Any, targets: Any, owners: Sequence[int]) -> None:
         """Records whose membership is asked for.
 
@@ -367,6 +402,30 @@ class Recorder:
         whose = torch.tensor([int(c) for c in numbers], dtype=torch.long)
         self._granted = replace(self._granted, candidates=pair, owners=whose)
         write_granted(self.folder, self._granted)
+
+    def replay(self, loop: Loop, clients: Any, *, neighbours: int = PAIRS, folder: str | Path | None = None) -> Replay:
+        """Runs a loop on its clients' data and on neighbours of them, before anything is recorded: one client's data
+        are another's, blank, enormous or no numbers. With the same coins, and with what was sent held, a raw value may
+        move by its declared bound alone, and nothing else that leaves may move. What is found stands in the setup.
+
+        Args:
+            loop: (clients' data, recorder) → anything; the rounds of your training, which call the recorder as always.
+            clients: the data of each, map-style. neighbours: how many. folder: as of `dpfl_audit.replay`.
+
+        Raises:
+            BadInput: something is recorded already; the loop differs on equal data, or tells of nothing.
+        """
+        self._alive()
+        if self.next_round:
+            raise BadInput("replay: a round is recorded already; replay the loop before its first round")
+        bound = DeclaredBound(None)
+        for one in self._begun.recording.mechanism:
+            if one.by == "client" and one.of == "client":
+                bound = DeclaredBound(2 * float(one.clip), NORMS[one.order])
+        seed = self._begun.recording.seed
+        found = replay_loop(loop, clients, bound, neighbours=neighbours, seed=seed, folder=folder)
+        self._journal.replayed(found.sentences, bool(found.violations))
+        return found
 
     def epsilon(self, *, delta: float | None = None, observers: Sequence[str] = ()) -> tuple[Epsilon, ...]:
         """What is spent by now, by observer, unit and adjacency: of all that was sent, as if another model went out.
@@ -430,6 +489,10 @@ class Recorder:
         try:
             if kind is None:
                 self.close()
+        except BadInput as error:
+            if self.strict:
+                raise
+            warnings.warn(str(error), stacklevel=2)  # whatever the loop does next, such as saving its model, goes on
         finally:
             self.abandon()
 
@@ -453,17 +516,17 @@ class Recorder:
     def _round(self, round: int, client: int, what: str) -> OpenRound:
         self._alive()
         if self._open is None:
-            raise BadInput(
+            raise OutOfTurn(
                 f"{what} of round {short(round)}: broadcast the round's model first (rec.broadcast({short(round)}, …))"
             )
         if not _whole(round) or round != self._open.number:
-            raise BadInput(f"{what} of round {short(round)}: round {self._open.number} is the one that goes on")
+            raise OutOfTurn(f"{what} of round {short(round)}: round {self._open.number} is the one that goes on")
         most = self._begun.recording.clients
         if not _whole(client) or not 0 <= client < MOST_CLIENTS:
             said = f"{what} in round {round}: client = {short(client)}"
-            raise BadInput(f"{said}: expected a number from 0 on, below {MOST_CLIENTS:,}; number clients one by one")
+            raise OutOfTurn(f"{said}: expected a number from 0 on, below {MOST_CLIENTS:,}; number clients one by one")
         if most is not None and client >= most:
-            raise BadInput(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
+            raise OutOfTurn(f"{what} in round {round}: client {client} of {most}; clients are 0 to {most - 1}")
         return self._open
 
     def _uploaded(self, round: int, client: int, what: str) -> SentUpload:
@@ -475,6 +538,13 @@ class Recorder:
     def _flat(self, tensors: object, where: str) -> Tensor:
         return flat_of(tensors, self._begun.recording.network, self._begun.names, where)
 
+    def note(self, *notes: str) -> None:
+        """How something was read, for whoever reads the setup."""
+        recording = self._begun.recording
+        known = tuple(dict.fromkeys((*(recording.data.read_as or ()), *notes)))
+        if known != (recording.data.read_as or ()):
+            self._know(recording.data.model_copy(update={"read_as": known}))
+
     def _note_frozen(self, name: str, where: str) -> None:
         """That a tensor which the network freezes was sent with other values, which nothing else would tell."""
         if self._open is not None and name:
@@ -482,6 +552,16 @@ class Recorder:
             why = f"it did in the {where}; open the Recorder with a network whose requires_grad says what is trained"
             row = {"what": "frozen parameters", "said": said, "status": "contradicted", "why": why}
             self._open.defects.append(row)
+
+    def _refused(self, error: BadInput, breaks: bool) -> None:
+        """What a call that was not taken ends in. breaks: as of a `Refusal`."""
+        if self.strict or self._closed:
+            raise error
+        self._journal.refused(Refusal(str(error), breaks))
+        self._refusals += 1
+        if self._refusals == 1:
+            goes_on = "the training goes on, and the setup is marked as incomplete (strict=True raises instead)"
+            warnings.warn(f"{error}; {goes_on}", stacklevel=4)  # where the owner calls
 
     def _lose(self, opened: OpenRound, client: int, why: str) -> None:
         self._journal.lost(int(client), why)
@@ -495,29 +575,37 @@ class Recorder:
 
     # --- records
 
-    def _records(self, pair: RecordPair, where: str) -> tuple[Tensor, Tensor]:
+    def _records(self, given: Any, where: str) -> tuple[Tensor, Tensor]:
         """Records as a setup keeps them: float32 inputs before normalisation, class numbers or float targets."""
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise BadInput(f"{where}: records = {type(pair).__name__}: expected (inputs, targets)")
         facts = self._begun.recording.data
+        read, answers = parted(given, where)
         with bad_input(where):
-            targets = dense_tensor(pair[1], "records' targets")
+            answers, labels = class_numbers(answers, facts.labels)
+            targets = dense_tensor(answers, "records' targets")
             if facts.vocabulary is None:
-                inputs = real_numbers(pair[0], "records' inputs", torch.float32)
+                array = _array(dense_tensor(read, "records' inputs"))
             else:
-                inputs = text_records(pair[0], facts, where)
-        if inputs.dim() < 2 or targets.dim() < 1 or len(inputs) != len(targets) or len(inputs) == 0:
+                array = text_records(read, facts, where).numpy()
+        if array.ndim < 2 or targets.dim() < 1 or len(array) != len(targets) or len(array) == 0:
             raise BadInput(
-                f"{where}: records of shapes {tuple(inputs.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
+                f"{where}: records of shapes {tuple(array.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
                 " and targets (n, …), at least one"
             )
         if targets.shape[1:] == (1,):
             targets = targets.squeeze(1)
-        data = self._learn(inputs, targets, where)
+        if targets.dtype == torch.bool:
+            targets = targets.long()
+        with bad_input(where):
+            white = None if facts.vocabulary is not None else white_of(array, facts)
+        data = self._learn(array, white, targets, where)
+        if labels and data.labels is None:
+            data = self._know_labels(labels, data, where)
+        inputs, notes = as_read(array, data.axes or "as given", white)
         if tuple(inputs.shape[1:]) != data.input_shape:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
+        self.note(*notes)
         if facts.vocabulary is not None:
-            return inputs, _classes(targets, data.classes, where)
+            return torch.from_numpy(array), _classes(targets, data.classes, where)
         network = self._begun.recording.network
         channels = inputs.shape[1]
         mean = network.mean or data.mean or (0.0,) * channels
@@ -534,23 +622,50 @@ class Recorder:
             )
         return inputs, stored_targets(targets, TargetKind(data.classes or 0, data.target_shape or (), data.loss), where)
 
-    def _learn(self, inputs: Tensor, targets: Tensor, where: str) -> DataFacts:
+    def _learn(self, array: np.ndarray, white: float | None, targets: Tensor, where: str) -> DataFacts:
         """What a record looks like, from the first that are seen, where the owner did not say."""
         recording = self._begun.recording
         data = recording.data
         if data.target_shape is not None:
             return data
-        shape, outputs = data.input_shape or tuple(inputs.shape[1:]), None
+        axes = self._axes_of(array.shape[1:], white is not None, data, where)
+        shape, outputs = data.input_shape or shape_as(array.shape[1:], axes), None
         if self._module is not None:
             seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
-            outputs = check_usable(self._module, recording.network.name, seen, where)
+            outputs = check_usable(self._module, recording.network.name, seen, where, self._builder)
         kind = target_kind(targets, outputs, data, recording.loss, where)
-        known = data.model_copy(
-            update={"input_shape": shape, "classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss}
-        )
-        self._begun = replace(self._begun, recording=replace(recording, data=known))
+        typed = white if array.dtype not in OF_TYPE else None  # of others the first decide
+        found = {"classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss, "axes": axes, "white": typed}
+        return self._know(data.model_copy(update={"input_shape": shape, **found}))
+
+    def _axes_of(self, shape: tuple[int, ...], pixels: bool, data: DataFacts, where: str) -> Axes:
+        """How records are turned: as their owner says their shape is, or as the network takes them."""
+        if data.vocabulary is not None:
+            return "as given"
+        tried = axes_to_try(shape, pixels)
+        if data.input_shape is not None:
+            return next((axes for axes in tried if shape_as(shape, axes) == data.input_shape), "as given")
+        if self._module is None:
+            return tried[0]
+        for axes in tried:
+            with suppress(BadInput):
+                outputs_of(self._module, shape_as(shape, axes), where)
+                return axes
+        return "as given"
+
+    def _know_labels(self, labels: tuple[str, ...], data: DataFacts, where: str) -> DataFacts:
+        if len(labels) != data.classes:
+            raise BadInput(
+                f"{where}: targets are {len(labels)} words, and there are {data.classes} classes; name them all, in the"
+                " order of the network's outputs, by data={'labels': […]}"
+            )
+        self.note("targets that are words as classes, by the alphabet (data={'labels': […]} says another order)")
+        return self._know(self._begun.recording.data.model_copy(update={"labels": labels}))
+
+    def _know(self, data: DataFacts) -> DataFacts:
+        self._begun = replace(self._begun, recording=replace(self._begun.recording, data=data))
         self._begun.write(self.folder)
-        return known
+        return data
 
     # --- the folder
 
@@ -594,6 +709,15 @@ class Recorder:
                     f"{self.folder} holds an unfinished recording with another {name.replace('_', ' ')}; go on with"
                     f" that, close it with `audit import {self.folder}`, or choose another folder"
                 )
+
+
+def _array(read: Tensor) -> np.ndarray:
+    """NumPy's of the same numbers; types that it lacks, as bf16, are float32. Raises ValueError for whole numbers that
+    float32 cannot tell apart.
+    """
+    if not read.is_floating_point():
+        real_numbers(read, "records' inputs", torch.float32)
+    return (read.float() if read.dtype in (torch.bfloat16, torch.float16) else read).numpy()
 
 
 def _classes(targets: Tensor, classes: int | None, where: str) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
@@ -20,7 +20,7 @@ from ..setup.mistakes import sentence
 from ..setup.reading import short
 from .declared_loss import declared_loss
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
-from .network import Network, network_of
+from .network import Network, builder_of, built_by, network_of
 from .usable import SeenRecords, check_usable, warn_of_no_attacks
 
 Average = Literal["records", "mean", "expected", "unknown"]
@@ -39,6 +39,8 @@ class DataFacts(ConfigTable):
     targets, () for one class, number or set of labels; loss: that attacks take gradients of. Both are found out from
     records. vocabulary: of texts, whose records are (length,) numbers of words; or tokenizer: the file tokenizer.json
     that has it. pad: the number that the network takes for padding; None where a mask stands beside the records.
+    labels: the classes in their order, where targets are words. axes, white: how records stand as their owner hands
+    them over, and what pixels are divided by; read_as: what was decided of these, in words. All found out.
     """
 
     name: str = "recorded"
@@ -54,6 +56,10 @@ class DataFacts(ConfigTable):
     vocabulary: tuple[str, ...] | None = Field(default=None, min_length=1)
     tokenizer: str | None = None
     pad: int | None = Field(default=None, ge=0)
+    labels: tuple[str, ...] | None = None
+    axes: Literal["as given", "grey", "hwc"] | None = None
+    white: Annotated[float, Field(gt=0)] | None = None
+    read_as: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,8 @@ class DeclaredTraining:
     """What is said of a training before its first round, unchecked.
 
     claim: the owner's ε, or a mapping with epsilon, delta, unit, observer, adjacency; None for no claim. data: the
-    fields of `DataFacts`. tables: audit, local, attack and name, as in a config. loss: as `declared_loss` takes it. All
-    else: as of `Recording`.
+    fields of `DataFacts`. tables: audit, local, attack and name, as in a config. loss: as `declared_loss` takes it.
+    build: what makes the network again, as `builder_of` takes it. All else: as of `Recording`.
     """
 
     claim: float | Mapping[str, Any] | None = None
@@ -130,6 +136,7 @@ class DeclaredTraining:
     seed: int = 0
     by: str = "dpfl_audit.Recorder"
     loss: object = None
+    build: str | Callable[..., Any] | None = None
 
 
 def recording_of(model: object, declared: DeclaredTraining) -> Recording:
@@ -144,12 +151,17 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     """
     _check_declared(declared)
     facts = _data_facts(declared.data)
-    network = network_of(model)
+    network, builder = network_of(model), None
     tables, loss = _loss_apart(declared)
+    if declared.build is not None:
+        name, builder = builder_of(declared.build)
+        network = built_by(network, name)
     if isinstance(model, nn.Module):
         seen = SeenRecords(facts.input_shape, facts.classes, loss, facts.vocabulary is not None)
-        check_usable(model, network.name, seen, "model")
+        check_usable(model, network.name, seen, "model", builder)
         warn_of_no_attacks(network)
+    elif builder is not None:
+        raise BadInput(f"build = {network.name!r} makes a network; give the recorder the network as model too")
     if (facts.mean is None) != (facts.std is None):
         raise BadInput("data: mean and std are given together")
     if facts.mean is not None and facts.std is not None and len(facts.mean) != len(facts.std):

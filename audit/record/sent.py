@@ -57,6 +57,24 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A call of the recorder that was not taken. why: in a sentence. breaks: whether something was sent that nothing
+    counts.
+    """
+
+    why: str
+    breaks: bool
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay of the loop found, in sentences. violated: whether it found a violation."""
+
+    sentences: tuple[str, ...]
+    violated: bool
+
+
+@dataclass(frozen=True)
 class SentJournal:
     """Writes down what is sent, while it is sent. session: as of an `Attempt`."""
 
@@ -90,6 +108,12 @@ class SentJournal:
     def declare(self, mechanism: Sequence[Declared]) -> None:
         self._write({"mechanism": [one.plain() for one in mechanism]})
 
+    def replayed(self, sentences: Sequence[str], violated: bool) -> None:
+        self._write({"replayed": list(sentences), "violated": violated})
+
+    def refused(self, refusal: Refusal) -> None:
+        self._write({"refused": refusal.why, "breaks": refusal.breaks})
+
     def closed(self) -> None:
         """Its owner ends the recording: no model was sent after the last one."""
         self._write({"closed": True})
@@ -110,16 +134,22 @@ def digest_of_value(value: Tensor) -> str:
 
 @dataclass(frozen=True)
 class AllSent:
-    """All that was sent. attempts: in order. orderly: the owner closed the recording, so no other model went out."""
+    """All that was sent. attempts: in order. orderly: the owner closed the recording, so no other model went out.
+    refusals: calls that were not taken. replays: of the loop, before its first round.
+    """
 
     attempts: tuple[Attempt, ...]
     orderly: bool
+    refusals: tuple[Refusal, ...] = ()
+    replays: tuple[Replayed, ...] = ()
 
     @classmethod
     def read(cls, folder: Path) -> AllSent:
         """Of an unfinished recording; one whose journal does not begin with its first round is not orderly."""
         path = folder / ".work" / FILE
         attempts: list[Attempt] = []
+        refusals: list[Refusal] = []
+        replays: list[Replayed] = []
         orderly, from_the_start = False, False
         for line in read_text(path).split("\n")[:-1] if path.exists() else ():
             said = plain_json(line)
@@ -130,11 +160,15 @@ class AllSent:
                 attempts[-1] = replace(attempts[-1], sent=(*attempts[-1].sent, SentMessage(**said)))
             elif "mechanism" in said:
                 attempts[-1] = replace(attempts[-1], mechanism=_mechanism(said))
+            elif "replayed" in said:
+                replays.append(Replayed(tuple(said["replayed"]), said["violated"]))
+            elif "refused" in said:
+                refusals.append(Refusal(said["refused"], said["breaks"]))
             elif "begun" in said:
                 from_the_start = said["begun"] == 0
             elif not orderly:
                 raise ValueError(f"{path.name} has a line of something else")
-        return cls(tuple(attempts), orderly and from_the_start)
+        return cls(tuple(attempts), orderly and from_the_start, tuple(refusals), tuple(replays))
 
     def beyond(self, rounds: Sequence[ClosedRound]) -> list[Attempt]:
         """What was sent beside whole rounds: attempts that did not become whole, without what is the same message as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ from ...defenses.losses import loss_of
 from ..errors import BadInput
 from ..owners_code import in_words
 from .network import Network
+from .wrappers import bare_module
 
+Builder = Callable[..., Any]  # a class or a function that gives a network
 LIKE_IMAGES = (3, 32, 32)  # a shape that a class of images or of tables can be tried with before records are known
 ALONE = "; without records and data={'input_shape': …} ε is priced all the same"
 
@@ -33,12 +35,14 @@ class SeenRecords:
     texts: bool = False
 
 
-def check_usable(module: nn.Module, name: str, records: SeenRecords, where: str) -> tuple[int, ...] | None:
+def check_usable(
+    module: nn.Module, name: str, records: SeenRecords, where: str, builder: Builder | None = None
+) -> tuple[int, ...] | None:
     """That attacks can build the network again and give it records, as far as it can be told by now.
 
     Args:
         module: of the owner, in whose process it runs. name: as of a `Network`.
-        records: what is known of them. where: for a sentence.
+        records: what is known of them. where: for a sentence. builder: what makes the network, None for its class.
 
     Returns:
         The shape of what it gives for a record, None where nobody knows.
@@ -65,7 +69,7 @@ def check_usable(module: nn.Module, name: str, records: SeenRecords, where: str)
     if ":" in name:
         if classes is None and outputs is not None:
             classes = outputs[0] * (outputs[0] > 1)
-        check_class(module, shape, classes)
+        check_builder(module, type(module) if builder is None else builder, shape, classes)
     return outputs
 
 
@@ -92,45 +96,45 @@ def warn_of_no_attacks(network: Network) -> None:
     warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
 
 
-def check_class(module: nn.Module, shape: Sequence[int] | None, classes: int | None) -> None:
-    """That a class of the owner's gives the same network again, in the owner's own process, as an attack will ask for
-    one. Of a class that takes the shape of a record nothing is known before that is.
+def check_builder(module: nn.Module, builder: Builder, shape: Sequence[int] | None, classes: int | None) -> None:
+    """That a class or a function of the owner's gives the same network again, in the owner's own process, as an attack
+    will ask for one. Of one that takes the shape of a record nothing is known before that is.
 
     Raises:
         BadInput: it raises, or has other tensors.
     """
-    kind = type(module)
-    if models.takes_shape(kind):
+    if models.takes_shape(builder):
         if shape is None or classes is None:
-            _check_takes_a_shape(kind)
+            _check_takes_a_shape(builder)
             return
         given: tuple[Any, ...] = (tuple(shape), classes)
     else:
         given = ()
-    call = f"{kind.__name__}({', '.join(map(str, given))})"
+    call = f"{builder.__name__}({', '.join(map(str, given))})"
     try:
         with torch.random.fork_rng(devices=[]):
-            again = kind(*given).state_dict()
+            again = bare_module(builder(*given)).state_dict()
         wrong = [n for n, v in module.state_dict().items() if n not in again or again[n].shape != v.shape]
         why = f"has no tensor {wrong[0]!r} of the same shape" if wrong else ""
     except Exception as error:
         why = f"raises {in_words(error)}"
     if why:
         raise BadInput(
-            f"model: an attack makes its network by {call}, which {why}; record a class that is called with"
-            " (input_shape, classes) or with nothing, or for ε alone net.state_dict() in its place"
+            f'model: an attack makes its network by {call}, which {why}; say by build="module:function" what makes it'
+            " with (input_shape, classes) or with nothing, or for ε alone record net.state_dict() in its place"
         )
 
 
-def _check_takes_a_shape(kind: type[nn.Module]) -> None:
-    """That a class whose first argument stands for a record's shape does not want a number there. Raises BadInput."""
+def _check_takes_a_shape(kind: Builder) -> None:
+    """That a builder whose first argument stands for a record's shape wants no number there. Raises BadInput."""
     try:
         with torch.random.fork_rng(devices=[]):
             kind(LIKE_IMAGES, 2)
     except TypeError as error:
         raise BadInput(
             f"model: an attack makes its network by {kind.__name__}(input_shape, classes), which with {LIKE_IMAGES}"
-            f" raises {in_words(error)}; let it take a shape, or for ε alone record net.state_dict() in its place"
+            f' raises {in_words(error)}; let it take a shape, say by build="module:function" what makes it with'
+            " nothing, or for ε alone record net.state_dict() in its place"
         ) from None
     except Exception:  # a class of tables may refuse an image; its own shape is tried with its first records
         return

@@ -19,6 +19,7 @@ from ..owners_code import owners
 from ..setup.reading import regular
 from ..tensors import real_numbers
 from .network import Network
+from .wrappers import bare_names, wrappers_in
 
 
 class NotFiniteTensor(BadInput):
@@ -35,6 +36,15 @@ def names_in(value: object, network: Network, where: str) -> tuple[str, ...]:
     if missing := [n for n in network.trained if n not in read]:
         raise BadInput(f"{where}: the model's tensor {missing[0]!r} is missing; what came are {_few([*read])}")
     return tuple(n for n in network.state if n in read and n not in network.frozen)
+
+
+def wrapped_by(value: object, network: Network) -> list[str]:
+    """Who put parts into the names of a value's tensors that the model's names lack, for people."""
+    if isinstance(value, nn.Module):
+        value = value.state_dict()
+    if not isinstance(value, Mapping):
+        return []
+    return wrappers_in(bare_names(value, network.state))
 
 
 def frozen_in(value: object, network: Network, where: str) -> dict[str, Tensor]:
@@ -88,7 +98,7 @@ def _read(value: object, network: Network, where: str, count: int | None = None)
     """By the owner's names. count: of tensors, where that is known."""
     if isinstance(value, nn.Module):
         with bad_input(where), owners("its state_dict"):
-            return dict(value.state_dict())
+            return _unwrapped(dict(value.state_dict()), network)
     if isinstance(value, Mapping):
         return _unwrapped(dict(value), network)
     if isinstance(value, bytes | bytearray):
@@ -112,10 +122,14 @@ def _read(value: object, network: Network, where: str, count: int | None = None)
 
 
 def _unwrapped(read: dict[str, Any], network: Network) -> dict[str, Any]:
-    """By the model's names, where a wrapper (of Opacus, DDP, torch.compile) puts the same before all of them."""
+    """By the model's names, where wrappers (of Opacus, DDP, torch.compile) put parts into them, or somebody the same
+    before all of them.
+    """
     first, state = str(next(iter(read), "")), {*network.state}
-    if state & {*read}:
+    if state >= {*read}:
         return read
+    if own := bare_names(read, network.state):
+        return {own[name]: value for name, value in read.items()}
     saved = {_saved(name): name for name in network.trained}
     if saved.keys() >= {*read}:
         return {saved[name]: value for name, value in read.items()}
@@ -155,6 +169,16 @@ def _safetensors(content: bytes, where: str) -> dict[str, Any]:
         return dict(load_safetensors(content))
     except (SafetensorError, ValueError) as error:
         raise BadInput(f"{where}: not whole safetensors ({error})") from None
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The one array of an .npy file. Raises BadInput."""
+    try:
+        return np.load(regular(path), allow_pickle=False)
+    except BadInput:
+        raise
+    except Exception as error:  # as of `read_npz`
+        raise BadInput(f"{path}: not a whole .npy of a plain array ({' '.join(str(error).split())[:120]})") from None
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:

@@ -6,15 +6,19 @@ Opacus is imported when this is called, and never before.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ..errors import BadInput
 from ..extras import needed
 from .tap import Tap
 
 PARAMETERS = ("noise_multiplier", "accumulated_iterations", "loss_reduction")
+ANOTHER = "gradients of an optimiser without noise"
 HELD = "expected_batch_size"  # what gradients are divided by: held after it was compared
 
 
@@ -37,6 +41,7 @@ def with_opacus(train: Callable[[Any, Any], Any], privacy_engine: Any, adjacency
     def trained(dataset: Any, tap: Tap) -> Any:
         engine = opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism())
         modules: list[Any] = []
+        optimisers: list[Any] = []
         make_private = engine.make_private
 
         def watched(**options: Any) -> Any:
@@ -47,12 +52,22 @@ def with_opacus(train: Callable[[Any, Any], Any], privacy_engine: Any, adjacency
                     " all others; ask for zero_out or replace_one"
                 )
             modules.append(made[0])
+            optimisers.append(made[1])
             _tell(made[1], made[0], tap, adjacency)
             return made
 
+        def another(optimiser: torch.optim.Optimizer, *_: object) -> None:
+            if not is_private(optimiser, optimisers):
+                of_all = [p.grad for group in optimiser.param_groups for p in group["params"]]
+                tap.public(ANOTHER, [None if grad is None else grad.detach() for grad in of_all])
+
         engine.make_private = watched
-        with _coins(tap):
-            result = train(dataset, engine)
+        handle = register_optimizer_step_pre_hook(another)
+        try:
+            with _coins(tap):
+                result = train(dataset, engine)
+        finally:
+            handle.remove()
         if not modules:
             raise ValueError("train never called make_private of the engine it was given; use that one")
         tap.public("accountant", [tuple(entry) for entry in engine.accountant.history])
@@ -61,6 +76,11 @@ def with_opacus(train: Callable[[Any, Any], Any], privacy_engine: Any, adjacency
         return result
 
     return trained
+
+
+def is_private(optimiser: Any, made: Sequence[Any]) -> bool:
+    """Whether an optimiser that steps is one of those that Opacus made, or what one of them holds."""
+    return any(optimiser in (one, getattr(one, "original_optimizer", None)) for one in made)
 
 
 def _tell(optimiser: Any, module: Any, tap: Tap, adjacency: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..owners_code import in_words
 from ..worlds.transcript import own_randomness_kept
 from .adjacency import ADJACENCIES, PAIRS, ReplayAdjacency
 from .equal import differs
+from .kept import KeptPairs, PairFound, key_of
 from .opacus import with_opacus
 from .outcome import Replay
 from .records import NeighbourPair, ReplayRecords, pairs
@@ -37,6 +39,7 @@ def replay(
     unit: str = "record",
     name: str = "",
     progress: Progress | None = None,
+    folder: str | Path | None = None,
 ) -> Replay:
     """Looks for neighbouring data on which the training breaks what its proof takes for granted, without statistics.
 
@@ -53,6 +56,8 @@ def replay(
         engine: an opacus.PrivacyEngine, for its kind.
         neighbours: how many pairs. canaries: values by name in place of those that are made of a record.
         seed: of all coins. unit: what an entry is. name: of the training. progress: of pairs.
+        folder: for replay.json; neighbours that are finished stay in it, as norms, names and steps, so that the same
+            call after a kill goes on with the others.
 
     Raises:
         BadInput: two trainings on equal data differ, nothing is told, the changed record is never drawn, train raises
@@ -73,61 +78,64 @@ def replay(
     called = train if engine is None else with_opacus(train, engine, adjacency)
     title = name or getattr(train, "__name__", "train")
     tried = pairs(data, adjacency, neighbours, seed, canaries)
+    home = None if folder is None else Path(folder)
     with own_randomness_kept(), bad_input("replay"):
-        return _replayed(called, tried, adjacency, seed, unit, title, progress)
+        once = _recorded_twice(called, tried[0].data, seed, title)
+        kept = KeptPairs.read(home, key_of(once.events, title, adjacency, seed, unit))
+        _find(called, tried, once, kept, title, progress)
+        found = [kept.found[pair.name] for pair in tried]
+        made = Replay(
+            title,
+            adjacency,
+            unit,
+            tuple(pair.name for pair in tried),
+            max(one.steps for one in found),
+            sum(one.moved for one in found),
+            max(one.longest for one in found),
+            tuple(violation for one in found for violation in one.violations),
+        )
+        if any(event.kind == "query" for event in once.events) and not made.queries and not made.violations:
+            raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
+    if home is not None:
+        made.save(home)
+    kept.done()
+    return made
 
 
-def _replayed(
-    train: Train,
-    tried: list[NeighbourPair],
-    adjacency: ReplayAdjacency,
-    seed: int,
-    unit: str,
-    name: str,
-    progress: Progress | None,
-) -> Replay:
-    first = tried[0].data
-    once = _recorded(train, first, seed)
-    again, raised = _run(train, Tap(first, seed, once.events, "equal data"), once.result)
+def _recorded_twice(train: Train, records: ReplayRecords, seed: int, name: str) -> Tap:
+    """The training on its data as they are, if it does the same again. Raises ValueError."""
+    once = _recorded(train, records, seed)
+    again, raised = _run(train, Tap(records, seed, once.events, "equal data"), once.result)
     if unequal := (*again.violations, *([] if raised is None else [raised])):
         raise ValueError(f"{name} is not deterministic on equal data ({unequal[0].how}); seed what it draws")
     if again.longest:
         raise ValueError(f"{name} is not deterministic on equal data (a query moves); seed what it draws")
     if not once.events and once.result is None:
         raise ValueError(f"{name} told the tap of nothing and returned nothing, so there is nothing to compare")
-    violations: list[Violation] = []
-    taps: list[Tap] = []
-    base, recorded = first, once
+    return once
+
+
+def _find(
+    train: Train, tried: list[NeighbourPair], once: Tap, kept: KeptPairs, name: str, progress: Progress | None
+) -> None:
+    """Tries the neighbours that are not kept yet. once: on the data of the first of them."""
+    base, recorded = tried[0].data, once
     for number, pair in enumerate(tried):
-        if pair.data.values is not base.values or pair.data.changed != base.changed:
-            base, recorded = pair.data, _recorded(train, pair.data, seed)
-        tap, raised = _run(train, Tap(pair.neighbour, seed, recorded.events, pair.name), recorded.result)
-        taps.append(tap)
-        violations += _first_of_each(tap, raised, pair.name)
-        if pair.neighbour.absent and not pair.neighbour.batched:
-            raise ValueError(
-                f"{name} takes no batches, so that no record can be left out of them; take them by tap.drawn(rate) or"
-                " data.__getitems__(places), or ask for add_remove or replace_one"
-            )
+        if pair.name not in kept.found:
+            if pair.data.values is not base.values or pair.data.changed != base.changed:
+                base, recorded = pair.data, _recorded(train, pair.data, once.seed)
+            tap, raised = _run(train, Tap(pair.neighbour, once.seed, recorded.events, pair.name), recorded.result)
+            if pair.neighbour.absent and not pair.neighbour.batched:
+                raise ValueError(
+                    f"{name} takes no batches, so that no record can be left out of them; take them by tap.drawn(rate)"
+                    " or data.__getitems__(places), or ask for add_remove or replace_one"
+                )
+            kept.add(pair.name, PairFound(tap.steps, tap.moved, tap.longest, tuple(_first_of_each(tap, raised))))
         if progress is not None:
             progress(number + 1, len(tried), "neighbours")
-    queries = [event for event in once.events if event.kind == "query"]
-    moved = sum(tap.moved for tap in taps)
-    if queries and not moved and not violations:
-        raise ValueError("the changed record was never drawn, so nothing was shown; raise the rate or the steps")
-    return Replay(
-        name,
-        adjacency,
-        unit,
-        tuple(pair.name for pair in tried),
-        max(tap.steps for tap in taps),
-        moved,
-        max(tap.longest for tap in taps),
-        tuple(violations),
-    )
 
 
-def _first_of_each(tap: Tap, raised: Violation | None, pair: str) -> list[Violation]:
+def _first_of_each(tap: Tap, raised: Violation | None) -> list[Violation]:
     """Of one kind and value the first: the next steps repeat it."""
     kept: dict[tuple[str, str], Violation] = {}
     for violation in (*tap.violations, *([] if raised is None else [raised])):

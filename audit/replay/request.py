@@ -27,6 +27,7 @@ def replay_named(
     unit: str,
     seed: int,
     progress: Progress | None = None,
+    folder: Path | None = None,
 ) -> Replay:
     """`replay` of a function in somebody's file; what it prints goes to stderr.
 
@@ -55,4 +56,5 @@ def replay_named(
             unit=unit,
             name=function.name,
             progress=progress,
+            folder=folder,
         )

@@ -12,6 +12,7 @@ FORMAT = 4  # the only one that is written and read
 SEAL = "auditor/seal.json"
 BASE = "base.safetensors"  # the parameters that nobody trains, once in a setup; a message is what is trained
 DECLARED = "auditor/declared.json"  # of a recorded training
+RECORDED_CALLS = "calls of the recorder"  # a Declaration.what: some were refused, so a recording is incomplete
 LAST_MODEL = "last model"  # a Declaration.what: that nobody gets it
 DRAWN_LABELS = "auditor/labels.json"  # tells which records secret batches took, which ε counts on: none of knowledge/
 

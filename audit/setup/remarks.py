@@ -34,6 +34,7 @@ def remarks(experiment: Experiment, engine: str = "batched") -> list[str]:
         )
     if read_as := data.description.get("read_as"):
         told.append(f"[data] {data.name} was read so: {read_as}.")
+    told += [f"[data] {remark}." for remark in data.remarks]
     told += [f"[audit] {sentence}" for sentence in promise(config.audit.delta, len(experiment.clients))]
     if engine == SLICED and not sliceable(experiment.scheme):
         told.append(

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from ..say.words import at_least
+from ..proof.theorems.gaussian import gaussian_epsilon
+from ..say.words import at_least, times
 from ..two_worlds.coin_ledger import composed
 from ..two_worlds.draws import MechanismAudit, audit_scores
 from ..two_worlds.estimators import LowerBound
@@ -139,7 +140,8 @@ def judged_trainings(
     draws = np.concatenate(judged.drawn)
     low = 1 - float(upper_limit(draws.size - draws.sum(), draws.size, fifth))
     high = float(upper_limit(draws.sum(), draws.size, fifth))
-    why_not, notes = _why_not_composed(draws, delta), _checks(draws, low, high, declared)
+    pattern = pattern_of(draws)
+    why_not, notes = _why_not_composed(draws, delta, pattern), _checks(draws, (low, high), declared, delta, pattern)
     measured = measured_of(audit, len(judged.steps[1]), "all-rounds", why_not)
     if not why_not:
         middle = (np.median(steps_in) + np.median(steps_out)) / 2
@@ -173,30 +175,79 @@ def _with_composed(measured: Measured, mu: float, most: float, rate: float, step
     )
 
 
-def _why_not_composed(draws: NDArray[np.bool_], delta: float) -> str:
-    """Why steps may not be composed as if each drew the record by a coin of its own; "" where they may."""
-    if delta == 0:
-        return "no Gaussian ε is finite at δ = 0"
-    rate = float(draws.mean())
+@dataclass(frozen=True)
+class DrawnPattern:
+    """How the record was drawn, where not by a coin of its own in each step. words: a clause. passes: releases that it
+    was in, exactly, in each training; 0 where nobody can tell.
+    """
+
+    words: str
+    passes: int = 0
+
+
+def pattern_of(draws: NDArray[np.bool_]) -> DrawnPattern | None:
+    """Of draws (trainings, steps); None where coins would draw so.
+
+    >>> once = np.zeros((100, 6), bool)
+    >>> once[np.arange(100), np.arange(100) % 3] = once[np.arange(100), 3 + np.arange(100) % 3] = True
+    >>> pattern_of(once)
+    DrawnPattern(words='it was drawn exactly once in every 3 steps of all 100 trainings', passes=2)
+    """
+    rate, (runs, steps) = float(draws.mean()), draws.shape
     if rate in (0.0, 1.0):
-        return ""
-    counts, expected = draws.sum(1), draws.shape[1] * rate
+        return None
+    length = round(1 / rate)
+    passes = steps // length
+    # Coins would draw it once in a pass with this chance, in all passes of all trainings with its power.
+    by_coins = runs * passes * np.log(length * rate * (1 - rate) ** (length - 1))
+    once = passes * length == steps and bool((draws.reshape(runs, passes, length).sum(2) == 1).all())
+    if once and by_coins < np.log(NOT_COINS):
+        words = f"it was drawn exactly once in every {length} steps of all {runs} trainings"
+        if bool((draws == draws[0]).all()):
+            words += ", in the same ones each time"
+        return DrawnPattern(words, passes)
+    counts, expected = draws.sum(1), steps * rate
     spread = float(((counts - expected) ** 2).sum() / (expected * (1 - rate)))
     p = 2 * min(chi2.cdf(spread, len(counts) - 1), chi2.sf(spread, len(counts) - 1))
     if p < NOT_COINS:
-        return (
-            "the record is not drawn by a coin of its own in each step (how often it is drawn in a training varies too"
-            " little, or too much), as Poisson sampling would"
-        )
+        return DrawnPattern("how often it is drawn in a training varies too little, or too much")
+    return None
+
+
+def _why_not_composed(draws: NDArray[np.bool_], delta: float, pattern: DrawnPattern | None) -> str:
+    """Why steps may not be composed as if each drew the record by a coin of its own; "" where they may."""
+    if delta == 0:
+        return "no Gaussian ε is finite at δ = 0"
+    if pattern is not None:
+        return f"the record is not drawn by a coin of its own in each step, as Poisson sampling would ({pattern.words})"
     return ""
 
 
-def _checks(draws: NDArray[np.bool_], low: float, high: float, declared: DpSgdNumbers) -> list[str]:
-    """What was declared beside what was seen."""
+def _checks(
+    draws: NDArray[np.bool_],
+    limits: tuple[float, float],
+    declared: DpSgdNumbers,
+    delta: float,
+    pattern: DrawnPattern | None,
+) -> list[str]:
+    """What was declared beside what was seen. limits: of the rate of draws."""
+    low, high = limits
     steps, seen = draws.shape[1], f"{int(draws.sum()):,} of {draws.size:,} steps"
     notes = []
     if steps != declared.steps:
         notes.append(f"Contradicted: {declared.steps} steps are declared, and each training takes {steps}.")
+    if pattern is not None and declared.sample_rate < 1:
+        said = (
+            f"Contradicted: an accountant that is told a sample rate of {declared.sample_rate:.4g} counts on a coin of"
+            f" the record's own in each step, and {pattern.words}; what it states has no ground"
+        )
+        if pattern.passes and declared.noise_multiplier and delta:
+            exact = gaussian_epsilon(declared.noise_multiplier / pattern.passes**0.5, delta)
+            said += (
+                f". Whoever sees the steps gets {times(pattern.passes, 'Gaussian release')} of it at σ ="
+                f" {declared.noise_multiplier:.4g}: ε = {exact:.4g} (zero_out, δ = {delta:g})"
+            )
+        return [*notes, f"{said}."]
     fits = low <= declared.sample_rate <= high
     said = "Checked" if fits else "Contradicted"
     notes.append(

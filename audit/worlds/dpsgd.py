@@ -16,19 +16,19 @@ Two bounds come out of the same trainings:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from math import nan
 from typing import Any
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
-from ..options.option import called_with
+from ..options.option import called_with, part
 from ..owners_code import owners
 from .composed_steps import CALIBRATION, DpSgdNumbers, judged_trainings
 from .outcome import OwnAudit
 from .planted import default_canaries
 from .ranges import LEAST_DRAWS, check_bounds_asked, check_function, whole
-from .transcript import own_randomness_kept
+from .transcript import Private, own_randomness_kept
 from .watching import PAIRS, SEARCHED, Watching
 
 
@@ -103,23 +103,58 @@ def audit_dpsgd(call: DpSgdCall) -> OwnAudit:
     if not isinstance(declared, DpSgdNumbers):
         raise ValueError(f"numbers is a {type(declared).__name__}; expected DpSgdNumbers(noise_multiplier, …)")
     check_trainings(call.train, call.dataset, call.delta, call)
-    rng = generator(call.seed, "canary record")
-    with owners("dataset"):
-        others = [call.dataset[i] for i in range(min(len(call.dataset), 200))]
-        at_place = call.dataset[call.place]
-        named = default_canaries(at_place, others, rng) if call.canaries is None else dict(call.canaries)
-    if not named:
-        raise ValueError("canaries are empty; give at least one record to plant")
+    return audited_trainings(call.train, call.dataset, declared, call.delta, part(call, TrainingsAsked))
+
+
+def audited_trainings(
+    train: Callable[[Any], Any],
+    dataset: Any,
+    declared: DpSgdNumbers,
+    delta: float,
+    asked: Mapping[str, Any],
+    private: Private | None = None,
+) -> OwnAudit:
+    """As `audit_dpsgd`, of what was checked.
+
+    Args:
+        train, dataset, declared, delta: of it. asked: the fields of `TrainingsAsked`. private: as of `watched`.
+    """
+    call = TrainingsAsked(**asked)
+    named = canaries_of(dataset, call)
     with own_randomness_kept():
-        watching = Watching(call.train, call.dataset, call.place, named, call.seed, call.progress)
-        watching.planned = 2 * (PAIRS + CALIBRATION + call.trainings + SEARCHED * len(named) * (len(named) > 1)) + 20
+        watching = Watching(train, dataset, call.place, named, call.seed, call.progress, private)
+        watching.planned = planned_trainings(named, call.trainings)
         canary, searched = watching.search()
         learned = watching.learn(canary)
         own, judged = learned.scored("calibration", CALIBRATION), learned.scored("tested", call.trainings)
         learned.calls.repeat()
-    name = call.name or getattr(call.train, "__name__", "train")
-    judgement = judged_trainings(own, judged, learned, declared, call.delta, call.confidence)
-    return judgement.about(name, call.claim, canary, searched, call.trainings, call.seed)
+    name = call.name or getattr(train, "__name__", "train")
+    judgement = judged_trainings(own, judged, learned, declared, delta, call.confidence)
+    audit = judgement.about(name, call.claim, canary, searched, call.trainings, call.seed)
+    if call.canaries is not None or len(named) > 1:
+        return audit
+    alone = (
+        "Only the record itself was planted, the weakest canary: it is no pair of numbers and a label of which others"
+        " are made; give them by canaries={…}."
+    )
+    return replace(audit, about=replace(audit.about, notes=(*audit.about.notes, alone)))
+
+
+def canaries_of(dataset: Any, asked: TrainingsAsked) -> dict[str, Any]:
+    """The records to try in the place, by name. Raises ValueError where there is none."""
+    rng = generator(asked.seed, "canary record")
+    with owners("dataset"):
+        others = [dataset[i] for i in range(min(len(dataset), 200))]
+        at_place = dataset[asked.place]
+        named = default_canaries(at_place, others, rng) if asked.canaries is None else dict(asked.canaries)
+    if not named:
+        raise ValueError("canaries are empty; give at least one record to plant")
+    return named
+
+
+def planned_trainings(canaries: Mapping[str, Any], trainings: int) -> int:
+    """About how many there will be. trainings: tested, in either world."""
+    return 2 * (PAIRS + CALIBRATION + trainings + SEARCHED * len(canaries) * (len(canaries) > 1)) + 20
 
 
 def check_trainings(train: object, dataset: Any, delta: object, asked: TrainingsAsked) -> None:

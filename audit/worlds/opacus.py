@@ -5,20 +5,34 @@ Opacus is imported when this is called, and never before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from math import isfinite
 from typing import Any
 
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from ...defenses.progress import Progress
 from ..errors import BadInput, bad_input
 from ..extras import needed
 from ..options.option import called_with, part
 from ..owners_code import owners
+from ..progress import Reporter
+from ..replay.adjacency import PAIRS
+from ..replay.opacus import ANOTHER, is_private
+from ..replay.outcome import Replay
+from ..replay.replay import replay
+from ..say.words import times
 from .composed_steps import DpSgdNumbers
-from .dpsgd import TrainingsAsked, audit_dpsgd, check_trainings
+from .dpsgd import TrainingsAsked, audited_trainings, canaries_of, check_trainings, planned_trainings
 from .outcome import OwnAudit
 from .planted import PlantedDataset
 from .transcript import own_randomness_kept
+
+FEW_PAIRS = 2  # neighbours that tell whether an optimiser without noise follows a record
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +44,7 @@ class OpacusCall(TrainingsAsked):
     dataset: Any
     _: KW_ONLY
     delta: float = 1e-5
+    replay: bool = False
 
 
 @called_with(OpacusCall)
@@ -49,7 +64,8 @@ def audit_opacus(call: OpacusCall) -> OwnAudit:
         dataset: what you train on, map-style.
         claim: the ε claimed; None: what the accountant says at `delta`.
         delta: of the claim and the bounds.
-        canaries, place, trainings, confidence, seed, name, progress: as in `audit_dpsgd`.
+        replay: first run it on neighbours of the data with the same coins and releases, as `dpfl_audit.replay` does.
+        canaries, place, trainings, confidence, seed, name: as in `audit_dpsgd`. progress: None for one on stderr.
 
     Raises:
         BadInput: Opacus is not installed, the engine is none or is not used, or as `audit_dpsgd` says.
@@ -59,28 +75,110 @@ def audit_opacus(call: OpacusCall) -> OwnAudit:
         raise BadInput(f"privacy_engine is a {type(call.privacy_engine).__name__}; expected an opacus.PrivacyEngine")
     with bad_input("audit_opacus"):
         check_trainings(call.train, call.dataset, call.delta, call)
+    with ExitStack() as ends:
+        progress = call.progress or ends.enter_context(Reporter())
+        ends.enter_context(_noise_found_once())
+        return _audited(call, opacus, progress)
+
+
+def _audited(call: OpacusCall, opacus: Any, progress: Progress) -> OwnAudit:
     seen: list[Any] = []
 
     def watched(dataset: Any) -> Any:
+        seen.clear()
         engine = opacus.PrivacyEngine(accountant=call.privacy_engine.accountant.mechanism())
         return call.train(dataset, _watched_engine(engine, seen))
 
+    def onward(done: int, total: int, /, words: str = "") -> None:
+        progress(done + 1, total + 1, words)  # after the first training
+
     with bad_input("audit_opacus"):
+        canaries = canaries_of(call.dataset, call)
+        progress(0, planned_trainings(canaries, call.trainings) + 1, "the first training, for what it declares")
         with own_randomness_kept():
             with owners("dataset"):
                 record = call.dataset[call.place]
             whole = PlantedDataset(call.dataset, call.place, record, present=True)  # no canary yet
-            engine, numbers, remarks = _declared(call.train, call.privacy_engine, whole, opacus, seen)
+            with _steps_of_others(seen) as others:
+                engine, numbers, remarks = _declared(call.train, call.privacy_engine, whole, opacus, seen)
+        onward(0, planned_trainings(canaries, call.trainings), "the first training, for what it declares")
+        remarks += _replayed(call, len(others))
         stated = _stated(engine, call.delta) if call.claim is None else call.claim
         if stated is None:
             remarks.append("Opacus's accountant states no finite ε.")
         name = call.name or getattr(call.train, "__name__", "train")
-        asked = part(call, TrainingsAsked) | {"claim": stated, "name": name}
-        audit = audit_dpsgd(watched, call.dataset, numbers=numbers, delta=call.delta, **asked)
+        asked = part(call, TrainingsAsked) | {"claim": stated, "name": name, "progress": onward}
+        audit = audited_trainings(
+            watched, call.dataset, numbers, call.delta, asked, lambda optimiser: is_private(optimiser, seen)
+        )
     source = "the owner" if call.claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
     by = () if stated is None else (f"The claim is by {source}.",)
     about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes))
     return replace(audit, about=about)
+
+
+@contextmanager
+def _steps_of_others(private: Sequence[Any]) -> Iterator[list[Any]]:
+    """The steps of optimisers that are none of these. private: as Opacus makes them."""
+    others: list[Any] = []
+
+    def step(optimiser: torch.optim.Optimizer, *_: object) -> None:
+        if not is_private(optimiser, private):
+            others.append(optimiser)
+
+    handle = register_optimizer_step_pre_hook(step)
+    try:
+        yield others
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _noise_found_once() -> Iterator[None]:
+    """The noise that `make_private_with_epsilon` searches for, once for equal arguments and not in every training."""
+    engine: Any = importlib.import_module("opacus.privacy_engine")
+    search, found = engine.get_noise_multiplier, dict[str, float]()
+
+    def once(**asked: Any) -> float:
+        key = repr(sorted(asked.items()))
+        if key not in found:
+            found[key] = search(**asked)
+        return found[key]
+
+    engine.get_noise_multiplier = once
+    try:
+        yield
+    finally:
+        engine.get_noise_multiplier = search
+
+
+def _replayed(call: OpacusCall, others: int) -> list[str]:
+    """What replaying says, of the whole training or of optimisers without noise alone.
+
+    Args:
+        call: of the audit. others: steps that these took in the first training.
+    """
+    if not (call.replay or others):
+        return []
+    asked: dict[str, Any] = {"engine": call.privacy_engine, "seed": call.seed, "name": call.name}
+    if call.replay:
+        found = replay(call.train, call.dataset, neighbours=PAIRS, **asked)
+        return [*_of_others(found, others), *found.sentences]
+    try:
+        return _of_others(replay(call.train, call.dataset, neighbours=FEW_PAIRS, **asked), others)
+    except BadInput as error:
+        return [f"Not checked: {times(others, 'step')} by an optimiser without noise are left out ({error})."]
+
+
+def _of_others(found: Replay, others: int) -> list[str]:
+    if not others:
+        return []
+    if touched := [violation for violation in found.violations if violation.name == ANOTHER]:
+        return [f"Contradicted: an optimiser without noise takes steps that follow the record ({touched[0]})."]
+    return [
+        f"Checked: {times(others, 'step')} by an optimiser without noise, which are left out, are the same with the"
+        f" record and without it where the noisy steps are held ({len(found.pairs)} neighbours)."
+    ]
 
 
 def _stated(engine: Any, delta: float) -> float | None:

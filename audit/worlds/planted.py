@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.data import Dataset
+
+from ..labelled import LabelledRecord, labelled
 
 
 @dataclass(eq=False)
@@ -66,27 +67,37 @@ def training_on(datasets: Sequence[Any]) -> Iterator[None]:
 
 
 def default_canaries(record: Any, others: Sequence[Any], generator: torch.Generator) -> dict[str, Any]:
-    """Canaries in the place of `record`, an (input, label) pair of a classifier: the record itself, mislabelled, blank
-    and crafted. Only itself where it is no such pair.
+    """Canaries in the place of `record`, an input and a label in any form that `labelled` reads: the record itself,
+    mislabelled, blank and crafted. Of inputs without real numbers, as token ids, itself and mislabelled; of any other
+    record itself alone.
 
     The crafted one has a large value of random sign everywhere, which no record has, so that its gradient is longer
-    than any clip and points where no other record's does.
+    than any clip and points where no other record's does; of pixels of 8 bits the least or the most.
     """
-    canaries = {"existing": record}
-    if not (isinstance(record, tuple | list) and len(record) == 2 and isinstance(record[0], Tensor)):
+    canaries, own = {"existing": record}, labelled(record)
+    if own is None:
         return canaries
-    inputs, label = record
-    whole = isinstance(label, int) or (isinstance(label, Tensor) and not label.is_floating_point() and label.ndim == 0)
-    if not (inputs.is_floating_point() and whole):
+    known = [one for other in others if (one := labelled(other)) is not None]
+    wrong = _another_label(own, known)
+    canaries["mislabelled"] = own.remade(None, wrong)
+    if own.inputs is None:
         return canaries
-    labels = sorted({int(other[1]) for other in others})
-    wrong = next((other for other in labels if other != int(label)), int(label))
-    label_as = (lambda value: torch.tensor(value)) if isinstance(label, Tensor) else int
-    size = max(1.0, float(torch.stack([other[0].abs().max() for other in others]).max()))
-    signs = torch.randint(2, inputs.shape, generator=generator).to(inputs.dtype) * 2 - 1
+    signs = torch.randint(2, own.inputs.shape, generator=generator).double() * 2 - 1
+    size = max([1.0, *(float(one.inputs.abs().max()) for one in known if one.inputs is not None)])
+    crafted = 255 * (signs + 1) / 2 if own.whole else 3 * size * signs
     return {
         **canaries,
-        "mislabelled": (inputs, label_as(wrong)),
-        "blank": (torch.zeros_like(inputs), label_as(wrong)),
-        "crafted": (3 * size * signs, label_as(wrong)),
+        "blank": own.remade(torch.zeros_like(own.inputs), wrong),
+        "crafted": own.remade(crafted, wrong),
     }
+
+
+def _another_label(own: LabelledRecord, others: Sequence[LabelledRecord]) -> Any:
+    """The first of other classes; of real numbers the furthest; its own where there is none."""
+    different = sorted((one for one in others if one.key != own.key), key=lambda one: one.key[::-1])
+    if not different:
+        return own.label
+    first, key = different[0], own.key
+    if len(key) == 1 and all(isinstance(k, float) and k % 1 for k in (key[0], first.key[0])):
+        first = max(different, key=lambda one: abs(float(one.key[0]) - float(key[0])))
+    return first.label

@@ -19,6 +19,8 @@ from ..owners_code import owners
 from ..tensors import dense_tensor, real_numbers
 from .planted import PlantedDataset, training_on
 
+Private = Callable[[torch.optim.Optimizer], bool]
+
 
 @dataclass(frozen=True, eq=False)
 class Transcript:
@@ -38,16 +40,18 @@ class Trainings:
     """A user's training in two worlds. `transcripts` remembers of each call what beside the vector is needed.
 
     train: a data set → anything; or what it releases, a vector a step, (steps, d). world: whether the canary is there.
+    private: as of `watched`.
     """
 
     train: Callable[[PlantedDataset], Any]
     world: Callable[[bool], PlantedDataset]
+    private: Private | None = None
     drawn: dict[tuple[bool, int], NDArray[np.bool_]] = field(default_factory=dict)
     first: Transcript | None = None
 
     def __call__(self, present: bool, seed: int) -> tuple[Tensor, int]:
         """As `Calls` wants it: the vector, and the number of steps."""
-        made = watched(self.train, self.world(present), seed)
+        made = watched(self.train, self.world(present), seed, self.private)
         if self.first is None:
             self.first = made
         elif self.first.start is not None and made.start is not None and not torch.equal(self.first.start, made.start):
@@ -59,8 +63,13 @@ class Trainings:
         return made.vector, len(made.drawn)
 
 
-def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, seed: int) -> Transcript:
+def watched(
+    train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, seed: int, private: Private | None = None
+) -> Transcript:
     """One training, with all of torch's, NumPy's and Python's own randomness from `seed`.
+
+    Args:
+        private: whether an optimiser's steps are those that are claimed of; None where all are.
 
     Raises:
         ValueError: it raises something, or nothing is to be seen of it: no step of a torch optimiser and nothing
@@ -71,6 +80,8 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
     start: list[Tensor] = []
 
     def step(optimiser: torch.optim.Optimizer, *_: object) -> None:
+        if private is not None and not private(optimiser):
+            return
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         if not start:
             start.append(torch.cat([p.detach().reshape(-1) for p in parameters]))
@@ -111,7 +122,10 @@ def watched(train: Callable[[PlantedDataset], Any], dataset: PlantedDataset, see
         )
     sizes = tuple(len(part) for part in steps[0])
     if any(tuple(len(part) for part in parts) != sizes for parts in steps):
-        raise ValueError("train steps optimisers of several sizes; watch one, of all that is trained")
+        raise ValueError(
+            "train steps optimisers of several sizes, and nothing tells which of them meets records; let it return"
+            " dpfl_audit.Steps(released, drawn) of those that do"
+        )
     vector = torch.cat([part for parts in steps for part in parts])
     return Transcript(vector, sizes, np.array(drawn), start[0])
 

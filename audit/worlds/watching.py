@@ -21,7 +21,7 @@ from ..two_worlds.rounds import RoundShape
 from .calls import Calls
 from .planted import PlantedDataset
 from .search import SearchedCanary
-from .transcript import Trainings
+from .transcript import Private, Trainings
 
 PAIRS = 40  # of trainings with the same seed, to learn where the canary points
 SEARCHED = 6  # pairs for each candidate
@@ -67,6 +67,7 @@ class Watching:
     canaries: Mapping[str, Any]
     seed: int
     progress: Progress | None
+    private: Private | None = None
     planned: int = 0
     made: int = 0
 
@@ -74,7 +75,7 @@ class Watching:
         def world(present: bool) -> PlantedDataset:
             return PlantedDataset(self.dataset, self.place, self.canaries[canary], present)
 
-        watch = Trainings(self.train, world)
+        watch = Trainings(self.train, world, self.private)
 
         def step(done: int, total: int, /, words: str = "") -> None:
             self.made += 1

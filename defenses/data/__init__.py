@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 from ..nearest import instead
@@ -111,8 +111,12 @@ def load(
 
 
 def _read(name: str, options: Mapping[str, Any], loader: Callable[..., Dataset], /, **given: Any) -> Dataset:
-    """What `loader` reads. An option must be a parameter of it that is not given already."""
-    unknown = [option for option in options if option in given or option not in signature(loader).parameters]
+    """What `loader` reads. An option must be a parameter of it that is not given already; one that takes others looks
+    at them itself.
+    """
+    known = signature(loader).parameters
+    any_other = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in known.values())
+    unknown = [option for option in options if option in given or not (any_other or option in known)]
     if unknown:
         raise ValueError(f"{name} does not know the option {', '.join(unknown)}")
     return loader(**given, **options)

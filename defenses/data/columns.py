@@ -69,15 +69,19 @@ class TableColumn:
         return {**own, **{name: getattr(self, name) for name in numbers}}
 
 
-def fitted_column(cells: pd.Series, fitted: NDArray[np.int64]) -> TableColumn | None:
-    """The encoding of a column as the rows `fitted` have it: if all that they know of it are numbers, a number,
-    standardised by them; else words, those that they have. None where they have nothing of it.
+def fitted_column(cells: pd.Series, fitted: NDArray[np.int64], words: bool | None = None) -> TableColumn | None:
+    """The encoding of a column as the rows `fitted` have it: a number, standardised by them, or words, those that they
+    have. None where they have nothing of it.
+
+    Args:
+        cells: of the column. fitted: the rows. words: whether it is one of words; None for one of numbers where all
+            that the rows know of it are numbers.
     """
     known = cells.iloc[fitted].notna().to_numpy()
     if not known.any():
         return None
     values = pd.to_numeric(cells, errors="coerce").to_numpy(dtype=float)[fitted][known]
-    if not np.isfinite(values).all():
+    if words or (words is None and not np.isfinite(values).all()):
         return TableColumn(str(cells.name), tuple(sorted(set(_words(cells).iloc[fitted]))))
     mean, std = float(values.mean()), float(values.std())
     std = std if std > 1e-12 else 1.0

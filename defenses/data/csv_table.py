@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import torch
 from numpy.typing import NDArray
 
 from ..nearest import instead
+from .cells import Mark, ReadColumn, Said, read_column, usual_decimal
 from .columns import TableColumn, facts_of, fitted_column
 from .dataset import DEALT_BY_LOT, ENOUGH, Dataset, Source
-from .tabular import Deal, dealt, read_table
+from .delimited import read_delimited
+from .tabular import Deal, dealt
 
 CATEGORIES = 100  # a column of words, or a target, with more values than this is an id, a date, free text or a number
+OF_FILE = ("separator", "header", "encoding")
+OPTIONS = ("drop", "labels", "regression", *OF_FILE, *Said.__dataclass_fields__)
 LEAST = 3 * ENOUGH  # rows: a fifth for testing and ENOUGH for the encoding leave some to train on
 
 
@@ -29,15 +34,18 @@ def load(
     drop: Sequence[str] = (),
     labels: Sequence[str | float] | None = None,
     regression: bool = False,
+    **reading: Any,
 ) -> Dataset:
-    """A table from a CSV file (comma-separated, UTF-8, packed or not), dealt by lot: a fifth of the rows for testing, a
-    tenth (at least `ENOUGH`) as auxiliary, the others for training.
+    """A table from a file of separated values, packed or not, dealt by lot: a fifth of the rows for testing, a tenth
+    (at least `ENOUGH`) as auxiliary, the others for training.
 
-    Everybody gets the encoding and the size of the model, so both come from rows that nobody trains on. Of every other
-    column the auxiliary rows decide: if all that they have of it are numbers, it is standardised by them and what is
-    missing or no number becomes their mean; else it is one column of 0 and 1 for each word that they have, a missing
-    one a word of its own, and one for all other words. A column of which they have nothing is left out, and the
-    description says so under "read_as". Every cell is read by itself, so that no record decides how another is read.
+    What the file is like, and whether a column is numbers, dates or words, all its cells decide, and never the lot
+    (`delimited`, `cells`): that much of a table is taken as public, as its columns' names and number of rows are, and
+    `reading` says it where it must hang on no record. Everybody gets the encoding and the size of the model, so both
+    come from rows that nobody trains on. A number is standardised by the auxiliary rows, and what is missing becomes
+    their mean; a column of words is one of 0 and 1 for each word that they have, a missing one a word of its own, and
+    one for all other words. A column of which they have nothing is left out. The description says what was decided
+    under "read_as"; how many cells, and which words, the data set's `remarks` tell its owner.
 
     The target's values in the test and auxiliary rows decide what is learnt: numbers that are not all whole are
     regression; words or whole numbers are classes, in their order ("labels" in the description).
@@ -48,6 +56,7 @@ def load(
         drop: columns to leave out, such as ids.
         labels: the classes in their order, where the held-out rows do not have all. regression: for whole numbers that
             are a quantity.
+        reading: separator, header, encoding (`read_delimited`), numbers, words, missing, decimal, day_first (`Said`).
 
     Raises:
         ValueError: one sentence: no such file or column, too few rows, a target that is missing, constant, of too many
@@ -57,36 +66,94 @@ def load(
         raise ValueError('csv needs the file and its target column: [data] root = "my.csv", target = "outcome"')
     if not Path(root).is_file():
         raise ValueError(f"root = {root!r} is no file; a CSV table with a header is needed")
-    table = read_table(Path(root), dtype=str, na_values="?", skipinitialspace=True, encoding="utf-8-sig")
-    _named_once(Path(root))
+    of_file, said = _reading(reading)
+    held = read_delimited(Path(root), **of_file)
+    table = held.table
     drop = (drop,) if isinstance(drop, str) else drop
-    if not isinstance(table.index, pd.RangeIndex):
-        raise ValueError(f"{root!r} has more cells in its rows than names in its header; every column needs a name")
-    for column in (target, *drop):
+    for column in (target, *drop, *sorted(said.numbers | said.words)):
         if column not in table.columns:
-            if len(table.columns) == 1 and (other := next((mark for mark in ";\t" if mark in table.columns[0]), None)):
-                raise ValueError(f"{root!r} has {other!r} between its cells; a CSV table has commas there")
             raise ValueError(f"{root!r} has no column {column!r}{instead(str(column), list(table.columns))}")
     if len(table) < LEAST:
         raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
     deal = deal_of(len(table), seed)
-    targets, names = targets_of(root, table[target], np.concatenate([deal.test, deal.auxiliary]), labels, regression)
-    rows, columns, left_out = _features(root, table.drop(columns=[target, *drop]), deal.fitted(statistics))
-    facts: dict[str, Any] = {"target": target, **facts_of(columns)}
+    features = table.drop(columns=[target, *drop])
+    commas = any(features[name].str.contains(",", regex=False).any() for name in features.columns)
+    usual = usual_decimal(features[name] for name in features.columns) if commas else None
+    columns = {}
+    for name in features.columns:
+        try:
+            columns[str(name)] = read_column(features[name], said, usual)
+        except ValueError as error:
+            raise ValueError(f"{root!r}: {error}") from None
+    answers = _target_cells(root, table[target], labels, said, usual)
+    targets, names = targets_of(root, answers, np.concatenate([deal.test, deal.auxiliary]), labels, regression)
+    rows, encoded, left_out = _features(root, columns, deal.fitted(statistics))
+    facts: dict[str, Any] = {"target": target, **facts_of(encoded)}
     if names:
         facts["labels"] = names
+    read_as = [*held.notes, *(f"{name}: {one.notation}" for name, one in columns.items() if one.notation)]
+    if missing := [name for name, one in columns.items() if one.missing]:
+        read_as.append(f"cells that are no numbers as missing in {', '.join(missing)}")
     if left_out:
-        facts["read_as"] = f"without {', '.join(left_out)}, of which the auxiliary rows have nothing"
+        read_as.append(f"without {', '.join(left_out)}, of which the auxiliary rows have nothing")
+    if read_as:
+        facts["read_as"] = "; ".join(read_as)
     facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
-    return dealt("csv", (rows, targets), deal, len(names), seed, facts, statistics)
+    made = dealt("csv", (rows, targets), deal, len(names), seed, facts, statistics)
+    return replace(made, remarks=tuple(_remarks(columns)))
 
 
-def _named_once(path: Path) -> None:
-    """Raises ValueError where two columns have one name: pandas calls the second NAME.1, which `drop` would keep."""
-    header = read_table(path, dtype=str, header=None, nrows=1, skipinitialspace=True, encoding="utf-8-sig")
-    names = header.iloc[0].dropna()
-    if len(twice := names[names.duplicated()]):
-        raise ValueError(f"{str(path)!r} has two columns {twice.iloc[0]!r}; every column needs a name of its own")
+def _reading(options: Mapping[str, Any]) -> tuple[dict[str, Any], Said]:
+    """What the owner says of the file, and of its columns. Raises ValueError."""
+    if unknown := sorted(set(options) - {*OF_FILE, *Said.__dataclass_fields__}):
+        raise ValueError(f"csv does not know the option {unknown[0]}{instead(unknown[0], OPTIONS)}")
+    said = {name: value for name, value in options.items() if name not in OF_FILE}
+    for name in ("numbers", "words", "missing"):
+        if name in said:
+            given = [said[name]] if isinstance(said[name], str) else said[name]
+            if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
+                raise ValueError(f"{name} = {said[name]!r}: expected a list of texts")
+            said[name] = frozenset(given)
+    if said.get("decimal") not in (None, ".", ","):
+        raise ValueError(f'decimal = {said["decimal"]!r}: expected "." or ","')
+    if not isinstance(said.get("day_first", False), bool):
+        raise ValueError(f"day_first = {said['day_first']!r}: expected true or false")
+    if both := said.get("numbers", frozenset()) & said.get("words", frozenset()):
+        raise ValueError(f"{min(both)!r} is called a column of numbers and one of words")
+    return {name: options[name] for name in OF_FILE if name in options}, Said(**said)
+
+
+def _target_cells(
+    root: str, cells: pd.Series, labels: Sequence[str | float] | None, said: Said, usual: Mark | None
+) -> pd.Series:
+    """The target's texts; numbers in whatever notation as a program writes them. A word for a missing cell is a class
+    of a target of words. Raises ValueError where numbers lack one.
+    """
+    name = str(cells.name)
+    read = read_column(cells, said, usual)
+    if labels is not None or not read.number:
+        words = cells.str.strip()
+        return words.where(~words.isin({"", *said.missing}), None)
+    if read.missing:
+        listed = ", ".join(map(repr, [*read.missing][:3]))
+        raise ValueError(
+            f"{root!r}: the target {name!r} is {listed} in {sum(read.missing.values())} rows and numbers in the others;"
+            f' leave these rows out of the file, or say words = ["{name}"] in [data] options if it is a class'
+        )
+    return pd.Series([None if np.isnan(v) else repr(float(v)) for v in read.cells], cells.index, name=name)
+
+
+def _remarks(columns: Mapping[str, ReadColumn]) -> Iterator[str]:
+    """How many cells of each column are taken as missing, and which, for the table's owner."""
+    for name, one in columns.items():
+        if one.missing:
+            words = sorted(one.missing, key=lambda word: -one.missing[word])
+            listed = ", ".join(repr(word) for word in words[:3]) + (f" and {len(words) - 3} more" if words[3:] else "")
+            count = sum(one.missing.values())
+            yield (
+                f'{name}: {count} cells that are no numbers ({listed}) count as missing; words = ["{name}"] in'
+                " [data] options makes words of all"
+            )
 
 
 def deal_of(rows: int, seed: int) -> Deal:
@@ -155,29 +222,31 @@ def _first(cells: pd.Series, bad: NDArray[np.bool_] | pd.Series) -> str:
 
 
 def _features(
-    root: str, table: pd.DataFrame, fitted: NDArray[np.int64]
+    root: str, read: Mapping[str, ReadColumn], fitted: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], list[TableColumn], list[str]]:
     """The features (n, features), the columns that they are of, and the names of those left out."""
     features: list[NDArray[np.float64]] = []
     columns: list[TableColumn] = []
     left_out = []
-    for name in table.columns:
-        infinite = np.isinf(pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=float))
-        finite = fitted_column(table[name].mask(infinite), fitted)
-        if infinite.any() and finite is not None and not finite.words:
-            cell = _first(table[name], infinite)
-            raise ValueError(f"{root!r}: the column {name!r} has {cell}; a column of numbers needs finite ones")
-        column = fitted_column(table[name], fitted)
+    for name, one in read.items():
+        if one.number and (infinite := np.isinf(one.cells.to_numpy())).any():
+            row = int(np.argmax(infinite)) + 1
+            raise ValueError(
+                f"{root!r}: the column {name!r} has a number beyond all bounds in row {row} below its header; a column"
+                " of numbers needs finite ones"
+            )
+        column = fitted_column(one.cells, fitted, words=not one.number)
         if column is None:
-            left_out.append(str(name))
+            left_out.append(name)
             continue
         if len(column.words) > CATEGORIES:
             raise ValueError(
                 f"{root!r}: the column {name!r} has {len(column.words)} different words in {len(fitted)} rows; at most"
-                f' {CATEGORIES} become columns, so leave it out by drop = ["{name}"] in [data] options'
+                f' {CATEGORIES} become columns, so leave it out by drop = ["{name}"] in [data] options, or say'
+                f' numbers = ["{name}"] if what is no number in it is missing'
             )
         columns.append(column)
-        features += column.features(table[name])
+        features += column.features(one.cells)
     if not columns:
         raise ValueError(f"{root!r} has no column to learn from beside the target")
     return np.stack(features, 1), columns, left_out

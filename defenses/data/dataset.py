@@ -41,6 +41,7 @@ class Dataset:
     statistics_of: what mean, std and whatever else the features went through come from: the config; values that are
       published of the set, or of pixels; the auxiliary split; nothing (0 and 1); or the training rows, which releases
       something of every one of them.
+    remarks: what else its owner should know of how it was read, and nobody else.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Dataset:
     groups: Tensor | None = None
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     statistics_of: Source = "training"
+    remarks: tuple[str, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from .dataset import DEALT_BY_LOT, Dataset, Records, Source, make
+from .pixels import axes_of, divided, in_words, turned, whites
 
 PREFIXES = ("", "test_", "auxiliary_")  # of a split's two arrays
-ORDERS = ("chw", "hwc")
 QUANTITY = "say regression = true in [data] options if they are quantities"
-AS_THEY_ARE = "as they are"
-CHANNELS = (1, 3)  # grey or colour
 
 
 def load(
@@ -27,7 +25,7 @@ def load(
     statistics: Source | None = None,
     *,
     order: str | None = None,
-    pixels: str | None = None,
+    pixels: str | float | None = None,
     regression: bool = False,
 ) -> Dataset:
     """A data set from an .npz archive of plain arrays; nothing is unpickled.
@@ -44,8 +42,9 @@ def load(
     statistics = "auxiliary" holds out a tenth.
 
     Images may also be (n, h, w, c), which shows where the last axis is 1 or 3 long and the second is not, and grey ones
-    of uint8 pixels (n, h, w). Images of uint8 are divided by 255, whatever they hold, as one record must not decide how
-    all are read; pixels = "as they are" is for masks of 0 and 1. The description says under "read_as" what was changed.
+    (n, h, w). Those of 8 or 16 bits are divided by 255 or 65535, whatever they hold, as one record must not decide how
+    all are read, and other numbers by 255 where most images go beyond 1. The description says under "read_as" what was
+    changed.
 
     Args:
         root: the archive.
@@ -54,7 +53,8 @@ def load(
         seed: of which rows are held out.
         statistics: where mean and std come from, None for `make`'s order.
         order: "chw" or "hwc", for images whose shape does not show it; None reads it off the shape.
-        pixels: "as they are" for images of uint8 that are not to be divided by 255.
+        pixels: what white is, where it is another number; "as they are" where pixels are not to be divided, as of masks
+            of 0 and 1; "none" where records are no images, as time series (n, times, values).
         regression: for whole numbers stored as floats that are quantities, and no classes.
 
     Raises:
@@ -67,7 +67,8 @@ def load(
     given = [prefix for prefix in PREFIXES if _given(arrays, prefix, root)]
     if "" not in given:
         raise ValueError(f"{root!r} has no arrays inputs and targets (it has {', '.join(arrays) or 'none'})")
-    read_as = _as_pixels(arrays, given, pixels) + _as_channels_first(arrays, given, root, order)
+    read_as = _as_images(arrays, given, root, order, pixels)
+    labels = _numbered(arrays, given)
     splits = {prefix: _split(arrays, prefix) for prefix in given}
     train, test, auxiliary = splits.pop(""), splits.get("test_"), splits.get("auxiliary_")
     shuffled = torch.randperm(len(train[0]), generator=torch.Generator().manual_seed(seed))
@@ -89,11 +90,32 @@ def load(
     if classes is None:
         classes = _classes(root, train[1], test[1], auxiliary[1])
     description: dict[str, Any] = {"source": Path(root).name, "seed": seed}
+    if labels:
+        shown = {labels[int(number)] for number in torch.cat([test[1], auxiliary[1]]).unique()}
+        if set(labels) - shown:
+            raise ValueError(
+                f"{root!r} has a class that no test or auxiliary target has, and everybody sees which classes a model"
+                " has; give class numbers, and how many there are by classes in [data]"
+            )
+        description["labels"] = labels
+        read_as.append("targets that are words taken as classes in their order")
     if by_lot:
         description["test"] = DEALT_BY_LOT
     if read_as:
         description["read_as"] = "; ".join(read_as)
     return make("npz", train, test, auxiliary, classes, description)
+
+
+def _numbered(arrays: dict[str, np.ndarray], given: list[str]) -> list[str]:
+    """The classes of targets that are words, in their order, whose numbers go in their places; [] of others."""
+    names = [prefix + "targets" for prefix in given]
+    if not any(arrays[name].dtype.kind == "U" for name in names):
+        return []
+    labels = sorted({str(word) for name in names for word in arrays[name]})
+    place = {word: number for number, word in enumerate(labels)}
+    for name in names:
+        arrays[name] = np.array([place[str(word)] for word in arrays[name]], dtype=np.int64)
+    return labels
 
 
 def _whole(*held: Tensor) -> bool:
@@ -150,7 +172,7 @@ def _given(arrays: dict[str, np.ndarray], prefix: str, root: str) -> bool:
     for name in names:
         if name not in arrays:
             raise ValueError(f"{root!r} has no array {name!r}; inputs and targets come in pairs")
-        if arrays[name].dtype.kind not in "fiub":
+        if arrays[name].dtype.kind not in ("fiubU" if name.endswith("targets") else "fiub"):
             raise ValueError(f"{root!r}: {name} is of type {arrays[name].dtype}; numbers are needed")
     inputs, targets = (arrays[name].shape for name in names)
     if len(inputs) < 2:
@@ -162,50 +184,24 @@ def _given(arrays: dict[str, np.ndarray], prefix: str, root: str) -> bool:
     return True
 
 
-def _as_pixels(arrays: dict[str, np.ndarray], given: list[str], pixels: str | None) -> list[str]:
-    """Divides images of uint8 numbers by 255, unless asked not to, and gives grey ones a channel; in words what was
-    done.
-    """
-    if pixels not in (None, AS_THEY_ARE):
-        raise ValueError(f"pixels = {pixels!r} is no way to read pixels; known is {AS_THEY_ARE!r}")
-    names = [prefix + "inputs" for prefix in given]
-    names = [name for name in names if arrays[name].ndim in (3, 4) and arrays[name].dtype == np.uint8]
-    grey = [name for name in names if arrays[name].ndim == 3]
-    divided = names if pixels is None else []
-    for name in divided:
-        arrays[name] = np.divide(arrays[name], np.float32(255), dtype=np.float32)
-    for name in grey:
-        arrays[name] = arrays[name][:, None]
-    return ["uint8 pixels divided by 255"] * bool(divided) + ["grey images given one channel"] * bool(grey)
-
-
-def _as_channels_first(arrays: dict[str, np.ndarray], given: list[str], root: str, order: str | None) -> list[str]:
-    """Turns images (n, h, w, c) into (n, c, h, w); in words what was done."""
-    if order is not None and order not in ORDERS:
-        raise ValueError(f"order = {order!r} is no order of an image's axes; known are {', '.join(ORDERS)}")
-    shape = arrays["inputs"].shape
-    if len(shape) != 4:
-        if order is not None:
-            raise ValueError(f"order = {order!r} is for images of four axes; {root!r} has inputs of shape {shape}")
-        return []
-    first, last = shape[1] in CHANNELS, shape[3] in CHANNELS
-    if order is None and not first and not last:
-        raise ValueError(
-            f"{root!r} has images of shape {shape[1:]}, in which neither the first nor the last axis has 1 or 3"
-            ' channels; say their order by order = "chw" or "hwc" in [data] options'
-        )
-    if order is None and first and last and set(shape[1:]) != {1}:
-        raise ValueError(
-            f"{root!r} has images of shape {shape[1:]}, which can be channel-height-width or height-width-channel; say"
-            ' which by order = "chw" or "hwc" in [data] options'
-        )
-    if not (order == "hwc" or (order is None and last and not first)):
-        return []
-    for prefix in given:
-        images = arrays[prefix + "inputs"]
-        if images.ndim == 4:
-            arrays[prefix + "inputs"] = images.transpose(0, 3, 1, 2)
-    return ["height-width-channel order turned to channel-height-width"]
+def _as_images(
+    arrays: dict[str, np.ndarray], given: list[str], root: str, order: str | None, pixels: str | float | None
+) -> list[str]:
+    """Gives images their channels in front and pixels from 0 to 1; in words what was done."""
+    names, notes = [prefix + "inputs" for prefix in given], dict[str, None]()
+    shape = arrays["inputs"].shape[1:]
+    try:
+        white = whites([arrays[name] for name in names], pixels) if len(shape) in (2, 3) else None
+        axes = axes_of(shape, order, white is not None)
+    except ValueError as error:
+        raise ValueError(f"{root!r}: {error} in [data] options") from None
+    if white is None and len(shape) == 2:
+        return [f"records of shape {shape} as they are, as their numbers are no pixels"]
+    for name, one in zip(names, white or [1.0] * len(names)):
+        kind, array = arrays[name].dtype, divided(arrays[name], one)
+        notes |= dict.fromkeys(in_words(axes, one, kind))
+        arrays[name] = turned(array, axes) if array.ndim == len(shape) + 1 else array
+    return list(notes)
 
 
 def _split(arrays: dict[str, np.ndarray], prefix: str) -> Records:

@@ -314,7 +314,7 @@ def test_a_recorded_network_that_raises_is_one_sentence(hook, kind, tmp_path):
 
     def record() -> None:
         net = Owners(nn.Linear(6, 3))
-        with dpfl_audit.Recorder(tmp_path / "s", net, data={"classes": 3}) as rec:
+        with dpfl_audit.Recorder(tmp_path / "s", net, data={"classes": 3}, strict=True) as rec:
             rec.broadcast(0, {name: p.detach() for name, p in net.named_parameters()})
             net.raises = hook == "upload"
             rec.upload(0, 0, net, num_examples=2, records=(torch.rand(2, 6), torch.tensor([0, 1])))

@@ -104,7 +104,7 @@ def test_what_is_read_is_a_copy():
 @pytest.mark.parametrize("form", ["coo", "csr", "quantised", "float8", "big-endian"])
 def test_a_recorder_keeps_the_values_of_every_form(form, tmp_path):
     start = {"w": torch.zeros(2, 4)}
-    with Recorder(tmp_path / "s", start, mechanism=Gaussian(clip=1.0, noise_std=0.5)) as rec:
+    with Recorder(tmp_path / "s", start, mechanism=Gaussian(clip=1.0, noise_std=0.5), strict=True) as rec:
         rec.broadcast(0, start)
         rec.upload(0, 0, {"w": FORMS[form]()}, num_examples=5)
     setup, _ = check_setup(tmp_path / "s")
@@ -114,7 +114,7 @@ def test_a_recorder_keeps_the_values_of_every_form(form, tmp_path):
 @pytest.mark.parametrize("form", ["complex", "nested", "jagged", "meta", "of 4 bits", "masked"])
 def test_a_refused_upload_is_kept_in_mind_and_not_by_half(form, tmp_path):
     start = {"w": torch.zeros(2, 4)}
-    with Recorder(tmp_path / "s", start, mechanism=Gaussian(clip=1.0, noise_std=0.5)) as rec:
+    with Recorder(tmp_path / "s", start, mechanism=Gaussian(clip=1.0, noise_std=0.5), strict=True) as rec:
         rec.broadcast(0, start)
         rec.upload(0, 0, {"w": VALUES}, num_examples=5)
         with pytest.raises(BadInput, match=r"^upload of client 1 in round 0: tensor 'w' is "):

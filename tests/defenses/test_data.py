@@ -334,8 +334,61 @@ def test_no_record_decides_how_npz_reads_the_others(tmp_path, held):
     assert (rows[0] != rows[1]).flatten(1).any(1).sum() == 1
 
 
+GREY = np.random.default_rng(1).integers(0, 256, (40, 8, 6))
+READINGS = {  # what the same pictures are stored as -> what the description says of it
+    "float 0 to 1": (GREY / 255, "grey images given one channel"),
+    "float 0 to 255": (GREY.astype(np.float32), "float32 pixels divided by 255; grey"),
+    "whole numbers": (GREY, "int64 pixels divided by 255; grey"),
+    "8 bits": (GREY.astype(np.uint8), "uint8 pixels divided by 255; grey"),
+    "16 bits": ((GREY * 257).astype(np.uint16), "uint16 pixels divided by 65535; grey"),
+    "one channel behind": (GREY[..., None] / 255, "height-width-channel order"),
+    "one channel in front": (GREY[:, None].astype(np.uint8), "uint8 pixels divided by 255"),
+}
+
+
+@pytest.mark.parametrize("stored", READINGS)
+def test_npz_reads_the_same_pictures_however_they_are_stored(stored, tmp_path):
+    images, said = READINGS[stored]
+    data = load("npz", root=archive(tmp_path / "a.npz", inputs=images, targets=np.arange(40) % 2))
+    plain = load("npz", root=archive(tmp_path / "b.npz", inputs=GREY[:, None] / 255, targets=np.arange(40) % 2))
+    assert data.input_shape == (1, 8, 6) and torch.allclose(data.inputs, plain.inputs, atol=1e-6)
+    assert said in data.description["read_as"]
+
+
+def test_npz_leaves_time_series_as_they_are_and_says_so(tmp_path):
+    series = np.random.default_rng(0).normal(size=(40, 8, 6))
+    data = load("npz", root=archive(tmp_path / "a.npz", inputs=series, targets=np.arange(40) % 2))
+    assert data.input_shape == (8, 6) and "no pixels" in data.description["read_as"]
+    unit = archive(tmp_path / "b.npz", inputs=GREY / 255, targets=np.arange(40) % 2)
+    assert load("npz", root=unit, pixels="none").input_shape == (8, 6)
+    white = archive(tmp_path / "c.npz", inputs=GREY // 16, targets=np.arange(40) % 2)
+    assert float(load("npz", root=white, pixels=15).inputs.max()) == 1
+
+
+def test_npz_asks_where_some_images_alone_go_beyond_1(tmp_path):
+    """One image of 0 to 255 among others of 0 to 1 decides nothing of these."""
+    images = GREY / 255
+    images[7] *= 255
+    root = archive(tmp_path / "a.npz", inputs=images, targets=np.arange(40) % 2)
+    with pytest.raises(ValueError, match=r"go beyond 1.*pixels = 255"):
+        load("npz", root=root)
+
+
+def test_npz_takes_words_and_bits_for_classes(tmp_path):
+    inputs = np.random.default_rng(0).normal(size=(60, 4))
+    words = np.array(["well", "ill", "dead"])[np.arange(60) % 3]
+    data = load("npz", root=archive(tmp_path / "a.npz", inputs=inputs, targets=words))
+    assert data.description["labels"] == ["dead", "ill", "well"] and data.classes == 3
+    bits = load("npz", root=archive(tmp_path / "b.npz", inputs=inputs, targets=np.arange(60) % 2 == 0))
+    assert bits.classes == 2 and set(bits.targets.tolist()) == {0, 1}
+    words[0] = "rare"
+    held = {"test_inputs": inputs[:9], "test_targets": words[3:12]}
+    with pytest.raises(ValueError, match="everybody sees which classes"):
+        load("npz", root=archive(tmp_path / "c.npz", inputs=inputs, targets=words, **held))
+
+
 def test_npz_refuses_another_way_to_read_pixels(tmp_path):
-    with pytest.raises(ValueError, match="known is 'as they are'"):
+    with pytest.raises(ValueError, match="known are 'as they are', 'none' and what white is"):
         load("npz", root=archive(tmp_path / "a.npz", inputs=PIXELS, targets=np.arange(20) % 4), pixels="raw")
 
 
@@ -422,7 +475,7 @@ def test_npz_with_real_targets_is_regression(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "classes", "words"),
     [
-        ({"inputs": GOOD["inputs"] * 255}, None, r"\[0, 1\]"),
+        ({"inputs": GOOD["inputs"] * 2 - 1}, None, r"\[0, 1\]"),
         ({"inputs": np.where(GOOD["inputs"] > 0.5, np.nan, 0)}, None, "NaN"),
         ({"targets": np.arange(19)}, None, "targets"),
         ({"targets": GOOD["targets"] - 1}, None, "class numbers"),

@@ -57,21 +57,20 @@ def components_sent(value: Tensor, layout: Layout, facts: PublicFacts) -> Sparse
     Sparse(sent=tensor([ True, False, False, False, False,  True, False, False, False, False,
              True,  True]), least=1.0)
     """
-    sent = value != 0
-    if not sent.any():
-        return None
-    sizes = value[sent].abs()
     if facts.sent_share < 1:
-        return Sparse(sent, sizes.min().item())
+        sent = value != 0
+        return Sparse(sent, value[sent].abs().min().item()) if sent.any() else None
     if facts.scheme != "recorded" or facts.share == "weights":
         return None
     first = next((name for name, shape in zip(layout.names, layout.shapes) if len(shape) > 1), None)
     if first is None:
         return None
-    rows = layout.split(sent.float())[first].flatten(1)
+    rows = (layout.split(value)[first] != 0).float().flatten(1)  # of millions of numbers these alone are looked at
     used = rows[rows.any(1)][:, rows.any(0)]
     if not used.numel() or 1 - used.mean().item() <= MOSTLY:
         return None
+    sent = value != 0
+    sizes = value[sent].abs()
     return Sparse(sent, sizes.min().item() if sizes.min() >= LARGEST * sizes.median() else inf)
 
 

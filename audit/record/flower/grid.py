@@ -32,7 +32,7 @@ def record_server(server_app: Any, folder: str | Path, model: object, *, strateg
     Raises:
         BadInput: Flower is missing, or an option cannot be. What is wrong with the folder is said when the app starts.
     """
-    if taken := sorted({"share", "by"} & set(options)):
+    if taken := sorted({"share", "by", "strict"} & set(options)):
         raise BadInput(f"record_server: {taken[0]} is known of a Flower app and cannot be given")
     try:
         from flwr.serverapp import ServerApp
@@ -76,7 +76,7 @@ def _told(server_fn: Any, seen: list[Any]) -> Any:
 def _flow(folder: str | Path, model: object, strategy: Any, options: dict[str, Any]) -> Flow:
     options.setdefault("average", "records" if merges_by_mean(strategy) else "unknown")
     given = options.get("mechanism") is not None
-    recorder = Recorder(folder, model, share="weights", by="Flower", **options)
+    recorder = Recorder(folder, model, share="weights", by="Flower", strict=True, **options)
     return Flow(recorder, Path(folder), strategy, given=given)
 
 

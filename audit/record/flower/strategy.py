@@ -44,7 +44,7 @@ def record_strategy(strategy: Any, folder: str | Path, model: object, **options:
     Raises:
         BadInput: an option that cannot be, or a folder that holds something else.
     """
-    if taken := sorted({"share", "average", "by"} & set(options)):
+    if taken := sorted({"share", "average", "by", "strict"} & set(options)):
         raise BadInput(f"record_strategy: {taken[0]} is read from the strategy and cannot be given")
     try:
         made = _recording_class()
@@ -55,7 +55,8 @@ def record_strategy(strategy: Any, folder: str | Path, model: object, **options:
     declared = options.pop("mechanism", None)
     average: Average = "records" if merges_by_mean(strategy) else "unknown"
     mechanism = _fixed(strategy) if declared is None else declared
-    recorder = Recorder(folder, model, share="weights", average=average, mechanism=mechanism, by="Flower", **options)
+    known: dict[str, Any] = {"share": "weights", "average": average, "by": "Flower", "strict": True}
+    recorder = Recorder(folder, model, mechanism=mechanism, **known, **options)
     return made(strategy, Flow(recorder, Path(folder), strategy, given=declared is not None))
 
 

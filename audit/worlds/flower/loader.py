@@ -20,6 +20,7 @@ from ....defenses.nearest import instead
 from ....defenses.randomness import generator
 from ....defenses.terms import Adjacency
 from ...errors import BadInput
+from ...labelled import labelled
 from ..planted import PlantedDataset, default_canaries
 from ..source import own_code, public_names
 from .app import FlowerApp
@@ -90,13 +91,14 @@ def record_canaries(loaded: Any, adjacency: Adjacency, seed: int) -> dict[str, A
     """
     records = loaded_records(loaded)
     first = records[PLACE]
-    pair, back = _as_pair(first)
-    others = [_as_pair(records[i])[0] for i in range(min(len(records), KNOWN))]
-    made = {name: back(one) for name, one in default_canaries(pair, others, generator(seed, "canary record")).items()}
+    if labelled(first) is None:
+        raise BadInput(
+            f"--data: a record is {_shape(first)}; expected a pair of numbers and a class, or a dict of these"
+        )
+    others = [records[i] for i in range(min(len(records), KNOWN))]
+    made = default_canaries(first, others, generator(seed, "canary record"))
     if adjacency == "replace_one":
         del made["existing"]
-    if not made:
-        raise BadInput(f"--data: of records like {_shape(pair)} no canary is known; expected (image, class) pairs")
     return made
 
 
@@ -168,35 +170,6 @@ def _with_row(loaded: Any, canary: tuple[Any, Any]) -> Any:
         changed[PLACE] = torch.as_tensor(value) if isinstance(part, Tensor) else np.asarray(value)
         parts.append(changed)
     return type(loaded)([*parts, *loaded[2:]])
-
-
-def _as_pair(record: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """A record as (input, label), and how it is made of such a pair again. Raises BadInput."""
-    if isinstance(record, Mapping):
-        names = [n for n, v in record.items() if isinstance(v, Tensor) and v.is_floating_point()]
-        labels = [n for n, v in record.items() if isinstance(v, int | np.integer)]
-        if len(names) == len(labels) == 1:
-            return (record[names[0]], int(record[labels[0]])), lambda pair: {
-                **record,
-                names[0]: pair[0],
-                labels[0]: pair[1],
-            }
-    if isinstance(record, tuple | list) and len(record) == 2:
-        inputs, label = record
-        inputs = torch.as_tensor(inputs) if isinstance(inputs, np.ndarray) else inputs
-        if isinstance(label, np.integer) or (isinstance(label, Tensor) and label.ndim == 0 and not label.is_complex()):
-            label = int(label) if float(label) == int(label) and _whole(label) else label
-        if isinstance(inputs, Tensor):
-            return (inputs, label), lambda pair: (pair[0], type(record[1])(pair[1]) if _plain(record[1]) else pair[1])
-    raise BadInput(f"--data: a record is {_shape(record)}; expected a pair of a tensor and a class, or a dict of these")
-
-
-def _whole(label: Any) -> bool:
-    return not label.is_floating_point() if isinstance(label, Tensor) else True
-
-
-def _plain(label: Any) -> bool:
-    return isinstance(label, int | np.integer)
 
 
 def _shape(record: Any) -> str:

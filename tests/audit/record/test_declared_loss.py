@@ -55,15 +55,15 @@ def test_torchs_own_losses_are_read(given, text):
 )
 def test_others_are_refused_when_the_recorder_opens(given, words, tmp_path):
     with pytest.raises(BadInput, match=words):
-        Recorder(tmp_path / "s", nn.Linear(3, 2), loss=given)
+        Recorder(tmp_path / "s", nn.Linear(3, 2), loss=given, strict=True)
     assert not (tmp_path / "s").exists()
 
 
 def test_outputs_too_few_for_the_loss_are_told_when_it_opens(tmp_path):
     with pytest.raises(BadInput, match="of one logit it is bce_with_logits"):
-        Recorder(tmp_path / "s", nn.Sequential(nn.Linear(3, 1)), loss="cross_entropy")
+        Recorder(tmp_path / "s", nn.Sequential(nn.Linear(3, 1)), loss="cross_entropy", strict=True)
     with pytest.raises(BadInput, match="give it once"):
-        Recorder(tmp_path / "s", nn.Linear(3, 2), loss="focal", tables={"local": {"loss": "hinge"}})
+        Recorder(tmp_path / "s", nn.Linear(3, 2), loss="focal", tables={"local": {"loss": "hinge"}}, strict=True)
 
 
 # --- targets
@@ -72,7 +72,7 @@ def test_outputs_too_few_for_the_loss_are_told_when_it_opens(tmp_path):
 def held(folder: Path, net: nn.Module, targets: Tensor, loss: object, shape: tuple[int, ...] = (4,)) -> tuple:
     """What a setup keeps of six records' targets: classes, shape, the loss, the targets."""
     start = net.state_dict()
-    with Recorder(folder, net, loss=loss) as rec:
+    with Recorder(folder, net, loss=loss, strict=True) as rec:
         rec.broadcast(0, start)
         pair = torch.rand(6, *shape, generator=torch.Generator().manual_seed(0)), targets
         rec.upload(0, 0, {n: torch.ones_like(v) for n, v in start.items()}, 6, records=pair)
@@ -181,7 +181,7 @@ def attacked(folder: Path, net: nn.Module, twin: str, declared: bool = True, ste
     model = {name: value.clone() for name, value in net.state_dict().items()}
     tables = {"local": {"optimiser": "sgd", "lr": 0.1, "batch_size": HELD // steps, "epochs": 1}}
     told = {"loss": loss} if declared else {}
-    with Recorder(folder / "setup", net, data={"by_lot": True}, keep=[0, 1], tables=tables, **told) as rec:
+    with Recorder(folder / "setup", net, data={"by_lot": True}, keep=[0, 1], tables=tables, **told, strict=True) as rec:
         rec.candidates(images, targets, [i // HELD if i < CLIENTS * HELD else -1 for i in range(count)])
         rec.broadcast(0, model)
         for client in range(CLIENTS):

@@ -118,7 +118,7 @@ def test_records_raw_values_and_counts_may_stand_beside_the_tensors(tmp_path):
         (lambda d: (d / "round-1.npz").write_bytes(b"no zip"), "not a whole .npz"),
         (lambda d: np.savez(d / "round-1.npz", **{"broadcast/weight": np.array([object()])}), "plain arrays"),
         (lambda d: np.savez(d / "round-1.npz", **{"client-0/weight": np.zeros(3)}), "no array is called broadcast"),
-        (lambda d: np.savez(d / "round-1.npz", weight=np.zeros(3)), "neither broadcast/TENSOR nor client-NUMBER"),
+        (lambda d: np.savez(d / "round-1.npz", weight=np.zeros(3)), "neither broadcast/TENSOR nor client-NAME"),
         (lambda d: np.savez(d / "round-1.npz", **{"broadcast/weight": np.zeros((3, 4))}), "'bias' is missing"),
     ],
 )
@@ -200,3 +200,84 @@ def test_laplace_noise_is_declared_by_its_scale(tmp_path):
     rows = {(r.observer, r.unit, r.adjacency): r.proven for r in table(made).rows}
     assert rows["server", "client", "zero_out"] == pytest.approx(4, rel=1e-3)
     assert rows["server", "client", "replace_one"] == pytest.approx(8, rel=1e-3)
+
+
+# --- dumps of other tools
+
+
+def values(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {"w": rng.normal(0, 0.5, (30, 40)).astype("f"), "b": rng.normal(0, 0.5, 30).astype("f")}
+
+
+def uploads_of(folder: Path) -> dict[tuple[int, str], np.ndarray]:
+    setup, _ = check_setup(folder)
+    return {(m.round, m.sender): setup.load(m).numpy() for m in setup.messages if m.sender != "server"}
+
+
+def flat(named: dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([value.reshape(-1) for value in named.values()])
+
+
+@pytest.mark.parametrize("names", [("hospital-b", "hospital-a"), ("17146521349845112345", "3")])
+@pytest.mark.parametrize("layout", ["rounds", "files", "own"])
+def test_sites_by_name_and_ids_of_64_bits_are_numbered_in_their_order(names, layout, tmp_path):
+    dump, whole = tmp_path / "dump", all(name.isdecimal() for name in names)
+    first, second = sorted(names, key=int if whole else None)
+    for t in range(2):
+        (dump / f"round-{t}").mkdir(parents=True)
+        sent = {"broadcast": values(t), **{name: values(10 * t + i + 5) for i, name in enumerate(names)}}
+        if layout == "rounds":
+            held = {
+                f"{who if who == 'broadcast' else f'client-{who}'}/{n}": v for who in sent for n, v in sent[who].items()
+            }
+            np.savez(dump / f"round-{t}.npz", **held)
+        for who, value in sent.items() if layout != "rounds" else ():
+            called = who if who == "broadcast" or layout == "own" else f"client-{who}"
+            np.savez(dump / f"round-{t}" / f"{called}.npz", **value)
+    own = {"layout": "round-{round}/{client}.npz", "broadcasts": "round-{round}/broadcast.npz"}
+    (tmp_path / "declared.toml").write_text("num_examples = 9\n")
+    asked = own if layout == "own" else {"layout": layout}
+    import_dump(dump, tmp_path / "s", declared=tmp_path / "declared.toml", **asked)
+    for t in range(2):
+        for place, name in enumerate((first, second)):
+            assert np.array_equal(
+                uploads_of(tmp_path / "s")[t, f"client-{place}"], flat(values(10 * t + names.index(name) + 5))
+            )
+    said = check_setup(tmp_path / "s")[0].manifest.data.description["read_as"]
+    assert f"{first} as 0, {second} as 1" in said
+
+
+def test_arrays_one_by_one_are_vectors(tmp_path):
+    for t in range(2):
+        (tmp_path / f"dump/round-{t}").mkdir(parents=True)
+        for i, who in enumerate(("broadcast", "client-0", "client-1")):
+            np.save(tmp_path / f"dump/round-{t}/{who}.npy", np.full(50, 10.0 * t + i))
+    (tmp_path / "declared.toml").write_text("num_examples = 9\n")
+    asked = {"layout": "round-{round}/client-{client}.npy", "broadcasts": "round-{round}/broadcast.npy"}
+    import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "declared.toml", **asked)
+    assert np.array_equal(uploads_of(tmp_path / "s")[1, "client-1"], np.full(50, 12.0))
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "words"),
+    [
+        (
+            ["round-0/client-0.pt"],
+            {"layout": "round-{round}/client-{client}.pt", "broadcasts": "round-{round}/b.pt"},
+            "pickles.*weights_only",
+        ),
+        (["round-0/client-0.pkl"], {}, "round-0/client-0.pkl is a pickle"),
+        (["round-1-weights.npz", "round-2-weights.npz"], {}, "the server's models alone"),
+        (["a/b.csv"], {}, "there are a/b.csv; a layout of your own"),
+        ([], {}, "it is empty"),
+    ],
+)
+def test_the_likeliest_cause_is_named(files, asked, words, tmp_path):
+    (tmp_path / "dump").mkdir()
+    for name in files:
+        (tmp_path / "dump" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dump" / name).write_bytes(b"x")
+    with pytest.raises(BadInput, match=words) as error:
+        import_dump(tmp_path / "dump", tmp_path / "s", **asked)
+    assert "\n" not in str(error.value) and not (tmp_path / "s").exists()

@@ -28,7 +28,9 @@ def recorded(
     std = std_of_sum / (COHORT if on == "mean" else 1)
     noise = Gaussian(clip=1.0, noise_std=std, by="server", on=on, sampling=LOT)
     model = np.zeros(DIM)
-    with Recorder(folder, {"w": torch.zeros(DIM)}, clients=POPULATION, average=average, mechanism=noise) as rec:
+    with Recorder(
+        folder, {"w": torch.zeros(DIM)}, clients=POPULATION, average=average, mechanism=noise, strict=True
+    ) as rec:
         for t in range(rounds + 1):
             rec.broadcast(t, {"w": torch.tensor(model).float()})
             if t == rounds:
@@ -88,8 +90,8 @@ def test_a_mean_of_those_that_came_is_not_amplified_as_poisson(tmp_path):
 def test_expected_needs_a_draw_by_the_server(tmp_path):
     for noise in (Gaussian(1.0, 1.0), Gaussian(1.0, 1.0, by="server")):
         with pytest.raises(BadInput, match="divides by the cohort of its mechanism's sampling"):
-            Recorder(tmp_path / "s", {"w": torch.zeros(3)}, mechanism=noise, average="expected")
-    with Recorder(tmp_path / "s", {"w": torch.zeros(3)}, average="expected") as rec:
+            Recorder(tmp_path / "s", {"w": torch.zeros(3)}, mechanism=noise, average="expected", strict=True)
+    with Recorder(tmp_path / "s", {"w": torch.zeros(3)}, average="expected", strict=True) as rec:
         with pytest.raises(BadInput, match="divides by the cohort"):
             rec.broadcast(0, {"w": torch.zeros(3)}, mechanism=Gaussian(1.0, 1.0, by="server"))
         rec.broadcast(0, {"w": torch.zeros(3)})

@@ -74,13 +74,13 @@ def test_an_exact_cohort_is_whole():
     ],
 )
 def test_what_a_recorder_is_begun_with(options, tmp_path):
-    sentence(lambda: Recorder(tmp_path / "s", START, mechanism=NOISE, **options))
+    sentence(lambda: Recorder(tmp_path / "s", START, mechanism=NOISE, **options, strict=True))
 
 
 @pytest.mark.parametrize("model", [{}, [], {"w": torch.zeros(0)}, {5: torch.zeros(3)}, {"w": np.array(["a"])}, None])
 def test_a_model_without_a_number(model, tmp_path):
     def begun() -> None:
-        with Recorder(tmp_path / "s", model) as rec:
+        with Recorder(tmp_path / "s", model, strict=True) as rec:
             rec.broadcast(0, model)
 
     sentence(begun)
@@ -108,7 +108,7 @@ def test_a_model_without_a_number(model, tmp_path):
     ],
 )
 def test_a_call_leaves_the_recording_whole(call, tmp_path):
-    with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", START, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, torch.randn(200), 5)
         sentence(lambda: call(rec))
@@ -119,7 +119,7 @@ def test_a_call_leaves_the_recording_whole(call, tmp_path):
 def test_records_are_as_many_as_the_client_says(length, tmp_path):
     """The upload was sent, and stays; the records are not taken, as no score would be about them."""
     records = (np.random.rand(length, 3), np.zeros(length))
-    with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", START, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         said = sentence(lambda: rec.upload(0, 0, torch.randn(200), 5, records=records))
     assert f"{length} records" in said and "num_examples" in said
@@ -130,7 +130,7 @@ def test_records_are_as_many_as_the_client_says(length, tmp_path):
 def test_where_records_are_drawn_their_number_may_be_that_of_draws(tmp_path):
     lot = Sampling("poisson", 20, 5, unit="record")
     drawn = Gaussian(clip=1.0, noise_std=0.5, of="record", steps=2, sampling=lot)
-    with Recorder(tmp_path / "s", START, mechanism=drawn, data={"classes": 2}) as rec:
+    with Recorder(tmp_path / "s", START, mechanism=drawn, data={"classes": 2}, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, torch.randn(200), 10, records=(np.random.rand(20, 3), np.zeros(20, dtype=int)))
     auditor = check_setup(tmp_path / "s")[1]
@@ -140,7 +140,7 @@ def test_where_records_are_drawn_their_number_may_be_that_of_draws(tmp_path):
 
 
 def test_who_has_a_candidate_is_a_client(tmp_path):
-    with Recorder(tmp_path / "s", START, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", START, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, torch.randn(200), 5, records=(np.random.rand(5, 3), np.zeros(5)))
         rec.candidates(np.random.rand(2, 3), np.zeros(2), [9, -1])
@@ -247,4 +247,4 @@ def test_a_client_by_two_spellings_and_shapes_that_change(tmp_path):
     np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-1/w": np.zeros((30, 41))})
     assert "(30, 41)" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
     np.savez(tmp_path / "dump/round-0.npz", **{"broadcast/w": w, "client-/w": w})
-    assert "client-NUMBER" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")
+    assert "client-NAME" in refused_dump(tmp_path, layout="round-{round}.npz", broadcasts="x-{round}.npz")

@@ -54,7 +54,9 @@ def recorded(
     def with_noise(change: dict[str, Tensor]) -> dict[str, Tensor]:
         return {n: v + STD * torch.randn(v.shape, generator=draw) if n in noisy else v for n, v in change.items()}
 
-    with Recorder(folder, net, share=share, average="mean", mechanism=mechanism or Gaussian(1.0, STD, by=by)) as rec:
+    with Recorder(
+        folder, net, share=share, average="mean", mechanism=mechanism or Gaussian(1.0, STD, by=by), strict=True
+    ) as rec:
         for t in range(rounds + 1):
             rec.broadcast(t, model)
             if t == rounds:
@@ -151,12 +153,12 @@ def test_counters_that_differ_tell_who_was_drawn_in_secret(tmp_path):
 
 
 def test_buffers_that_stay_with_clients_are_left_out_of_the_broadcast(tmp_path):
-    with Recorder(tmp_path / "s", NET) as rec:
+    with Recorder(tmp_path / "s", NET, strict=True) as rec:
         rec.broadcast(0, START)
         with pytest.raises(BadInput, match=r"broadcast without it, as dict\(net.named_parameters"):
             rec.upload(0, 0, {name: START[name] for name in PARAMETERS}, num_examples=5)
         rec.abandon()
-    with Recorder(tmp_path / "t", NET) as rec:
+    with Recorder(tmp_path / "t", NET, strict=True) as rec:
         rec.broadcast(0, dict(NET.named_parameters()))
         rec.upload(0, 0, [START[name] for name in PARAMETERS], num_examples=5)
 
@@ -186,7 +188,7 @@ def test_tied_weights_that_are_sent_twice_need_no_noise_of_their_own(tmp_path, b
     def twice(change: dict[str, Tensor]) -> dict[str, Tensor]:
         return {**change, "second.weight": change["first.weight"]}
 
-    with Recorder(tmp_path / "s", net, mechanism=said) as rec:
+    with Recorder(tmp_path / "s", net, mechanism=said, strict=True) as rec:
         for t in range(3):
             rec.broadcast(t, net)
             change = {name: torch.randn(v.shape, generator=draw) for name, v in net.named_parameters()}
@@ -200,7 +202,7 @@ def test_tied_weights_that_are_sent_twice_need_no_noise_of_their_own(tmp_path, b
 
 def test_running_statistics_of_a_bare_state_dict_are_known_by_their_names(tmp_path):
     said = Gaussian(1.0, 1.0, of="record", steps=4, sampling=Sampling("poisson", 20, 5, unit="record"))
-    with Recorder(tmp_path / "s", START, mechanism=said) as rec:
+    with Recorder(tmp_path / "s", START, mechanism=said, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, {n: v.new_ones(v.shape) for n, v in START.items()}, num_examples=20)
     found = {d.what: d for d in check_setup(tmp_path / "s")[1].declared}

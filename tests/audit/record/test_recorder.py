@@ -66,7 +66,7 @@ def epsilon(folder: Path, observer: str = "server", unit: str = "client", adjace
 
 def test_three_lines_make_a_setup_that_is_priced(tmp_path):
     """One release of multiplier .5, by the exact curve (Balle and Wang 2018)."""
-    with Recorder(tmp_path / "s", NET, claim=8, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, claim=8, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
     setup, auditor = check_setup(tmp_path / "s")
     assert setup.manifest.status == "complete" and setup.manifest.rounds == 1 and len(setup.messages) == 3
@@ -76,7 +76,7 @@ def test_three_lines_make_a_setup_that_is_priced(tmp_path):
 
 
 def test_a_second_close_does_nothing_and_a_closed_recorder_takes_nothing(tmp_path):
-    rec = Recorder(tmp_path / "s", NET)
+    rec = Recorder(tmp_path / "s", NET, strict=True)
     one_round(rec, 0)
     assert rec.close() == rec.close() == tmp_path / "s"
     with pytest.raises(BadInput, match="closed"):
@@ -93,7 +93,7 @@ def test_a_second_close_does_nothing_and_a_closed_recorder_takes_nothing(tmp_pat
     ],
 )
 def test_a_value_is_the_same_in_every_form(form, tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, NET)
         rec.upload(0, 0, form(vector(1)), num_examples=3)
     setup, _ = check_setup(tmp_path / "s")
@@ -108,7 +108,7 @@ def as_state(flat: torch.Tensor) -> dict[str, torch.Tensor]:
 def test_without_a_network_epsilon_is_priced_and_the_rest_is_said(tmp_path):
     from dpfl_audit.audit import run as runner
 
-    with Recorder(tmp_path / "s", [np.zeros((3, 4)), np.zeros(3)], mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", [np.zeros((3, 4)), np.zeros(3)], mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, [np.zeros((3, 4)), np.zeros(3)])
         rec.upload(0, 0, [np.ones((3, 4)), np.ones(3)], num_examples=3)
     results = runner.run(tmp_path / "s", tmp_path / "r", runner.RunOptions(pixels_only=True))
@@ -121,7 +121,9 @@ def test_without_a_network_epsilon_is_priced_and_the_rest_is_said(tmp_path):
 def test_without_records_nothing_is_scored_and_epsilon_is_there(tmp_path):
     from dpfl_audit.audit import run as runner
 
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"input_shape": [1, 6, 6], "classes": 3}) as rec:
+    with Recorder(
+        tmp_path / "s", NET, mechanism=NOISE, data={"input_shape": [1, 6, 6], "classes": 3}, strict=True
+    ) as rec:
         one_round(rec, 0)
     results = runner.run(tmp_path / "s", tmp_path / "r", runner.RunOptions(pixels_only=True))
     assert not any(attack.scored for attack in results.attacks)
@@ -132,7 +134,7 @@ def test_without_records_nothing_is_scored_and_epsilon_is_there(tmp_path):
 def test_a_canary_is_refused_with_the_reason(tmp_path):
     from dpfl_audit.audit import run as runner
 
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
     with pytest.raises(BadInput, match="recording has none"):
         runner.opened(tmp_path / "s", runner.RunOptions(attacks=("canary",)))
@@ -144,7 +146,7 @@ def test_a_canary_is_refused_with_the_reason(tmp_path):
 def test_noise_of_a_third_more_or_less_is_told_from_the_declared_one(tmp_path):
     for std, expected in ((0.5, "checked"), (0.5 * 2 / 3, "contradicted"), (0.5 * 3 / 2, "contradicted")):
         folder = tmp_path / f"{std:.2f}"
-        with Recorder(folder, WHOLE, mechanism=NOISE) as rec:
+        with Recorder(folder, WHOLE, mechanism=NOISE, strict=True) as rec:
             rec.broadcast(0, WHOLE)
             for c in range(3):
                 rec.upload(0, c, vector(c) + noise(c, std), num_examples=5)
@@ -156,7 +158,7 @@ def test_noise_of_a_third_more_or_less_is_told_from_the_declared_one(tmp_path):
 def test_a_clip_that_does_not_happen_is_seen(tmp_path):
     for clipped in (True, False):
         folder = tmp_path / str(clipped)
-        with Recorder(folder, NET, mechanism=Gaussian(clip=1.0, noise_std=0.05)) as rec:
+        with Recorder(folder, NET, mechanism=Gaussian(clip=1.0, noise_std=0.05), strict=True) as rec:
             rec.broadcast(0, START)
             for c in range(2):
                 raw = vector(c, norm=7.0)
@@ -166,7 +168,7 @@ def test_a_clip_that_does_not_happen_is_seen(tmp_path):
 
 
 def test_noise_that_two_clients_share_is_seen(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         for c in range(2):
             rec.upload(0, c, vector(c) + noise(0), num_examples=5)
@@ -179,7 +181,7 @@ def test_noise_that_two_clients_share_is_seen(tmp_path):
 def test_two_runs_of_a_round_show_the_noise_without_raw_values(tmp_path):
     for std, expected in ((0.5, "checked"), (0.25, "contradicted"), (1.0, "declared")):
         folder = tmp_path / str(std)
-        with Recorder(folder, WHOLE, mechanism=Gaussian(clip=20.0, noise_std=0.5)) as rec:
+        with Recorder(folder, WHOLE, mechanism=Gaussian(clip=20.0, noise_std=0.5), strict=True) as rec:
             rec.broadcast(0, WHOLE)
             rec.upload(0, 0, vector(0) + noise(0, std), num_examples=5)
             rec.again(0, 0, vector(0) + noise(1, std))
@@ -187,7 +189,7 @@ def test_two_runs_of_a_round_show_the_noise_without_raw_values(tmp_path):
 
 
 def test_a_message_too_short_for_its_noise_contradicts_without_any_raw_value(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0), num_examples=5)
     assert statuses(tmp_path / "s")["noise"] == "contradicted" and epsilon(tmp_path / "s") == inf
@@ -197,7 +199,9 @@ def test_a_servers_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
     """Three clients clipped to 1, mean, noise .1: bound 1/3, multiplier .3 towards the downlink."""
     for std, expected in ((0.1, "checked"), (0.05, "contradicted")):
         folder = tmp_path / str(std)
-        with Recorder(folder, WHOLE, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server"), average="mean") as rec:
+        with Recorder(
+            folder, WHOLE, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server"), average="mean", strict=True
+        ) as rec:
             rec.broadcast(0, WHOLE)
             for c in range(3):
                 rec.upload(0, c, vector(c, norm=3.0), num_examples=4 + c)
@@ -212,7 +216,7 @@ def test_a_servers_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
 
 
 def test_a_weighted_mean_is_priced_by_its_largest_weight(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server")) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server"), strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0), num_examples=9)
         rec.upload(0, 1, vector(1), num_examples=1)
@@ -226,7 +230,9 @@ def test_sampling_that_did_not_happen_is_seen(tmp_path):
     lot = Sampling("poisson", population=50, cohort=5)
     noise_of_server = Gaussian(clip=1.0, noise_std=0.1, by="server", sampling=lot)
     for clients, expected in ((5, "declared"), (50, "contradicted")):
-        with Recorder(tmp_path / str(clients), NET, mechanism=noise_of_server, average="mean", clients=50) as rec:
+        with Recorder(
+            tmp_path / str(clients), NET, mechanism=noise_of_server, average="mean", clients=50, strict=True
+        ) as rec:
             rec.broadcast(0, START)
             for c in range(clients):
                 rec.upload(0, c, vector(c), num_examples=5)
@@ -238,7 +244,7 @@ def test_local_dp_sgd_is_priced_by_record(tmp_path):
     """20 steps of multiplier 1 at rate .1: the same events as a dpsgd training of this tool."""
     lot = Sampling("poisson", population=100, cohort=10, unit="record")
     local = Gaussian(clip=1.0, noise_std=1.0, of="record", steps=20, sampling=lot)
-    with Recorder(tmp_path / "s", NET, mechanism=local) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=local, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0), num_examples=100)
     record = epsilon(tmp_path / "s", unit="record")
@@ -250,7 +256,7 @@ def test_a_network_in_float64_is_asked_in_float64_and_sent_in_float32(tmp_path):
     """Tensors of a setup are float32, whatever was sent."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(36, 40), nn.ReLU(), nn.Linear(40, 3)).double()
     inputs, targets = torch.rand(4, 1, 6, 6).double(), torch.tensor([0, 1, 2, 0])
-    with Recorder(tmp_path / "s", net, share="gradient") as rec:
+    with Recorder(tmp_path / "s", net, share="gradient", strict=True) as rec:
         rec.broadcast(0, net)
         loss = nn.functional.cross_entropy(net(inputs), targets)
         sent = torch.autograd.grad(loss, list(net.parameters()))
@@ -260,7 +266,7 @@ def test_a_network_in_float64_is_asked_in_float64_and_sent_in_float32(tmp_path):
 
 
 def test_nothing_declared_proves_nothing(tmp_path):
-    with Recorder(tmp_path / "s", NET) as rec:
+    with Recorder(tmp_path / "s", NET, strict=True) as rec:
         one_round(rec, 0)
     row = next(row for row in table(tmp_path / "s").rows if row.observer == "server")
     assert row.proven == inf and "is declared" in " ".join(row.notes)
@@ -278,7 +284,7 @@ def refused(call, *words: str) -> str:
 
 
 def test_calls_out_of_turn(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         refused(lambda: rec.upload(0, 0, START, 5), "broadcast", "first")
         refused(lambda: rec.broadcast(1, START), "expected round 0")
         rec.broadcast(0, START)
@@ -308,7 +314,7 @@ def test_calls_out_of_turn(tmp_path):
     ],
 )
 def test_what_is_not_the_models_is_refused_and_proves_nothing_as_it_was_sent(change, words, tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0) + noise(0), num_examples=5)
         refused(lambda: rec.upload(0, 1, change(START), 5), "upload of client 1 in round 0", *words)
@@ -319,7 +325,7 @@ def test_what_is_not_the_models_is_refused_and_proves_nothing_as_it_was_sent(cha
 
 
 def test_a_client_twice_in_a_round_and_no_records(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
         refused(lambda: rec.upload(0, 1, START, 5), "once a round")
         for count in (0, -3, 2.5, None, True):
@@ -330,15 +336,15 @@ def test_a_client_twice_in_a_round_and_no_records(tmp_path):
 
 
 def test_two_recorders_on_one_folder(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
-        refused(lambda: Recorder(tmp_path / "s", NET, mechanism=NOISE), "writing here")
-    refused(lambda: Recorder(tmp_path / "s", NET, mechanism=NOISE), "holds a setup already")
+        refused(lambda: Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True), "writing here")
+    refused(lambda: Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True), "holds a setup already")
     assert check_setup(tmp_path / "s")[0].manifest.rounds == 1
 
 
 def test_calls_after_the_end_change_nothing(tmp_path):
-    rec = Recorder(tmp_path / "s", NET, mechanism=NOISE)
+    rec = Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True)
     one_round(rec, 0)
     refused(lambda: finish(tmp_path / "s"), "writing here")  # `audit import` while it records
     rec.close()
@@ -359,27 +365,30 @@ def test_calls_after_the_end_change_nothing(tmp_path):
 
 def test_a_recording_that_cannot_close_is_left_by_its_block(tmp_path):
     """Whoever comes next is told what is there, and not that somebody writes."""
-    with pytest.raises(BadInput, match="no client uploaded"), Recorder(tmp_path / "s", NET) as rec:
+    with pytest.raises(BadInput, match="no client uploaded"), Recorder(tmp_path / "s", NET, strict=True) as rec:
         rec.broadcast(0, START)
-    with Recorder(tmp_path / "s", NET) as rec:
+    with Recorder(tmp_path / "s", NET, strict=True) as rec:
         one_round(rec, rec.next_round)
     assert check_setup(tmp_path / "s")[0].manifest.rounds >= 1
 
 
 def test_an_exception_keeps_whole_rounds_and_the_same_recorder_goes_on(tmp_path):
     whole = tmp_path / "whole"
-    with Recorder(whole, NET, mechanism=NOISE) as rec:
+    with Recorder(whole, NET, mechanism=NOISE, strict=True) as rec:
         for t in range(3):
             one_round(rec, t)
-    with pytest.raises(KeyError), Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with pytest.raises(KeyError), Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
         one_round(rec, 1)
         rec.broadcast(2, START)
         raise KeyError
     with pytest.raises(BadInput, match=r"unfinished.*audit import"):
         open_setup(tmp_path / "s")
-    refused(lambda: Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=2.0, noise_std=0.5)), "another mechanism")
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    refused(
+        lambda: Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=2.0, noise_std=0.5), strict=True),
+        "another mechanism",
+    )
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         assert rec.next_round == 2
         refused(lambda: rec.broadcast(0, START), "expected round 2", "rounds 0 to 1 are there")
         one_round(rec, 2)
@@ -396,7 +405,7 @@ from torch import nn
 from dpfl_audit import Gaussian, Recorder
 torch.manual_seed(0)
 net = nn.Linear(300, 100)
-rec = Recorder(sys.argv[1], net, mechanism=Gaussian(clip=1, noise_std=.5))
+rec = Recorder(sys.argv[1], net, mechanism=Gaussian(clip=1, noise_std=.5), strict=True)
 for t in range(10_000):
     rec.broadcast(t, net.state_dict())
     for c in range(4):
@@ -419,7 +428,7 @@ def test_kill_minus_nine_keeps_every_whole_round(tmp_path):
 
 
 def test_nothing_recorded_makes_no_setup(tmp_path):
-    rec = Recorder(tmp_path / "s", NET)
+    rec = Recorder(tmp_path / "s", NET, strict=True)
     rec.broadcast(0, START)
     refused(rec.close, "no client uploaded anything")
     rec.abandon()
@@ -427,7 +436,7 @@ def test_nothing_recorded_makes_no_setup(tmp_path):
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    refused(lambda: Recorder(tmp_path, NET), "not empty")
+    refused(lambda: Recorder(tmp_path, NET, strict=True), "not empty")
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -448,7 +457,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     ],
 )
 def test_facts_that_cannot_be_are_refused_before_anything_is_written(options, tmp_path):
-    refused(lambda: Recorder(tmp_path / "s", NET, **options))
+    refused(lambda: Recorder(tmp_path / "s", NET, **options, strict=True))
     assert not (tmp_path / "s").exists()
 
 
@@ -472,7 +481,7 @@ def test_a_mechanism_that_cannot_be_is_refused(numbers):
 
 def test_records_are_checked_and_an_upload_is_kept_without_them(tmp_path):
     x, y = torch.rand(5, 1, 6, 6), torch.arange(5) % 3
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0) + noise(0), 5, records=(x, y))
         for records, words in (
@@ -493,7 +502,7 @@ def test_records_are_checked_and_an_upload_is_kept_without_them(tmp_path):
 def test_records_as_the_network_gets_them_are_turned_back(tmp_path):
     x, y = torch.rand(5, 1, 6, 6), torch.arange(5) % 3
     facts = {"mean": [0.5], "std": [0.5], "normalised": True}
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data=facts) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data=facts, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0) + noise(0), 5, records=((x - 0.5) / 0.5, y))
     setup, auditor = check_setup(tmp_path / "s")
@@ -507,7 +516,7 @@ def test_records_as_the_network_gets_them_are_turned_back(tmp_path):
 def test_a_truth_less_recording_says_nothing_of_private_values_in_public_files(tmp_path):
     """Raw values are compared and forgotten: none of them is in any file, before and after closing."""
     raw = vector(0)
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
         rec.raw(0, 0, raw)
         rec.raw(0, 1, vector(1))
@@ -545,7 +554,7 @@ def test_a_class_of_ones_own_is_named_and_imported_only_by_the_users_word(tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     net = __import__("my_net_of_a_test").Net()
-    with Recorder("s", net, mechanism=NOISE) as rec:
+    with Recorder("s", net, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, net)
         rec.upload(0, 0, [torch.zeros_like(p) for p in net.parameters()], 5, records=(torch.rand(5, 1, 6, 6), [0] * 5))
     setup, _ = check_setup(Path("s"))
@@ -562,7 +571,7 @@ def test_what_is_sent_beside_parameters_is_kept_and_no_network_is_made_of_it(tmp
     """A BatchNorm's running statistics go over the wire too."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
     data = {"input_shape": [1, 6, 6], "classes": 3}
-    with Recorder(tmp_path / "s", net, mechanism=NOISE, share="weights", data=data) as rec:
+    with Recorder(tmp_path / "s", net, mechanism=NOISE, share="weights", data=data, strict=True) as rec:
         rec.broadcast(0, net)
         rec.upload(0, 0, net, num_examples=5)
     setup, _ = check_setup(tmp_path / "s")
@@ -576,7 +585,7 @@ def test_candidates_make_membership_measurable(tmp_path):
 
     torch.manual_seed(1)
     x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"by_lot": True}) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"by_lot": True}, strict=True) as rec:
         rec.candidates(x, y, [0] * 20 + [-1] * 20)
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0) + noise(0), num_examples=20, records=(x[:20], y[:20]))
@@ -597,7 +606,7 @@ def test_candidates_count_as_the_records_of_uploads_say(tmp_path):
     x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
     right = [0] * 20 + [-1] * 20
     for name, called in (("right", right), ("wrong", [-1] * 5 + [0] * 15 + [0] * 5 + [-1] * 15)):
-        with Recorder(tmp_path / name, NET, mechanism=NOISE, data={"by_lot": True}) as rec:
+        with Recorder(tmp_path / name, NET, mechanism=NOISE, data={"by_lot": True}, strict=True) as rec:
             rec.candidates(x, y, called)
             for t in range(2):
                 rec.broadcast(t, START)
@@ -611,7 +620,9 @@ def test_candidates_count_as_the_records_of_uploads_say(tmp_path):
 
 def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
     """Four clients of noise .5: a quarter of the bound behind half of the noise, so twice the multiplier."""
-    with Recorder(tmp_path / "s", NET, claim=8, mechanism=NOISE, average="mean", secure_aggregation=True) as rec:
+    with Recorder(
+        tmp_path / "s", NET, claim=8, mechanism=NOISE, average="mean", secure_aggregation=True, strict=True
+    ) as rec:
         one_round(rec, 0, clients=4)
         rec.broadcast(1, START)
     setup, _ = check_setup(tmp_path / "s")
@@ -629,7 +640,7 @@ def test_clip_and_noise_are_said_to_be_public_numbers_or_prove_nothing(law, by, 
     rng = np.random.default_rng(0)
     drawn = rng.normal if law is Gaussian else rng.laplace
     for scale in ("public", "private"):
-        with Recorder(tmp_path / scale, WHOLE, average="mean") as rec:
+        with Recorder(tmp_path / scale, WHOLE, average="mean", strict=True) as rec:
             model = WHOLE["w"].double()
             for t, clip in enumerate((1.0, 1.0, 0.5, 0.5)):
                 rec.broadcast(t, [model.float()], mechanism=law(clip, 3 * clip, by=by, scale=scale))
@@ -650,7 +661,9 @@ def test_clip_and_noise_are_said_to_be_public_numbers_or_prove_nothing(law, by, 
 def test_what_is_sent_without_noise_beside_an_upload_is_priced(secret, tmp_path):
     """A loss, sent after the last model went out: only sums are as they would be without it, if the server sees it."""
     for name in ("with", "without"):
-        with Recorder(tmp_path / name, NET, mechanism=NOISE, average="mean", secure_aggregation=secret) as rec:
+        with Recorder(
+            tmp_path / name, NET, mechanism=NOISE, average="mean", secure_aggregation=secret, strict=True
+        ) as rec:
             one_round(rec, 0)
             rec.broadcast(1, START)
             if name == "with":
@@ -670,21 +683,21 @@ def test_a_close_that_is_killed_is_done_again(tmp_path, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    rec = Recorder(tmp_path / "s", NET, mechanism=NOISE)
+    rec = Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True)
     one_round(rec, 0)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(closing, "write_sealed", stop)
         rec.close()
     rec.abandon()
     finish(tmp_path / "s")
-    with Recorder(tmp_path / "whole", NET, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "whole", NET, mechanism=NOISE, strict=True) as rec:
         one_round(rec, 0)
     assert content(tmp_path / "s") == content(tmp_path / "whole")
 
 
 def test_what_was_recorded_before_and_after_a_kill_is_judged_together(tmp_path):
     for t in range(2):
-        rec = Recorder(tmp_path / "s", NET, mechanism=NOISE)
+        rec = Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True)
         one_round(rec, t)
         for c in range(2):
             rec.raw(t, c, vector(10 * t + c))
@@ -714,7 +727,7 @@ def in_l1(seed: int, norm: float) -> torch.Tensor:
 
 
 def recorded_laplace(folder: Path, drawn, raw: float = 3.0, sent: float = 1.0, **declared) -> None:
-    with Recorder(folder, WHOLE, mechanism=replace(SPIKY, **declared)) as rec:
+    with Recorder(folder, WHOLE, mechanism=replace(SPIKY, **declared), strict=True) as rec:
         for t in range(2):
             rec.broadcast(t, WHOLE)
             for c in range(2):
@@ -763,7 +776,7 @@ def test_two_runs_of_a_round_show_laplace_noise(tmp_path):
     """The difference of two Laplace draws over √2 has the density (1 + |x|/b)e^(−|x|/b)/4b, b = ½."""
     for scale, status in ((SCALE, "checked"), (0.6 * SCALE, "contradicted")):
         folder = tmp_path / str(scale)
-        with Recorder(folder, WHOLE, mechanism=SPIKY) as rec:
+        with Recorder(folder, WHOLE, mechanism=SPIKY, strict=True) as rec:
             rec.broadcast(0, WHOLE)
             for c in range(2):
                 rec.upload(0, c, in_l1(c, 1.0) + spiky(c, scale), num_examples=5)
@@ -774,7 +787,7 @@ def test_two_runs_of_a_round_show_laplace_noise(tmp_path):
 def test_a_servers_laplace_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
     mechanism = Laplace(clip=1.0, noise_scale=0.05, by="server")
     model = WHOLE["w"]
-    with Recorder(tmp_path / "s", WHOLE, mechanism=mechanism, average="mean") as rec:
+    with Recorder(tmp_path / "s", WHOLE, mechanism=mechanism, average="mean", strict=True) as rec:
         for t in range(2):
             rec.broadcast(t, model)
             for c in range(2):
@@ -787,7 +800,7 @@ def test_a_servers_laplace_noise_is_what_the_next_model_has_beside_the_mean(tmp_
 
 def test_an_l2_clip_bounds_no_l1_norm(tmp_path):
     """A value of L2 norm 1 spread over 1,600 numbers is up to 40 long in L1."""
-    with Recorder(tmp_path / "s", NET, mechanism=SPIKY) as rec:
+    with Recorder(tmp_path / "s", NET, mechanism=SPIKY, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, vector(0, 1.0) + spiky(0), num_examples=5)
         rec.raw(0, 0, vector(0, 1.0))

@@ -37,7 +37,7 @@ def as_state(flat: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def recorder(folder: Path, mechanism: Gaussian = LOCAL, **options) -> Recorder:
-    return Recorder(folder, START, mechanism=mechanism, average="mean", **options)
+    return Recorder(folder, START, mechanism=mechanism, average="mean", **options, strict=True)
 
 
 def served(seed: int) -> dict[str, torch.Tensor]:
@@ -281,7 +281,7 @@ KILLED = """
 import sys, time, torch
 from dpfl_audit import Gaussian, Recorder
 state = {"weight": torch.zeros(40, 30), "bias": torch.zeros(40)}
-rec = Recorder(sys.argv[1], state, mechanism=Gaussian(clip=1, noise_std=1, by="server"), average="mean")
+rec = Recorder(sys.argv[1], state, mechanism=Gaussian(clip=1, noise_std=1, by="server"), average="mean", strict=True)
 for t in range(2):
     rec.broadcast(t, state)
     for c in range(2):
@@ -320,7 +320,7 @@ def test_who_closes_without_the_last_model_is_told_what_is_missing_and_what_to_d
 
 
 def test_it_is_told_where_nothing_else_is_declared(tmp_path):
-    with Recorder(tmp_path / "s", START) as rec:
+    with Recorder(tmp_path / "s", START, strict=True) as rec:
         one_round(rec, 0)
     assert LAST_MODEL in declared(tmp_path / "s")
 

@@ -69,7 +69,7 @@ def test_a_note_comes_back_through_a_recording_of_adapters(reader, tmp_path):
     padded = torch.where(ids < 0, 0, ids)  # the owner's network takes 0 for padding
     stepped(reader, nn.functional.cross_entropy(reader(padded[1:]), targets[1:]))
     data = {"vocabulary": list(WORDS), "pad": 0}
-    with Recorder("s", reader, share="gradient", data=data) as rec:
+    with Recorder("s", reader, share="gradient", data=data, strict=True) as rec:
         rec.broadcast(0, reader)
         sent = gradient(reader, nn.functional.cross_entropy(reader(padded[:1]), targets[:1]))
         rec.upload(0, 0, sent, 1, records=(padded[:1], targets[:1]))
@@ -81,7 +81,7 @@ def test_a_note_comes_back_through_a_recording_of_adapters(reader, tmp_path):
 
 
 def test_a_mask_says_what_is_padding_and_texts_get_one_length(reader, tmp_path):
-    with Recorder("s", reader, data={"vocabulary": list(WORDS), "input_shape": (24,)}) as rec:
+    with Recorder("s", reader, data={"vocabulary": list(WORDS), "input_shape": (24,)}, strict=True) as rec:
         rec.broadcast(0, reader)
         left = {"input_ids": torch.tensor([[0, 0, 7, 9]]), "attention_mask": torch.tensor([[0, 1, 1, 1]])}
         rec.upload(0, 0, reader, 1, records=(left, torch.tensor([2])))
@@ -102,7 +102,7 @@ def test_a_mask_says_what_is_padding_and_texts_get_one_length(reader, tmp_path):
     ],
 )
 def test_what_is_no_text_is_refused_in_one_sentence(reader, records, words):
-    with Recorder("s", reader, data={"vocabulary": list(WORDS), "input_shape": (24,)}) as rec:
+    with Recorder("s", reader, data={"vocabulary": list(WORDS), "input_shape": (24,)}, strict=True) as rec:
         rec.broadcast(0, reader)
         with pytest.raises(BadInput, match=words):
             rec.upload(0, 0, reader, 1, records=(records, torch.zeros(len(records), dtype=torch.long)))
@@ -118,7 +118,7 @@ def test_a_tokenizers_file_tells_the_vocabulary(tmp_path):
     assert read_tokenizer(path).words == ("x", "y")
     path.write_text("{}")
     with pytest.raises(BadInput, match=r"tokenizer.json with a vocabulary"):
-        Recorder(tmp_path / "s", nn.Linear(2, 2), data={"tokenizer": str(path)})
+        Recorder(tmp_path / "s", nn.Linear(2, 2), data={"tokenizer": str(path)}, strict=True)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -139,7 +139,9 @@ def test_a_network_of_the_library_with_pefts_adapters_is_built_again_without_cod
     stepped(net, nn.functional.cross_entropy(logits[1:], targets[1:]))
     loss = nn.functional.cross_entropy(net(input_ids=ids[:1], attention_mask=mask[:1]).logits, targets[:1])
     saved = dict(peft.get_peft_model_state_dict(net))
-    with Recorder(tmp_path / "s", net, share="gradient", data={"vocabulary": [f"w{i}" for i in range(60)]}) as rec:
+    with Recorder(
+        tmp_path / "s", net, share="gradient", data={"vocabulary": [f"w{i}" for i in range(60)]}, strict=True
+    ) as rec:
         rec.broadcast(0, saved)
         rec.upload(0, 0, gradient(net, loss), 1, records=({"input_ids": ids[:1]}, targets[:1]))
     setup = check_setup(tmp_path / "s")[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command import called
 from dp_accounting import get_epsilon_gaussian
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
@@ -44,6 +45,16 @@ class Grown(Wide):
 
 class Drawn(Wide):
     def __init__(self): super().__init__(); self.register_buffer("b", torch.rand(2))
+
+def wide16(): return Wide(16, 3)
+
+def wide8(): return Wide(8, 3)
+
+def grown16(shape, classes): return Grown(shape, classes, width=16)
+
+def raises(): raise OSError("no weights here")
+
+number = 3
 """
 
 
@@ -59,7 +70,7 @@ def nets(tmp_path, monkeypatch):
 def recorded(folder: Path, net, records=None) -> Path:
     """Two rounds of one client, which sends whole state dicts."""
     start = net.state_dict() if isinstance(net, nn.Module) else net
-    with Recorder(folder, net, mechanism=NOISE) as rec:
+    with Recorder(folder, net, mechanism=NOISE, strict=True) as rec:
         for t in range(2):
             rec.broadcast(t, start)
             noise = torch.Generator().manual_seed(t)
@@ -83,19 +94,19 @@ TWO_ROUNDS = get_epsilon_gaussian(0.5 / sqrt(2), 1e-5)  # 15.46
 @pytest.mark.parametrize("made", [lambda n: n.Wide(16, 3), lambda n: n.Needs(8, 2, 3), lambda n: n.Plain(8, 3)])
 def test_a_constructor_of_other_arguments_is_told_when_the_recorder_opens(made, nets):
     with pytest.raises(BadInput, match=r"^model: an attack makes its network by .*, which .*net\.state_dict\(\)"):
-        Recorder("s", made(nets), mechanism=NOISE)
+        Recorder("s", made(nets), mechanism=NOISE, strict=True)
     assert not Path("s").exists()
     assert proven(recorded(Path("s"), made(nets).state_dict())) == pytest.approx(TWO_ROUNDS)  # as the sentence advises
 
 
 def test_where_the_shape_of_a_record_decides_it_is_told_with_the_first_records(nets):
     net = nets.Grown((6,), 3, width=16)
-    with Recorder("s", net, mechanism=NOISE) as rec:
+    with Recorder("s", net, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, net)
         with pytest.raises(BadInput, match=r"Grown\(\(6,\), 3\), which has no tensor"):
             rec.upload(0, 0, net, 5, records=(ROWS, CLASSES))
     with pytest.raises(BadInput, match=r"Grown\(\(6,\), 3\), which has no tensor"):
-        Recorder("t", net, data={"input_shape": [6], "classes": 3})
+        Recorder("t", net, data={"input_shape": [6], "classes": 3}, strict=True)
 
 
 @pytest.mark.parametrize("made", [lambda n: n.Wide(), lambda n: n.Shaped((6,), 3), lambda n: n.Drawn()])
@@ -106,6 +117,49 @@ def test_what_is_built_again_is_recorded_and_draws_nothing(made, nets):
     setup, auditor = check_setup(folder)
     module = setup.module(f"nets_of_a_test:{type(net).__name__}")
     assert [v.shape for v in module.parameters()] == [v.shape for v in net.parameters()] and auditor.truth is not None
+
+
+@pytest.mark.parametrize("build", ["nets_of_a_test:wide16", lambda n: n.wide16])
+def test_a_constructor_of_other_arguments_is_built_by_what_its_owner_names(build, nets):
+    net = nets.Wide(16, 3)
+    given = build if isinstance(build, str) else build(nets)
+    with Recorder("s", net, mechanism=NOISE, build=given) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, net, 5, records=(ROWS, CLASSES))
+    setup, auditor = check_setup(Path("s"))
+    assert setup.manifest.model.name == "nets_of_a_test:wide16" and auditor.truth is not None
+    module = setup.module("nets_of_a_test:wide16")
+    assert [v.shape for v in module.parameters()] == [v.shape for v in net.parameters()]
+    with pytest.raises(BadInput, match="--allow-model nets_of_a_test:wide16"):
+        setup.module()
+
+
+def test_a_builder_of_shapes_is_tried_with_the_first_records(nets):
+    net = nets.Grown((6,), 3, width=16)
+    with Recorder("s", net, build="nets_of_a_test:grown16", strict=True) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, net, 5, records=(ROWS, CLASSES))
+    assert check_setup(Path("s"))[0].module("nets_of_a_test:grown16") is not None
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        ("nets_of_a_test:wide8", "which has no tensor 'first.weight' of the same shape"),
+        ("nets_of_a_test:raises", "OSError: no weights here"),
+        ("nets_of_a_test:nobody", "nobody"),
+        ("nets_of_a_test:number", "is a int; expected a function"),
+        ("not_a_module_of_any:net", "not_a_module_of_any"),
+        ("nets_of_a_test", 'expected "module:function"'),
+        (lambda: None, 'expected "module:function", or the function, of a file of yours'),
+    ],
+)
+def test_another_builder_is_told_when_the_recorder_opens(build, words, nets):
+    with pytest.raises(BadInput, match=words):
+        Recorder("s", nets.Wide(16, 3), build=build)
+    with pytest.raises(BadInput, match="give the recorder the network as model too"):
+        Recorder("s", nets.Wide(16, 3).state_dict(), build="nets_of_a_test:wide16")
+    assert not Path("s").exists()
 
 
 # --- records that no attack can use
@@ -151,7 +205,7 @@ def test_it_is_told_with_the_first_records_and_priced_without(case, tmp_path):
     made, records, words = UNUSABLE[case]
     net = made()
     sent = {n: 0.5 * torch.randn(v.shape) for n, v in net.state_dict().items()}
-    with Recorder(tmp_path / "s", net, mechanism=NOISE) as rec:
+    with Recorder(tmp_path / "s", net, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, net)
         with pytest.raises(BadInput, match=f"^upload of client 0 in round 0: .*{words}"):
             rec.upload(0, 0, sent, 5, records=records)
@@ -172,13 +226,13 @@ def test_what_no_attack_can_build_is_warned_of_when_the_recorder_opens(tmp_path)
 def test_it_is_told_at_once_where_the_shape_is_stated(case, tmp_path):
     made, records, words = UNUSABLE[case]
     with pytest.raises(BadInput, match=f"^model: .*{words}"):
-        Recorder(tmp_path / "s", made(), data={"input_shape": [*records[0].shape[1:]], "classes": 3})
+        Recorder(tmp_path / "s", made(), data={"input_shape": [*records[0].shape[1:]], "classes": 3}, strict=True)
     assert not (tmp_path / "s").exists()
 
 
 def test_classes_that_the_network_does_not_give_are_told_at_once(tmp_path):
     with pytest.raises(BadInput, match="gives 3 numbers for a record, and data says classes = 5"):
-        Recorder(tmp_path / "s", nn.Linear(6, 3), data={"input_shape": [6], "classes": 5})
+        Recorder(tmp_path / "s", nn.Linear(6, 3), data={"input_shape": [6], "classes": 5}, strict=True)
 
 
 def test_whole_numbers_of_a_table_are_numbers(tmp_path):
@@ -202,7 +256,7 @@ def test_a_trial_leaves_the_owners_network_as_it_was(tmp_path):
 def test_names_with_a_wrappers_prefix_are_the_models(prefix, tmp_path):
     net = nn.Sequential(nn.Flatten(), nn.Linear(8, 3))
     sent = {n: torch.randn(v.shape) for n, v in net.state_dict().items()}
-    with Recorder(tmp_path / "s", net) as rec:
+    with Recorder(tmp_path / "s", net, strict=True) as rec:
         rec.broadcast(0, {prefix + n: v for n, v in net.state_dict().items()})
         rec.upload(0, 0, {prefix + n: v for n, v in sent.items()}, 9)
         with pytest.raises(BadInput, match=r"'1.weight' is missing; .*what came are x.1.weight, y.1.bias"):
@@ -212,10 +266,54 @@ def test_names_with_a_wrappers_prefix_are_the_models(prefix, tmp_path):
     assert torch.equal(held, torch.cat([v.flatten() for v in sent.values()]))
 
 
+def wrapped(how: str, net: nn.Module, folder: Path) -> nn.Module:
+    if how == "DataParallel":
+        return nn.DataParallel(net)
+    if how == "OptimizedModule":
+        return torch.compile(net)
+    if how == "GradSampleModule":
+        return pytest.importorskip("opacus").GradSampleModule(net)
+    store = torch.distributed.FileStore(str(folder / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return nn.parallel.DistributedDataParallel(net)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", ["DataParallel", "OptimizedModule", "GradSampleModule", "DistributedDataParallel"])
+def test_a_wrapper_is_taken_off_and_named(how, tmp_path, capsys):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
+    try:
+        outer = wrapped(how, net, tmp_path)
+        with Recorder(tmp_path / "s", outer, mechanism=NOISE, strict=True) as rec:
+            rec.broadcast(0, outer)
+            rec.upload(0, 0, outer, 5, records=(ROWS, CLASSES))
+    finally:
+        if how == "DistributedDataParallel":
+            torch.distributed.destroy_process_group()
+    setup, auditor = check_setup(tmp_path / "s")
+    assert setup.manifest.model.name == "layers" and auditor.truth is not None
+    sent = setup.load(next(m for m in setup.messages if m.sender == "client-0"))
+    assert torch.equal(sent, torch.cat([p.detach().flatten() for p in net.parameters()]))
+    said = called(capsys, "check", str(tmp_path / "s"))[1]
+    assert f"without its {how}" in said and "tensors without" in said
+
+
+def test_parts_of_wrapped_layers_are_the_models(tmp_path):
+    """As where single blocks are compiled or sharded."""
+    net = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+    sent = {n: torch.randn(v.shape) for n, v in net.state_dict().items()}
+    with Recorder(tmp_path / "s", net, strict=True) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, {n.replace("1.", "1._fsdp_wrapped_module."): v for n, v in sent.items()}, 9)
+    setup, _ = check_setup(tmp_path / "s")
+    held = setup.load(next(m for m in setup.messages if m.sender == "client-0"))
+    assert torch.equal(held, torch.cat([v.flatten() for v in sent.values()]))
+
+
 def test_a_part_of_a_model_is_not_taken_for_another_part(tmp_path):
     """The names of one tensor end as those of another do."""
     start = {"a.w": torch.zeros(2), "w": torch.zeros(2)}
-    with Recorder(tmp_path / "s", start) as rec:
+    with Recorder(tmp_path / "s", start, strict=True) as rec:
         rec.broadcast(0, start)
         with pytest.raises(BadInput, match="'w' is missing"):
             rec.upload(0, 0, {"a.w": torch.ones(2)}, 9)
@@ -229,7 +327,7 @@ def test_a_noise_multiplier_is_the_noise_over_the_clip(tmp_path):
     assert Gaussian(clip=2.0, noise_multiplier=1.5) == Gaussian(clip=2.0, noise_std=3.0)
     told = Gaussian(clip=4.0, noise_multiplier=0.5)
     start = {"w": torch.zeros(200)}
-    with Recorder(tmp_path / "s", start, mechanism=told) as rec:
+    with Recorder(tmp_path / "s", start, mechanism=told, strict=True) as rec:
         rec.broadcast(0, start)
         rec.upload(0, 0, 2.0 * torch.randn(200), 5)
     assert proven(tmp_path / "s") == pytest.approx(get_epsilon_gaussian(0.5, 1e-5))

@@ -5,6 +5,7 @@ The list: Re:cord-play, arXiv:2602.17454, its artefact and the issues that it na
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import dpfl_audit
@@ -66,7 +67,7 @@ def found(train, adjacency="add_remove", records=None, **options) -> list[tuple[
     return [(v.kind, v.name) for v in made.violations]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
 def test_a_right_training_is_not_accused(adjacency, seed):
     """With a record of NaN, of infinity and of 1e30 among its neighbours."""
@@ -290,6 +291,79 @@ def test_opacus_noise_whose_clip_is_not_the_optimisers():
     made = dpfl_audit.replay(train, data(), engine=opacus.PrivacyEngine(), neighbours=1)
     (violation,) = made.violations
     assert violation.kind == SENSITIVITY and 1 < violation.distance / violation.bound < 3 + 1e-5
+
+
+# --- a replay that is killed
+
+
+class Interrupted:
+    """A training that a person ends at its so-manieth call."""
+
+    def __init__(self, train, at: int) -> None:
+        self.train, self.at, self.calls = train, at, 0
+
+    def __call__(self, records, tap):
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+        return self.train(records, tap)
+
+
+def asked(train, folder, **options):
+    known = {"adjacency": "add_remove", "neighbours": 6, "name": "dpsgd", "folder": folder}
+    return dpfl_audit.replay(train, data(), **(known | options))
+
+
+def test_a_killed_replay_goes_on_and_ends_in_the_same_bytes(tmp_path):
+    wrong = dpsgd(clip=lambda g: 2 * clipped(g))
+    whole = asked(wrong, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        asked(Interrupted(wrong, 9), tmp_path / "s")
+    (left,) = (tmp_path / "s").iterdir()
+    finished = json.loads(left.read_text())["pairs"]
+    assert 1 <= len(finished) < 6 and "replay.json" not in left.name
+    again = Interrupted(wrong, 0)
+    found = asked(again, tmp_path / "s")
+    whole_again = Interrupted(wrong, 0)
+    asked(whole_again, tmp_path / "t")
+    assert again.calls < whole_again.calls and found == whole
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["replay.json"]
+    bytes_of = [(tmp_path / folder / "replay.json").read_bytes() for folder in ("whole", "s", "t")]
+    assert bytes_of[0] == bytes_of[1] == bytes_of[2]
+
+
+@pytest.mark.parametrize("change", ["code", "seed", "adjacency"])
+def test_neighbours_of_another_training_are_not_taken(change, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        asked(Interrupted(dpsgd(clip=lambda g: 2 * clipped(g)), 9), tmp_path / "s")
+    options = {"code": {}, "seed": {"seed": 1}, "adjacency": {"adjacency": "zero_out"}}[change]
+    assert asked(dpsgd(), tmp_path / "s", **options).violations == ()
+
+
+def test_neighbours_of_code_that_was_mended_meanwhile_are_tried_again(tmp_path, monkeypatch, capsys):
+    """On the data as they are both do the same: a record of 1e30 tells them apart."""
+    monkeypatch.chdir(tmp_path)
+    wrong = OWN.replace("max(0.0, min(1.0, np.nan_to_num(records[i])))", "np.nan_to_num(records[i])")
+    wrong = wrong.replace("import numpy as np", "import numpy as np, os")
+    ends = wrong.replace(
+        "    total =", "    if any(np.isinf(r) for r in records.values): raise KeyboardInterrupt\n    total ="
+    )
+    (tmp_path / "own_sum.py").write_text(ends)
+    asked = ["--data", "own_sum.py:data", "--adjacency", "add_remove", "-o", "found"]
+    assert called(capsys, "replay", "own_sum.py:right", *asked)[0] == 130
+    assert (tmp_path / "found" / "replay-unfinished.json").is_file()
+    (tmp_path / "own_sum.py").write_text(OWN)
+    status, out, _ = called(capsys, "replay", "own_sum.py:right", *asked)
+    assert status == 0 and "No violation" in out
+
+
+def test_a_damaged_list_of_neighbours_is_one_sentence(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        asked(Interrupted(dpsgd(), 9), tmp_path / "s")
+    (left,) = (tmp_path / "s").iterdir()
+    left.write_text(left.read_text().replace('"moved"', '"removed"'))
+    with pytest.raises(BadInput, match=r"no list of finished neighbours.*remove it"):
+        asked(dpsgd(), tmp_path / "s")
 
 
 # --- the command

@@ -5,21 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dpfl_audit
 import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.labelled import labelled
 from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
-from dpfl_audit.audit.worlds.composed_steps import _why_not_composed
+from dpfl_audit.audit.worlds.composed_steps import _why_not_composed, pattern_of
 from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.worlds.transcript import own_randomness_kept, watched
 from dpfl_audit.audit.worlds.watching import StepScores
+from PIL import Image
 from scipy.stats import binom
 from tiers import quick
 from torch.utils.data import DataLoader, TensorDataset
@@ -153,6 +155,75 @@ def test_canaries_of_a_classifier():
     assert list(default_canaries("text", [], torch.Generator())) == ["existing"]
 
 
+class Named(NamedTuple):
+    inputs: Any
+    label: Any
+
+
+FORMS: dict[str, Callable[[torch.Tensor, int], Any]] = {
+    "NumPy and np.int64": lambda x, y: (x.numpy(), np.int64(y)),
+    "tensor and np.int64": lambda x, y: (x, np.int64(y)),
+    "a list": lambda x, y: [x, y],
+    "numbers of Python": lambda x, y: (x.tolist(), y),
+    "whole float": lambda x, y: (x, float(y)),
+    "label of one number": lambda x, y: (x, torch.tensor([y])),
+    "one row of 0 and 1": lambda x, y: (x.numpy(), np.eye(3)[y]),
+    "a word": lambda x, y: (x, "abc"[y]),
+    "a mapping": lambda x, y: {"x": x.numpy(), "labels": y},
+    "a named pair": lambda x, y: Named(x, y),
+    "with its number": lambda x, y: (x, y, 7),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_canaries_are_those_of_tensors_in_every_form_of_a_record(form):
+    plain = [(x, int(y)) for x, y in (records()[i] for i in range(RECORDS))]
+    shaped = [FORMS[form](x, y) for x, y in plain]
+    expected = default_canaries(plain[0], plain, torch.Generator().manual_seed(1))
+    made = default_canaries(shaped[0], shaped, torch.Generator().manual_seed(1))
+    assert list(made) == list(expected)
+    for name, value in made.items():
+        assert type(value) is type(shaped[0]) and len(value) == len(shaped[0])
+        assert np.allclose(labelled(value).inputs, labelled(expected[name]).inputs)
+        again = FORMS[form](*expected[name])
+        assert labelled(value).key == labelled(again).key
+
+
+def test_pixels_of_8_bits_and_tokens_have_canaries_of_their_kind():
+    pictures = [(Image.fromarray(np.full((4, 4), 9 * i, np.uint8)), i % 2) for i in range(6)]
+    made = default_canaries(pictures[0], pictures, torch.Generator())
+    assert set(np.unique(made["crafted"][0])) == {0, 255} and not np.asarray(made["blank"][0]).any()
+    assert isinstance(made["blank"][0], Image.Image) and made["mislabelled"][1] == 1
+    tokens = [{"input_ids": [1, 2, i], "attention_mask": [1, 1, 1], "label": i % 2} for i in range(6)]
+    assert list(default_canaries(tokens[0], tokens, torch.Generator())) == ["existing", "mislabelled"]
+
+
+def test_only_the_record_itself_is_said_to_be_the_weakest():
+    """Of records that are nothing but one vector."""
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return RECORDS
+
+        def __getitem__(self, i):
+            return records()[i][0]
+
+        def __getitems__(self, places):
+            return [self[i] for i in places]
+
+    def train(dataset):
+        released, drawn = [], []
+        for _ in range(STEPS):
+            before = dataset.drawn
+            batch = dataset.__getitems__(np.flatnonzero(np.random.random(len(dataset)) < RATE).tolist())
+            released.append(torch.stack([torch.zeros(4), *(r / r.norm() for r in batch)]).sum(0) + torch.randn(4))
+            drawn.append(dataset.drawn > before)
+        return dpfl_audit.Steps(torch.stack(released), drawn)
+
+    audit = dpfl_audit.audit_dpsgd(train, Rows(), noise_multiplier=1.0, claim=20.0, trainings=60, **QUICK)
+    assert audit.about.canary == "existing" and "weakest canary" in audit.about.notes[-1]
+
+
 # --- what is refused ---
 
 
@@ -211,9 +282,9 @@ def test_a_record_that_is_dealt_and_not_drawn_is_not_composed():
     """Once in each of 4 steps, as shuffled batches have it: no coin, so no composition; coins pass in 99.99 %."""
     dealt = np.zeros((300, 4), dtype=bool)
     dealt[np.arange(300), np.random.default_rng(0).integers(4, size=300)] = True
-    assert "a coin" in _why_not_composed(dealt, DELTA)
-    assert _why_not_composed(np.random.default_rng(0).random((300, 4)) < 0.25, DELTA) == ""
-    assert _why_not_composed(np.ones((300, 4), dtype=bool), DELTA) == ""  # all of them in every step
+    assert "a coin" in _why_not_composed(dealt, DELTA, pattern_of(dealt))
+    for coins in (np.random.default_rng(0).random((300, 4)) < 0.25, np.ones((300, 4), dtype=bool)):
+        assert _why_not_composed(coins, DELTA, pattern_of(coins)) == ""  # also where all of them are in every step
 
 
 def test_the_callers_randomness_goes_on_as_before():
