@@ -26,13 +26,15 @@ WORD, TEXT = (
 class SpanOfInputs:
     """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
     rank's end. rows: of the layers' gradients together, more than which the rank cannot be. part: the basis is what
-    lies clearly above rounding, and there may be more behind it.
+    lies clearly above rounding, and there may be more behind it. adapters: the layers are adapters, so rows are few and
+    all may be needed.
     """
 
     basis: Tensor
     gap: float
     rows: int = 0
     part: bool = False
+    adapters: bool = False
 
     @property
     def rank(self) -> int:
@@ -40,17 +42,22 @@ class SpanOfInputs:
 
     @property
     def clear(self) -> bool:
-        """Whether inputs that were there are told from others."""
-        return self.gap >= CLEAR and self.rank < len(self.basis)
+        """Whether inputs that were there are told from others. One row less than all is no gap of the inputs: errors in
+        front of a LayerNorm sum to zero.
+        """
+        most = len(self.basis) if self.adapters else min(len(self.basis), self.rows - 1)
+        return self.gap >= CLEAR and self.rank < most
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor], rounding: Sequence[float] = (), part: bool = False) -> SpanOfInputs:
+    def of(
+        cls, gradients: Sequence[Tensor], rounding: Sequence[float] = (), part: bool = False, adapters: bool = False
+    ) -> SpanOfInputs:
         """Of layers (outputs, width) that read the same: stacked, each divided by its norm, as a sentence's errors of
         keys sum to zero, so that keys alone span differences of inputs alone.
 
         rounding: of a number of each gradient, where more than float32's own is in it; it decides where the rows are
           fewer than the width, as adapters' are, and all of them may be needed. part: of so few rows take all that is
-          clearly above rounding, where the spectrum may have no gap.
+          clearly above rounding, where the spectrum may have no gap. adapters: as of the class.
         """
         lengths = [g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
         stack = torch.cat([g.double() / length for g, length in zip(gradients, lengths)])
@@ -64,11 +71,11 @@ class SpanOfInputs:
             floor = max(SENT * float(sizes[0]), edge)
             if part:
                 rank = max(1, int((sizes >= CLEAR * floor).sum()))
-                return cls(right[:rank].T, float(sizes[rank - 1]) / floor, len(stack), True)
+                return cls(right[:rank].T, float(sizes[rank - 1]) / floor, len(stack), True, adapters)
             sizes = torch.cat([sizes.clamp_min(floor), sizes.new_tensor([floor])])
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1
-        return cls(right[:rank].T, float(ratios[rank - 1]), len(stack))
+        return cls(right[:rank].T, float(ratios[rank - 1]), len(stack), adapters=adapters)
 
     @property
     def rounding(self) -> float:
@@ -94,27 +101,3 @@ class SpanOfInputs:
         """The share of each input (..., width) that lies outside, in [0, 1]."""
         rest = inputs - (inputs @ self.basis) @ self.basis.T
         return rest.norm(dim=-1) / inputs.norm(dim=-1)
-
-
-def marks_of_texts(gradients: Sequence[Tensor], span: SpanOfInputs, texts: int, inputs: Tensor) -> Tensor | None:
-    """A mark of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
-
-    Attention's weights sum to 1, so the errors of the keys sum to zero over a text. The keys' gradient, a sum of error
-    times input, is therefore blind to a direction y whose product with the inputs is 1 on one text's words and 0 on all
-    others. Each input has its products with all such directions for a mark. Texts with a word at the same place have
-    one mark together.
-
-    Args:
-        gradients: (outputs, width) of layers that read the same, one of which makes keys. span: of their inputs.
-        texts: at most so many marks differ. inputs: (k, width).
-    """
-    blind = None
-    clearest = CLEAR
-    for gradient in gradients:
-        _, sizes, right = torch.linalg.svd(gradient.double() @ span.basis, full_matrices=False)
-        ratios = sizes[:-1] / sizes[1:].clamp_min(FLOOR * float(sizes[0]))
-        least = max(0, len(ratios) - texts)
-        if len(ratios) and float(ratios[least:].max()) > clearest:
-            clearest = float(ratios[least:].max())
-            blind = right[least + int(ratios[least:].argmax()) + 1 :]
-    return None if blind is None else inputs @ span.basis @ blind.T
