@@ -95,8 +95,8 @@ def gradient_of(module: nn.Module, layout: Layout, start: Tensor, data: Dataset,
     return looped([job])[0].value
 
 
-def view_of(module, layout, start, value, batch, data, words) -> View:
-    facts = PublicFacts("fedavg", "gradient", "sgd", 0.1, batch, 1, None, noise_std=0.0)
+def view_of(module, layout, start, value, batch, data, words, noise_std=0.0) -> View:
+    facts = PublicFacts("fedavg", "gradient", "sgd", 0.1, batch, 1, None, noise_std=noise_std)
     messages = (
         Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
         Seen("upload", 0, "client-0", ("server",), "gradient", batch, lambda: value, False),
