@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...defenses.data.vocabulary import Vocabulary, padded
 from ...defenses.nearest import instead
@@ -27,6 +27,8 @@ from .sentences import FoundText, TextTrial, by_places, from_the_left
 from .span import SpanOfInputs
 
 NAME = "inversion-text"
+EMBEDDED = 20  # words that are looked up in the time of a text's run
+TRIED, TRIED_WHOLE = 2000, 200  # runs of a text, in which one is found; by attention, where embeddings are sent
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class TextInversion:
             )
         Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
         each = forward_operations(view.module, view.input_shape)
-        return [Part(f"one-round:{aim.key}", (len(vocabulary) + 2000 * aim.count) * each, aim) for aim in aims]
+        sent = {*view.layout.names}
+        told = any(isinstance(m, nn.Embedding) and f"{p}.weight" in sent for p, m in view.module.named_modules())
+        words, tried = (0, TRIED_WHOLE) if told else (len(vocabulary) // EMBEDDED, TRIED)
+        return [Part(f"one-round:{aim.key}", (words + tried * aim.count) * each, aim) for aim in aims]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None

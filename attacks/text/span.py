@@ -27,7 +27,7 @@ class SpanOfInputs:
     """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
     rank's end. rows: of the layers' gradients together, more than which the rank cannot be. part: the basis is what
     lies clearly above rounding, and there may be more behind it. adapters: the layers are adapters, so rows are few and
-    all may be needed.
+    all may be needed. rounded: the rounding of weights decides what lies above it, and not that of the message.
     """
 
     basis: Tensor
@@ -35,6 +35,7 @@ class SpanOfInputs:
     rows: int = 0
     part: bool = False
     adapters: bool = False
+    rounded: bool = False
 
     @property
     def rank(self) -> int:
@@ -57,8 +58,16 @@ class SpanOfInputs:
 
         rounding: of a number of each gradient, where more than float32's own is in it; it decides where the rows are
           fewer than the width, as adapters' are, and all of them may be needed. part: of so few rows take all that is
-          clearly above rounding, where the spectrum may have no gap. adapters: as of the class.
+          clearly above rounding, where the spectrum may have no gap. adapters: as of the class. A gradient none of
+          which is clearly above rounding is left out.
         """
+        edges = [each * sum(side**0.5 for side in g.shape) for each, g in zip(rounding, gradients)]
+        if any(edges):
+            most = [float(torch.linalg.matrix_norm(g.double(), 2)) for g in gradients]
+            kept = [k for k, (size, edge) in enumerate(zip(most, edges)) if size > CLEAR * edge]
+            if not kept:
+                return cls(gradients[0].double()[:0].T, 0.0, adapters=adapters, rounded=True)
+            gradients, rounding = [gradients[k] for k in kept], [rounding[k] for k in kept]
         lengths = [g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
         stack = torch.cat([g.double() / length for g, length in zip(gradients, lengths)])
         _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
@@ -71,7 +80,7 @@ class SpanOfInputs:
             floor = max(SENT * float(sizes[0]), edge)
             if part:
                 rank = max(1, int((sizes >= CLEAR * floor).sum()))
-                return cls(right[:rank].T, float(sizes[rank - 1]) / floor, len(stack), True, adapters)
+                return cls(right[:rank].T, float(sizes[rank - 1]) / floor, len(stack), True, adapters, floor == edge)
             sizes = torch.cat([sizes.clamp_min(floor), sizes.new_tensor([floor])])
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1

@@ -108,6 +108,19 @@ def test_rounding_of_weights_hides_what_lies_below_it():
     )
 
 
+def test_an_adapter_that_moved_by_less_than_rounding_hides_none_of_what_another_tells():
+    torch.manual_seed(0)
+    inputs = torch.randn(8, 64, dtype=torch.float64)
+    clear = torch.randn(16, 8, dtype=torch.float64) @ inputs
+    noise = 1e-9 * torch.randn(16, 64, dtype=torch.float64)
+    both = SpanOfInputs.of([clear, noise], [1e-9, 1e-9], part=True, adapters=True)
+    assert (both.rank, both.clear) == (8, True) and float(both.outside(inputs).max()) < 1e-6
+    alone = SpanOfInputs.of([noise], [1e-9], part=True, adapters=True)
+    assert (alone.clear, alone.rounded) == (False, True)
+    still = SpanOfInputs.of([torch.zeros(16, 64)], [0.0], part=True, adapters=True)
+    assert (still.clear, still.rounded, still.gap) == (False, False, 0.0)
+
+
 def inputs_of(update: torch.Tensor) -> torch.Tensor:
     """The directions that it has, the strongest first."""
     return torch.linalg.svd(update)[2]
