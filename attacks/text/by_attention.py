@@ -36,8 +36,11 @@ class Guesses:
     near: Tensor
 
     @classmethod
-    def of(cls, left: Left) -> Guesses | None:
-        """None where no word has a place of its own, or the network's attention is of another kind."""
+    def of(cls, left: Left, least: float) -> Guesses | None:
+        """None where no word has a place of its own, or the network's attention is of another kind.
+
+        least: of a place's row, from which a pair is an anchor.
+        """
         some = left.some
         if not bool(some.any()):
             return None
@@ -49,7 +52,7 @@ class Guesses:
         shares = shares_of_places(left.rows[some], left.places[: left.length])
         most = shares.amax(0)
         likely = torch.where(most > PLACED, shares == most, shares > UNLIKELY)
-        sure = torch.where(likely & (most > PLACED), (shares - 1).abs(), torch.inf)
+        sure = torch.where(likely & (shares > least), (shares - 1).abs(), torch.inf)
         places, words = torch.nonzero(likely, as_tuple=True)
         order = sure[places, words].argsort(stable=True)
         order = order[: int(torch.isfinite(sure).sum())]
@@ -128,38 +131,61 @@ def by_attention(trial: TextTrial, left: Left, count: int) -> list[FoundText]:
     """
     found: list[FoundText] = []
     others: list[FoundText] = []
+    held: list[FoundText] = []  # found, and not taken out as each of their words stands in another text too
     while len(found) < count:
-        guesses = Guesses.of(left)
-        if guesses is None:
-            break
-        fresh, others = _of(guesses, trial, left, count - len(found))
+        fresh, others = _fresh(trial, left, held, count - len(found))
         found += fresh
-        if len(found) == count or not fresh:
+        if not fresh or len(found) == count:
             break
-        before = left
-        for text in fresh:
-            left, _ = left.without(text.tokens)
-        if left is before:
-            break
-    others = sorted(others, key=lambda text: text.mean)
+        left, held = _without(left, [*held, *fresh])
+    others.sort(key=lambda text: text.mean)
     return [*found, *others[: count - len(found)]]
 
 
-def _of(guesses: Guesses, trial: TextTrial, left: Left, count: int) -> tuple[list[FoundText], list[FoundText]]:
-    """The texts that are certain, and others, of what is left. Words of a text that was found are no more anchors."""
+def _fresh(trial: TextTrial, left: Left, held: list[FoundText], count: int) -> tuple[list[FoundText], list[FoundText]]:
+    """Up to `count` texts more that are certain, and others that were tried."""
     found: list[FoundText] = []
     others: list[FoundText] = []
-    known: set[tuple[int, int]] = set()
-    for k, (place, word) in enumerate(guesses.anchors.tolist()):
-        if (place, word) in known or len(found) == count:
+    for least in (PLACED, UNLIKELY):  # the second where all texts share their words
+        guesses = Guesses.of(left, least)
+        if guesses is None:
             continue
-        text, mean = guesses.found(k)
-        tokens = guesses.mixing.words[text]
-        off = _off(trial, left, tokens, mean)
-        (found if off < SAME else others).append(FoundText(tokens, off, mean))
-        if off < SAME or SAME < mean < CLOSE:
-            known |= set(enumerate(text.tolist()))
+        words = guesses.mixing.words
+        known = {pair for text in held for pair in enumerate(torch.searchsorted(words, text.tokens).tolist())}
+        tried = {tuple(text.tokens.tolist()) for text in held}
+        for k, (place, word) in enumerate(guesses.anchors.tolist()):
+            if (place, word) in known:
+                continue
+            text, mean = guesses.found(k)
+            tokens = words[text]
+            if tuple(tokens.tolist()) in tried:
+                continue
+            tried.add(tuple(tokens.tolist()))
+            off = _off(trial, left, tokens, mean)
+            (found if off < SAME else others).append(FoundText(tokens, off, mean))
+            if off < SAME or SAME < mean < CLOSE:  # its words are no more anchors
+                known |= set(enumerate(text.tolist()))
+            if len(found) == count:
+                return found, others
+        if found or not guesses.mixing.clear:
+            break
     return found, others
+
+
+def _without(left: Left, texts: list[FoundText]) -> tuple[Left, list[FoundText]]:
+    """What is left without texts, and those that could not be taken out."""
+    held = texts
+    while held:
+        kept = []
+        for text in held:
+            before = left
+            left, _ = left.without(text.tokens)
+            if left is before:
+                kept.append(text)
+        if len(kept) == len(held):
+            break
+        held = kept
+    return left, held
 
 
 def _off(trial: TextTrial, left: Left, tokens: Tensor, mean: float) -> float:

@@ -63,8 +63,8 @@ class SpanOfInputs:
         """
         edges = [each * sum(side**0.5 for side in g.shape) for each, g in zip(rounding, gradients)]
         if any(edges):
-            most = [float(torch.linalg.matrix_norm(g.double(), 2)) for g in gradients]
-            kept = [k for k, (size, edge) in enumerate(zip(most, edges)) if size > CLEAR * edge]
+            largest = [float(torch.linalg.matrix_norm(g.double(), 2)) for g in gradients]
+            kept = [k for k, (size, edge) in enumerate(zip(largest, edges)) if size > CLEAR * edge]
             if not kept:
                 return cls(gradients[0].double()[:0].T, 0.0, adapters=adapters, rounded=True)
             gradients, rounding = [gradients[k] for k in kept], [rounding[k] for k in kept]
@@ -72,7 +72,7 @@ class SpanOfInputs:
         stack = torch.cat([g.double() / length for g, length in zip(gradients, lengths)])
         _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
         if not float(sizes[0]) > 0:
-            return cls(right[:0].T, 0.0)
+            return cls(right[:0].T, 0.0, adapters=adapters)
         sizes = sizes.clamp_min(FLOOR * float(sizes[0]))
         if len(sizes) < stack.shape[1]:
             most = max((each / float(length) for each, length in zip(rounding, lengths)), default=0.0)

@@ -118,7 +118,7 @@ def test_an_adapter_that_moved_by_less_than_rounding_hides_none_of_what_another_
     alone = SpanOfInputs.of([noise], [1e-9], part=True, adapters=True)
     assert (alone.clear, alone.rounded) == (False, True)
     still = SpanOfInputs.of([torch.zeros(16, 64)], [0.0], part=True, adapters=True)
-    assert (still.clear, still.rounded, still.gap) == (False, False, 0.0)
+    assert (still.clear, still.adapters, still.rounded, still.gap) == (False, True, False, 0.0)
 
 
 def inputs_of(update: torch.Tensor) -> torch.Tensor:
