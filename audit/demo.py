@@ -133,7 +133,7 @@ def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
         folder = output / setting.name
         _train(setting, output, folder / "setup", training)
         training.end()
-        options = RunOptions(attacks=setting.attacks, quick=quick)
+        options = RunOptions(attacks=setting.attacks, quick=quick, pixels_only=quick)
         # What is of this run is kept.
         carry_out(opened(folder / "setup", options), folder / "results", force=True, progress=attack)
         attack.end()

@@ -38,7 +38,7 @@ from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.times import StudyTimes
-from dpfl_audit.audit.choose.trial import BATCH, SCREEN_MINUTES, SCREEN_ROUNDS, clear
+from dpfl_audit.audit.choose.trial import BATCH, SCREEN_ROUNDS, clear
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.say.words import percent
 from dpfl_audit.audit.setup.capture import Training, train_together
@@ -57,6 +57,7 @@ CONFIG: dict[str, Any] = {
     "audit": {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5},
     "attack": {"inversion": {"iterations": 120}},
 }
+SCREEN_MINUTES = 1.0  # as a study of six minutes gives each setting
 OPTIONS = StudyOptions(
     vary=("scheme.noise_multiplier=.01..3", "scheme.clip=.3..1"), goals=GOALS, minutes=1.5, baseline=False, key=KEY
 )

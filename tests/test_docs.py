@@ -106,6 +106,7 @@ def test_gallery_is_small_and_whole():
     assert sum(path.stat().st_size for path in pictures) < 300_000
 
 
+@pytest.mark.full
 def test_the_site_builds_without_a_warning(tmp_path):
     for name in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(name, reason="the site's builder is an extra: pip install 'dpfl-audit[docs]'")

@@ -27,11 +27,12 @@ from ..setup.reading import plain_json, present, read_text
 from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import Drawn, StudyCase
 from .goals import Kept
-from .outcome import Performance, outcome_of
-from .trial import SCREEN_MINUTES, Trial, clear_setups, train_whole, trained_outcome
+from .outcome import Performance, outcome_of, trained_together
+from .trial import Trial, clear_setups, train_whole, trained_outcome
 
 FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
+INACCURATE = "every attack, where the test records cannot show the accuracy that is asked"
 ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
 MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals stand in the way
 
@@ -69,6 +70,10 @@ class Again(BaseModel):
     def judged(self, case: StudyCase, trial: Trial) -> list[Kept]:
         return case.goals.judged(self.outcome, trial.epsilon)
 
+    def missed(self, case: StudyCase, trial: Trial) -> list[Kept]:
+        """Goals that are not shown; of trainings that were not attacked, without those of attacks."""
+        return [k for k in self.judged(case, trial) if not k.shown and (self.attacks or k.value is not None)]
+
     def keeps(self, case: StudyCase, trial: Trial) -> bool:
         """Whether every goal is kept by the limit of its interval, and no attack got more than the proof allows."""
         if self.outcome is None or self.outcome.contradicted:
@@ -83,7 +88,8 @@ def again_folder(study: Path, trial: int, seed: int) -> Path:
 def attack_again(
     case: StudyCase, study: Path, trial: Trial, progress: Progress | None, workers: Workers = HERE
 ) -> Again:
-    """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow.
+    """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow; not
+    where the test records cannot show the accuracy that is asked.
 
     Args:
         case: the study. study: its folder. trial: what seemed best.
@@ -99,13 +105,18 @@ def attack_again(
         if case.baseline and (experiment := case.without_noise(trial.point, d.seed)) is not None
     ]
     _ = list(workers.map(train_whole, [[*trainings, *plain]], lambda _: progress))
+    trained = trained_together([trained_outcome(training.folder) for training in trainings])
+    if trained is not None and case.goals.out_of_reach(trained):
+        found: dict[str, Any] = {"outcome": trained, "not_tried": (INACCURATE,)}
+    else:
+        found = _attacked(case, folders, frozenset(trial.attacks), progress, workers)
     unprotected = [outcome for t in plain if (outcome := trained_outcome(t.folder)) is not None]
     made = Again(
         trial=trial.number,
         seeds=tuple(d.seed for d in drawn),
         baselines=len(plain),
         without_noise=tuple(outcome.accuracy for outcome in unprotected if outcome.accuracy is not None),
-        **_attacked(case, folders, frozenset(trial.attacks), progress, workers),
+        **found,
     )
     write_json(path, made.model_dump(mode="json"))
     for training in (*trainings, *plain):
@@ -204,13 +215,11 @@ def _options(case: StudyCase) -> RunOptions:
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
     """As many attacks as this seed's share of the minutes holds. An inversion reads the `ALONE` rounds with the least
-    noise alone and joins all that `audit run` joins; it may take as long as the search's would with all its iterations
-    and as many messages, and joins nothing where it would have fewer iterations than the search's. A canary audits one
-    of the seeds.
+    noise alone and joins all that `audit run` joins; it never has fewer iterations than the search's, and joins nothing
+    where it would have. A canary audits one of the seeds.
     """
     share = case.minutes / case.seeds
-    longest = max(share, QUICKER * ALONE * SCREEN_MINUTES)
     options = replace(_options(case), canaries=with_canary)
     return plan_attacks(
-        setup, options, share, inversion_minutes=longest, rounds=ALONE, shortest=QUICKER, searched=searched
+        setup, options, share, inversion_minutes=share, rounds=ALONE, shortest=QUICKER, searched=searched
     )

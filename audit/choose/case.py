@@ -37,6 +37,7 @@ OWN_RECORDS = (
     " nobody anything, but {}"
 )
 FEWER = "{}; the study continues with that"
+SCREENED = 6  # parts of the minutes: one is for the attacks on a setting of the search, and no more than a minute
 MOST_DRAWS = 100  # of a seed and key, for an audited client to take part
 
 
@@ -76,6 +77,11 @@ class StudyCase:
     cut_off: tuple[str, ...] = ()
     first: Setting = field(default_factory=dict)
     parts: dict[str, Parts] = field(default_factory=dict)
+
+    @property
+    def screen_minutes(self) -> float:
+        """For the attacks on one setting of the search, counted from shapes."""
+        return min(1.0, self.minutes / SCREENED)
 
     @property
     def remarks(self) -> list[str]:

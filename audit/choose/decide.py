@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -32,7 +32,7 @@ def first_that_keeps(
     """
     tried: list[tuple[Trial, Again]] = []
     for trial in candidates(case, trials):
-        if len(tried) == MOST_AGAIN:
+        if sum(bool(again.attacks) for _, again in tried) == MOST_AGAIN:
             break
         if not worth_trying(case, trial, tried):
             continue
@@ -49,7 +49,7 @@ def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Ag
     for other, again in failed:
         if again.outcome is None:  # which says nothing of its goals
             continue
-        missed = [k for k in again.judged(case, other) if not k.shown]
+        missed = again.missed(case, other)
         accuracy = [k for k in missed if k.by == "measurement"]
         if accuracy and (trial.accuracy or 0.0) <= (other.accuracy or 0.0) and not _less_noise(trial, other):
             return False
@@ -108,15 +108,19 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     def judged(trial: Trial) -> list[Kept]:
         outcome: Performance | None = trial.outcome
         if trial.number in again:
-            outcome = again[trial.number].outcome
+            fresh = again[trial.number]
+            outcome = fresh.outcome
+            if not fresh.attacks and outcome is not None and trial.outcome is not None:  # what the search's attacks got
+                outcome = outcome.model_copy(update={"leaks": trial.outcome.leaks})
         return case.goals.judged(outcome, trial.epsilon)
 
     goals = case.goals.words
 
     def missed(trial: Trial, kept: Kept) -> bool:
         """Where it was to be measured: a setting that was dropped for one goal says nothing of the others."""
-        tested = kept.value is not None or trial.state == "measured"
-        return tested and not (kept.shown if trial.number in again else kept.kept)
+        if trial.number in again:
+            return kept.goal in [k.goal for k in again[trial.number].missed(case, trial)]
+        return (kept.value is not None or trial.state == "measured") and not kept.kept
 
     misses = [[missed(t, k) for k in judged(t)] for t in trials]
     alone = [sum(miss[i] and sum(miss) == 1 for miss in misses) for i in range(len(goals))]
@@ -135,10 +139,19 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     if not all(kept.kept for kept in judged(nearest)):
         unsure = ()
     if unsure:
-        sentence += say.goals_unsure(unsure)
+        sentence += say.goals_unsure(unsure, _records_wanted(case, nearest, again))
     if case.selects:
         sentence = say.selected_misses(goals[binding], said(nearest.point), values)
     return Obstacle(goals[binding], nearest, sentence, unsure)
+
+
+def _records_wanted(case: StudyCase, trial: Trial, again: Mapping[int, Again]) -> tuple[int, int] | None:
+    """How many test records there are, and how many would show the accuracy; None where more trainings may too."""
+    outcome = again[trial.number].outcome if trial.number in again else None
+    if outcome is None or case.goals.accuracy_at_least is None or not case.goals.out_of_reach(outcome):
+        return None
+    wanted = outcome.records_to_show(case.goals.accuracy_at_least)
+    return None if wanted is None else (outcome.test_records or 0, wanted)
 
 
 def _excess(judged: Sequence[Kept]) -> tuple[float, float]:

@@ -63,6 +63,10 @@ class Goals(GoalLimits):
             *self._epsilon(epsilon),
         ]
 
+    def out_of_reach(self, outcome: Performance) -> bool:
+        """Whether the test records cannot show the accuracy that is asked, whatever attacks get."""
+        return self.accuracy_at_least is not None and not outcome.reaches(self.accuracy_at_least)
+
     def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:
             return []

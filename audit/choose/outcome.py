@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import asin, hypot, pi, sin, sqrt
+from itertools import chain
+from math import asin, ceil, hypot, pi, sin, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
@@ -150,16 +151,30 @@ class Performance(_Frozen):
         """Of the mean accuracy of such trainings: by Student's t over several, and by the test records of one, as all
         may have been measured on the same.
         """
-        p, n = self.accuracy, self.test_records or 1
+        p, several = self.accuracy, len(self.accuracies)
         if p is None:
             return None
-        several = len(self.accuracies)
-        by_records = float(norm.ppf(CONFIDENCE)) * sqrt(max(p * (1 - p), 1 / n) / n)
         by_seeds = 0.0
         if several > 1:
             by_seeds = float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several)
-        half = hypot(by_records, by_seeds)
+        half = hypot(self._by_records(p), by_seeds)
         return max(0.0, p - half), min(1.0, p + half)
+
+    def _by_records(self, accuracy: float) -> float:
+        """Half of the interval that the test records leave, however many trainings there are."""
+        n = self.test_records or 1
+        return float(norm.ppf(CONFIDENCE)) * sqrt(max(accuracy * (1 - accuracy), 1 / n) / n)
+
+    def reaches(self, accuracy: float) -> bool:
+        """Whether further trainings that come to the same could show at least this accuracy on these test records."""
+        return self.accuracy is not None and self.accuracy - self._by_records(self.accuracy) >= accuracy
+
+    def records_to_show(self, accuracy: float) -> int | None:
+        """How many test records would show at least this accuracy; None where it was not measured."""
+        p = self.accuracy
+        if p is None or p <= accuracy:
+            return None
+        return ceil(p * (1 - p) * (float(norm.ppf(CONFIDENCE)) / (p - accuracy)) ** 2)
 
     @property
     def useless(self) -> str:
@@ -193,6 +208,20 @@ class Performance(_Frozen):
         if self.accuracy is not None:
             return self.accuracy
         return None if self.loss is None else -self.loss
+
+
+def trained_together(outcomes: Sequence[Performance | None]) -> Performance | None:
+    """What trainings of one setting tell before they are attacked; None where one diverged."""
+    known = [outcome for outcome in outcomes if outcome is not None]
+    if len(known) < len(outcomes):
+        return None
+    accuracies = tuple(chain.from_iterable(outcome.accuracies for outcome in known))
+    return known[0].model_copy(
+        update={
+            "accuracies": accuracies if len(accuracies) == len(known) else (),
+            "losses": tuple(chain.from_iterable(outcome.losses for outcome in known)),
+        }
+    )
 
 
 def outcome_of(results: Sequence[Results]) -> Performance:

@@ -170,7 +170,7 @@ def _failed(study: Study, place: int) -> dict[str, str]:
     trial = study.trials[again.trial]
     if again.outcome is None:
         return {"point": said(trial.point), "why": again.why}
-    missed = [f"{k.goal}: {k.said}" for k in again.judged(study.case, trial) if not k.shown]
+    missed = [f"{k.goal}: {k.said}" for k in again.missed(study.case, trial)]
     if again.outcome.contradicted:
         missed.append(say.CONTRADICTED)
     return {"point": said(trial.point), "why": "; ".join(missed)}

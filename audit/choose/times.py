@@ -29,7 +29,7 @@ class StudyTimes:
             progress,
             {
                 "training": WorkKind(A_TRAINING, ("pricing settings", "training")),
-                "attacks": WorkKind(60 * trial.SCREEN_MINUTES / trial.BATCH, ("attacking",)),
+                "attacks": WorkKind(60 * case.screen_minutes / trial.BATCH, ("attacking",)),
                 "attacks again": WorkKind(60.0, ("attacking",)),
                 "scoring": WorkKind(A_RECORD_SCORED * records, scoring),
             },

@@ -33,7 +33,6 @@ from .outcome import Performance, outcome_of
 from .space import Setting
 
 BATCH = 8  # points that are trained and attacked as one
-SCREEN_MINUTES = 1.0  # of attacks a setting, counted from shapes
 SCREEN_ROUNDS = 1  # whose messages an inversion of a screening reads: those with the least noise
 UNTOUCHED = "nothing could be attacked"
 FILE = "trial.json"
@@ -308,7 +307,7 @@ def _attack(
     refused: dict[int, BadInput] = {}
     for n, setup in setups.items():
         try:
-            plans[n] = plan_attacks(setup, options, SCREEN_MINUTES, rounds=SCREEN_ROUNDS)
+            plans[n] = plan_attacks(setup, options, case.screen_minutes, rounds=SCREEN_ROUNDS)
         except BadInput as why:
             refused[n] = why
     found: dict[int, dict[str, Any]] = {

@@ -89,8 +89,8 @@ class SearchOptions:
     minutes: Annotated[
         float,
         Option(
-            "For the attacks on it, all seeds together; as much again where only wide intervals stand in the way."
-            " Counted from shapes, for two cores.",
+            "For the attacks on it, all seeds together, and a sixth for each setting before; as much again where only"
+            " wide intervals stand in the way. Counted from shapes, for two cores.",
             show_default=True,
         ),
     ] = 6.0

@@ -90,6 +90,7 @@ def test_the_thesis_workload_in_three_noise_cells(hundred, widths: tuple[int, ..
     assert much <= 10 < gray(images)
 
 
+@pytest.mark.full
 def test_clipping_harms_only_the_attack_that_does_not_know_of_it(hundred) -> None:
     module, images, labels = small(widths=(512, 512)), hundred.inputs[:8], hundred.targets[:8]
     found = {}

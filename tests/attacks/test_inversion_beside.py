@@ -96,6 +96,7 @@ def test_the_spectrum_begins_as_often_as_the_others_and_searches_by_itself() -> 
     assert (own.restarts, own.lr, own.optimiser, own.iterations) == (3, 0.2, "signed-adam", 60)
 
 
+@pytest.mark.full
 def test_the_spectrum_is_tried_on_what_is_mostly_noise_where_records_tell_it(tmp_path: Path) -> None:
     """Noise of half a message's energy is the edge: d·noise_std²/‖message‖²; of several that are read together, of half
     their mean's, where it has less.

@@ -227,6 +227,7 @@ def test_a_later_layer_s_inputs_lie_in_the_span_of_its_update(data) -> None:
 # --- the attack ---
 
 
+@pytest.mark.full
 def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> None:
     """Three epochs of two batches in an order unknown; chosen by the attack's own loss."""
     module = network()
@@ -370,6 +371,7 @@ def test_a_span_counts_less_the_more_of_it_is_noise(data):
 
 
 @pytest.mark.parametrize("lr", quick([0.05, 0.4], 1))
+@pytest.mark.full
 def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
     """Nearer than the end of the worse one's, from either of which it could have gone on: of short and long ways."""
     module = network().eval()

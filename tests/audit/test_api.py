@@ -118,6 +118,7 @@ def test_results_of_no_folder_say_so(results):
         dpfl_audit.Results.model_validate(results.model_dump(by_alias=True)).show()
 
 
+@pytest.mark.full
 def test_a_temporary_folder_is_its_owner_s_alone_and_goes_with_the_process(setup):
     assert setup.folder.stat().st_mode & 0o077 == 0
     code = f"import dpfl_audit; print(dpfl_audit.train({CONFIG!r}, quiet=True).folder)"

@@ -78,6 +78,7 @@ def test_what_was_killed_is_taken_over_and_ends_with_the_same_bytes(config, alon
     assert content(tmp_path / "setup") == alone
 
 
+@pytest.mark.full
 def test_two_runs_and_a_report_in_one_results_folder(config, tmp_path, start, capsys):
     assert call("train", config, "-o", tmp_path / "setup", "--set", "scheme.rounds=1", *KEY) == 0
     first = start("run", tmp_path / "setup", "-o", tmp_path / "results")

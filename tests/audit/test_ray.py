@@ -290,6 +290,7 @@ def test_nobody_there_is_one_sentence_at_once(config: Path, tmp_path: Path, caps
     assert not (tmp_path / "setup").exists()
 
 
+@pytest.mark.full
 def test_who_answers_but_is_no_cluster_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "JOIN", 4.0)
     with socket.socket() as other:

@@ -19,6 +19,7 @@ import pytest
 import torch
 from dpfl_audit.defenses.data import BUNDLED, NAMES, load, photos, tabular, torchvision_sets
 from dpfl_audit.defenses.data.dataset import digest, make, standardised, statistics
+from tiers import quick
 from torchvision.transforms.functional import to_tensor
 
 SPLITS = ("train", "test", "auxiliary")
@@ -247,7 +248,7 @@ def test_bundled_sets_take_them_from_auxiliary_records(name):
     assert data.statistics_of == "auxiliary" and (data.mean, data.std) == statistics(data.auxiliary_inputs)
 
 
-@pytest.mark.parametrize("name", ["fashion_mnist", "cifar10"])
+@pytest.mark.parametrize("name", quick(["fashion_mnist", "cifar10"], 0))
 def test_published_values_are_those_of_the_published_images(name, shared_data):
     """To the digits given, of all training images (CIFAR-10: of the two batches that are here, to 2 %)."""
     root = shared_data("FashionMNIST" if name == "fashion_mnist" else "cifar-10-batches-py").parent
@@ -388,6 +389,7 @@ print((resident("VmHWM") - before) * 1024)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of resident memory from /proc")
+@pytest.mark.full
 def test_npz_takes_four_times_its_arrays_at_most(tmp_path):
     """The archive's array, the splits of it, and a piece; no float64 copy of everything, twice the size each.
     (60,000 rows take 2.2 times theirs.)

@@ -16,6 +16,7 @@ from dpfl_audit.metrics.classifiers import WEIGHTS, Reference, load_reference, t
 from dpfl_audit.metrics.families import FAMILIES, build, conv
 from dpfl_audit.metrics.utility import accuracy
 from sklearn.datasets import load_digits
+from torch.nn.functional import avg_pool2d
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
@@ -128,3 +129,11 @@ def test_a_cifar_resnet_has_the_sizes_of_the_paper():
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_convolution_keeps_the_size_or_halves_it(kernel, stride):
     assert conv(3, 8, kernel, stride)(torch.zeros(1, 3, 32, 32)).shape == (1, 8, 32 // stride, 32 // stride)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_of_a_large_image_the_means_of_squares_are_seen(family):
+    large = torch.rand(2, 3, 130, 131, generator=torch.Generator().manual_seed(0))
+    seen, small = (build(family, shape, 10, 0) for shape in ((3, 130, 131), (3, 32, 32)))
+    with torch.no_grad():
+        assert torch.equal(seen(large), small(avg_pool2d(large, 4)))

@@ -41,6 +41,7 @@ from .discrete import discrete_renyi
 from .draw import Draw, Draws, joint_ratio
 from .fixed_cohort import fixed_cohort_pld, largest_loss
 from .laplace_sum import LARGEST_RATIO, LEAST_RATIO, laplace_sum_pld
+from .poisson import sampled_gaussian_pld
 from .response import response_renyi
 from .shuffled import shuffled_pld, shuffled_renyi
 
@@ -207,7 +208,7 @@ def _pld_epsilon(draws: Draws, delta: float, known: float) -> float:
     plain = tuple((draw, count) for draw, count in draws if not _pld_helps(draw))
     total = pld.identity(interval)
     if plain:
-        total = pld.from_gaussian_mechanism(1 / joint_ratio(plain), value_discretization_interval=interval)
+        total = sampled_gaussian_pld(1.0, joint_ratio(plain), ADD_REMOVE, interval)
     with np.errstate(over="ignore"):  # masses that a double hardly holds, in a bound on how long the array must be
         for draw, times in draws:
             if _pld_helps(draw):
@@ -254,9 +255,8 @@ def _pld(draw: Draw, interval: float) -> pld.PrivacyLossDistribution:
         return fixed_cohort_pld(rates, draw.inner, interval)
     if draw.scales and LEAST_RATIO <= draw.ratio <= LARGEST_RATIO:
         return laplace_sum_pld(draw.scales, interval)
-    common = {"value_discretization_interval": interval, "sampling_prob": draw.rate}
     if draw.mechanism == "laplace":
         scale = 1 / (draw.inner if draw.amplification == "poisson" else draw.ratio)
-        return pld.from_laplace_mechanism(scale, **common)
+        return pld.from_laplace_mechanism(scale, value_discretization_interval=interval, sampling_prob=draw.rate)
     neighbours = ADD_REMOVE if draw.amplification == "poisson" else REPLACE_ONE
-    return pld.from_gaussian_mechanism(1 / draw.inner, neighboring_relation=neighbours, **common)
+    return sampled_gaussian_pld(draw.rate, draw.inner, neighbours, interval)

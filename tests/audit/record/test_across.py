@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from dpfl_audit.audit.record.across import Energy, nothing_added, visible
+from tiers import quick
 
 
 def statuses(numbers: int, messages: int, added: float, draws: int = 400, bound: float = 2.0) -> list[str]:
@@ -15,7 +16,7 @@ def statuses(numbers: int, messages: int, added: float, draws: int = 400, bound:
     return [nothing_added([Energy(float(x), numbers, bound, "one") for x in row]).status for row in totals]
 
 
-@pytest.mark.parametrize(("numbers", "messages"), [(500, 1), (16_512, 80), (3000, 12)])
+@pytest.mark.parametrize(("numbers", "messages"), quick([(500, 1), (16_512, 80), (3000, 12)], 0, 2))
 def test_honest_messages_pass_and_what_is_said_to_be_visible_is_seen(numbers, messages):
     tests = messages + (messages > 1)
     length = sqrt(visible(numbers * messages, tests) / messages)

@@ -111,6 +111,7 @@ def test_an_attack_that_a_recording_does_not_allow_names_what_it_does(tmp_path, 
     assert "rec.candidates(…)" in said and "[capture]" not in said
 
 
+@pytest.mark.full
 def test_flower_is_imported_only_when_it_is_used_and_its_absence_is_one_sentence():
     code = """
 import sys

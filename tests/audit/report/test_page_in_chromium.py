@@ -24,6 +24,8 @@ if BROWSER is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright, of the extra `dev`, is not installed")
 pypdf = pytest.importorskip("pypdf", reason="pypdf, of the extra `dev`, is not installed")
 
+pytestmark = pytest.mark.full  # test_report.py has the page's text and order
+
 FIRST_SCREEN = 1200  # pixels
 LARGEST_PAGE = 3_000_000  # bytes
 PAPER = 703  # pixels between the margins of an A4 sheet, 186 mm at 96 dpi

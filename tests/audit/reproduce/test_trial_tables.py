@@ -197,6 +197,7 @@ def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
         assert len({row["psnr"] for row in filled.rows}) > 1  # few steps of signed gradients differ in few pixels
 
 
+@pytest.mark.full
 def test_a_tiny_table_4_4_reads_both_manners() -> None:
     scale = FederationScale(2, 2, 1, 25)
     cells = [c for c in learning_cells(scale) if "C=1 " in c.name]

@@ -165,6 +165,7 @@ def test_four_of_forty_that_came_back_do_not_drown_in_slack() -> None:
     assert leaks(judged(line_ups, sent, pictures(line_ups, sent, range(4), 5)))
 
 
+@pytest.mark.full
 def test_pictures_of_nothing_are_seldom_told_apart_over_epochs() -> None:
     """Five epochs over nine records in an order of each epoch's own; a picture of nothing is the same in each epoch."""
     alarms, worlds = 0, 80

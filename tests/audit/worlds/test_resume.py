@@ -58,6 +58,7 @@ SEARCH = ("--candidates", "own.py:canaries")
         pytest.param(400, ("--gaussian", "--rounds", "2"), marks=pytest.mark.full),
     ],
 )
+@pytest.mark.full
 def test_killed_anywhere_it_ends_with_the_same_bytes(calls, more, folder):
     """A real process, which dies in the middle of a call, again and again."""
     assert call(*typed("whole", *more)) == 0

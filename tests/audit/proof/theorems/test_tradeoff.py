@@ -27,6 +27,7 @@ def test_the_best_test_of_two_gaussians_reaches_the_ceiling_and_points_of_its_cu
 
 @pytest.mark.parametrize("rate", quick([0.1, 0.5], 1))
 @pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.full
 def test_a_sampled_gaussian_stays_below(rate, kappa):
     """P = (1 − q)N(0, 1) + qN(2, 1) against Q = N(0, 1): the best test is a threshold, as the ratio rises with y."""
     draws = ((Draw("gaussian", 2.0, "poisson", rate * 100, 100, 2.0), 1),)

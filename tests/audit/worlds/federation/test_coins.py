@@ -183,6 +183,7 @@ def test_coins_want_enough_rounds_and_an_observer_of_rounds():
     assert advice in by_coins(made, "model", "client", "zero_out", 20)[1].not_measured
 
 
+@pytest.mark.full
 def test_what_coins_count_holds_beside_what_they_compose():
     """One round's ε by counting needs no condition and stays below one round's proof; the composed one names its."""
     made = experiment({"name": "ldp", "noise_std": 0.5, "rounds": 4, "clip": 1.0})

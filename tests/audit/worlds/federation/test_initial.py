@@ -94,6 +94,7 @@ def test_from_crafted_weights_the_final_model_shows_nearly_all_and_from_its_own_
     assert apart(crafted) > 3 and apart(crafted) > 1.3 * apart(own)
 
 
+@pytest.mark.full
 def test_what_is_demonstrated_exceeds_the_truth_no_more_often_than_it_says():
     """A linear model, two full steps, μ = 1: above the proof in at most 4 of 20 (a bound that errs with 5 % has more
     once in 390 such tests); the bounds are not far below it, so that this says something.

@@ -353,7 +353,12 @@ def test_an_app_of_before_with_client_fn(model, tmp_path):
         (("server_app = ServerApp()", "server_app = ServerApp()\nother = ServerApp()"), {}, "which model is sent"),
         (("    loss.backward()", "    raise RuntimeError('no GPU')"), {}, "training raised RuntimeError: no GPU ("),
         (("optimiser = ", "net.bias = None; optimiser = "), {}, "do not"),
-        ((PLAIN, "FedAvg(min_available_nodes=20)"), {}, "waits for more clients, and there are 10"),
+        pytest.param(
+            (PLAIN, "FedAvg(min_available_nodes=20)"),
+            {},
+            "waits for more clients, and there are 10",
+            marks=pytest.mark.full,
+        ),
         (("", ""), {"canary": "lnog"}, "did you mean 'long'"),
         (("", ""), {"delta": None}, "which δ?"),
         (("", ""), {"client": 10}, "there are 10, from 0 to 9"),
