@@ -183,7 +183,8 @@ class _Reader:
     def _left(self, words: Tensor) -> Left | None:
         """The whole message of an encoder that sends its embeddings, None of any other."""
         table, places = (self.sent.get(f"{path}.weight") for path in (self.layers.words, self.layers.positions))
-        if table is None or places is None or self.noise_std or self.layers.causal or self.layers.single > 1:
+        another = self.layers.causal or self.layers.single > 1 or len(self.layers.groups) < 2
+        if table is None or places is None or self.noise_std or another:
             return None
         weights = [*self._gradients(0), *self._gradients(1)]
         return Left.of(self.layers, words, table[words], places[: self.length], weights)

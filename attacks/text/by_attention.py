@@ -24,7 +24,7 @@ LESS = 1e-7  # of a share, from which a change is one: float32's rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Guesses:
+class TextGuesses:
     """Texts as they are guessed from what is left of a message. likely: (places, words), which pairs are; anchors: (k,
     2), the places and words of pairs by themselves, the surest first. near: (k, places, words), how far each pair is of
     an anchor's text.
@@ -36,7 +36,7 @@ class Guesses:
     near: Tensor
 
     @classmethod
-    def of(cls, left: Left, least: float) -> Guesses | None:
+    def of(cls, left: Left, least: float) -> TextGuesses | None:
         """None where no word has a place of its own, or the network's attention is of another kind.
 
         least: of a place's row, from which a pair is an anchor.
@@ -147,7 +147,7 @@ def _fresh(trial: TextTrial, left: Left, held: list[FoundText], count: int) -> t
     found: list[FoundText] = []
     others: list[FoundText] = []
     for least in (PLACED, UNLIKELY):  # the second where all texts share their words
-        guesses = Guesses.of(left, least)
+        guesses = TextGuesses.of(left, least)
         if guesses is None:
             continue
         words = guesses.mixing.words

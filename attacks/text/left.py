@@ -32,6 +32,12 @@ class Left:
 
     @classmethod
     def of(cls, layers: Layers, words: Tensor, rows: Tensor, places: Tensor, weights: Sequence[Tensor]) -> Left:
+        """A whole message.
+
+        Args:
+            layers: of the network. words: (k,), rising, that the message has. rows: theirs, (k, width). places: rows of
+                all places. weights: gradients of the first two groups' layers, in their order.
+        """
         paths = tuple(path for group in layers.groups[:2] for path in group)
         rows = rows.double()
         return cls(layers, paths, words, rows, places.double(), tuple(w.double() for w in weights), rows.norm(dim=1))

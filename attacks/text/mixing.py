@@ -38,6 +38,7 @@ class Mixing:
         """None where the network's first attention is no softmax of queries times keys over a whole text.
 
         Args:
+            layers: of the network. words: (k,), of which texts are. places: number of them.
             gradient: of the layer (outputs, width) that reads what attention made. rank: of the inputs that it tells,
                 None where no gap ends them.
         """
