@@ -21,6 +21,7 @@ from typing import Any, Self
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.audit.files import json_text, write_bytes
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.rows import rows as epsilon_rows
 from dpfl_audit.audit.results.format import Number
 from dpfl_audit.audit.say.words import number
@@ -29,6 +30,8 @@ from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
+from dpfl_audit.audit.worlds.function import audit_mechanism
+from dpfl_audit.audit.worlds.source import own_code
 from dpfl_audit.defenses.terms import Adjacency, Observer, Unit
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -49,7 +52,8 @@ LDP = "Δ = C/n is a record's; the clip bounds C for the whole update"
 class Row:
     """One line of the page. scheme, local, base: of the config. any_unit: compare with the claim although it names
     another unit or observer (said in `about`). claimed: the owner's number, instead of the paper's formula. about: the
-    setting and why claim and proof differ, in a few words.
+    setting and why claim and proof differ, in a few words. code: FILE:FUNCTION of examples/, in place of a config, and
+    its noise_multiplier.
     """
 
     name: str
@@ -64,6 +68,8 @@ class Row:
     settings: CanarySettings = FEW
     any_unit: bool = False
     claimed: float | None = None
+    code: str = ""
+    noise_multiplier: float = 0.0
 
 
 def thesis(optimiser: str, lr: float) -> Row:
@@ -392,6 +398,18 @@ ROWS = (
         local={"optimiser": "adam", "lr": 0.01, "batch_size": 10, "epochs": 5},
         any_unit=True,
     ),
+    Row(
+        "dpsgd-shuffled",
+        {"name": "own code"},
+        "server",
+        "record",
+        "zero_out",
+        "`examples/opacus/shuffled.py`: an epoch of 4,000 shuffled batches of 4, all records as bad as can be; the"
+        " claim is of batches drawn by coins (arXiv:2411.10614)",
+        claimed=1.9,  # dp_accounting 0.6, PLD: 1.898
+        code="opacus/shuffled.py:seen",
+        noise_multiplier=0.5,
+    ),
 )
 
 
@@ -446,7 +464,35 @@ class Findings:
         return json_text({name: finding.model_dump() for name, finding in self.by_row.items()}, sort_keys=False)
 
 
+def measure_code(row: Row, seed: int) -> Finding:
+    """A function's draws, at most 5,000 in each world."""
+    began = time.perf_counter()
+    function = own_code(f"{DOCS.parent / 'examples' / row.code}").value
+    made = audit_mechanism(
+        function, delta=row.delta, claim=row.claimed, unit=row.unit, adjacency=row.adjacency, draws=5000, seed=seed
+    )
+    (attack,) = made.results().attacks
+    return Finding(
+        claimed=row.claimed,
+        proven=gaussian_epsilon(row.noise_multiplier, row.delta),  # a record is in one batch
+        accountant="closed form",
+        demonstrated=made.counted.epsilon,
+        ceiling=made.counted.ceiling,
+        confidence=made.counted.confidence,
+        sentence=made.finding().sentence,
+        metrics=attack.numbers,
+        canary="opposite",
+        trials=made.measured.n,
+        drawn="" if made.measured.taken is None else made.measured.taken.sentence,
+        manner="one-round",
+        parameters=1,
+        seconds=round(time.perf_counter() - began),
+    )
+
+
 def measure(row: Row, seed: int) -> Finding:
+    if row.code:
+        return measure_code(row, seed)
     config = parse_config(
         {
             "seed": seed,

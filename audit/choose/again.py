@@ -88,8 +88,8 @@ def again_folder(study: Path, trial: int, seed: int) -> Path:
 def attack_again(
     case: StudyCase, study: Path, trial: Trial, progress: Progress | None, workers: Workers = HERE
 ) -> Again:
-    """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.minutes` allow; not
-    where the test records cannot show the accuracy that is asked.
+    """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.again_minutes` allow;
+    not where the test records cannot show the accuracy that is asked.
 
     Args:
         case: the study. study: its folder. trial: what seemed best.
@@ -127,8 +127,8 @@ def attack_again(
 def attack_more(
     case: StudyCase, study: Path, trial: Trial, again: Again, progress: Progress | None, workers: Workers = HERE
 ) -> Again:
-    """A trial that was attacked again, with further seeds: as many as another `case.minutes` of attacks hold, up to
-    `MOST_TIMES` those of before.
+    """A trial that was attacked again, with further seeds: as many as another `case.again_minutes` of attacks hold, up
+    to `MOST_TIMES` those of before.
 
     Args:
         case: the study. study: its folder. trial: the setting. again: what came of the first seeds, which count too.
@@ -137,7 +137,7 @@ def attack_more(
     path = study / "again" / f"{trial.number:04d}" / MORE_FILE
     if present(path):
         return Again.model_validate(plain_json(read_text(path)))
-    fit = int(case.minutes / max(again.counted, 1e-9))
+    fit = int(case.again_minutes / max(again.counted, 1e-9))
     further = min(max(fit, case.seeds), MOST_TIMES * case.seeds)
     folders, drawn, trainings = _trainings(case, study, trial, range(case.seeds, case.seeds + further))
     _ = list(workers.map(train_whole, [trainings], lambda _: progress))
@@ -215,10 +215,10 @@ def _options(case: StudyCase) -> RunOptions:
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
     """As many attacks as this seed's share of the minutes holds. An inversion reads the `ALONE` rounds with the least
-    noise alone and joins all that `audit run` joins; it never has fewer iterations than the search's, and joins nothing
-    where it would have. A canary audits one of the seeds.
+    noise alone and joins all that `audit run` joins, but where it would then have fewer iterations than a quick run's.
+    A canary audits one of the seeds.
     """
-    share = case.minutes / case.seeds
+    share = case.again_minutes / case.seeds
     options = replace(_options(case), canaries=with_canary)
     return plan_attacks(
         setup, options, share, inversion_minutes=share, rounds=ALONE, shortest=QUICKER, searched=searched

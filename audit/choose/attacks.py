@@ -64,8 +64,8 @@ def plan_attacks(
 
     Args:
         setup: a folder. options: of the run, without its attacks. minutes: for all, counted from shapes.
-        inversion_minutes: what an inversion may take of its own, or one part in `shortest` of all that it would, if
-            that is more; None for half of them, or all where nothing else applies.
+        inversion_minutes: what an inversion may take of its own; None for half of them, or all where nothing else
+            applies.
         rounds: of how many an inversion looks at each alone, those with the least noise; 0 for all.
         shortest: see above. searched: attacks that must run.
 
@@ -90,8 +90,6 @@ def plan_attacks(
             few = (*few, f"{INVERSION}.manners={json.dumps(alone)}")
             left_out.append(f"{INVERSION} of all rounds together (about {joined:.2g} minutes)")
     inversion = costs.pop(INVERSION, None)
-    if inversion is not None and inversion_minutes is not None:
-        limit = max(limit, inversion / shortest)
     names, late, spent = [], [*left_out], 0.0
     if inversion is not None:
         names.append(INVERSION)

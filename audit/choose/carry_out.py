@@ -15,6 +15,7 @@ from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
 from ..files import remove_all, write_bytes, write_json
 from ..lock import empty, writing
+from ..say.words import takes_long
 from ..setup.key import read_key
 from ..setup.reading import present, read_text
 from .again import Again, attack_again, attack_more
@@ -69,6 +70,9 @@ def carry_out_study(
             rehearse(case)
         _prepare(case, folder, force)
         times = StudyTimes(case, progress)
+        long = takes_long(times.table.left / 60, "fewer --trials or --minutes make it less")
+        if remark is not None and long:
+            remark(long)
         trials = searched(
             case,
             folder,

@@ -37,7 +37,10 @@ OWN_RECORDS = (
     " nobody anything, but {}"
 )
 FEWER = "{}; the study continues with that"
-SCREENED = 6  # parts of the minutes: one is for the attacks on a setting of the search, and no more than a minute
+# Of the minutes one part is for the attacks of the search and one for those on a setting that is attacked again; the
+# last is for training and scoring, and for a second setting where the first one fails.
+PARTS = 3
+STRONGER = 3  # times as long as in the search, a training is attacked again at least
 MOST_DRAWS = 100  # of a seed and key, for an audited client to take part
 
 
@@ -48,7 +51,7 @@ class StudyCase:
     raw: the config's tables, to put a point into. source: the text that they are of, and overrides what was set in it;
     "" for none. base: where its relative paths start. rows: which records are trained
     on; auxiliary ones are nobody's, so what a search learns of them costs nobody anything. trials: how many points are
-    looked at. seeds: how often a recommended one is trained again. minutes: for the attacks on all of these together.
+    looked at. seeds: how often a recommended one is trained again. minutes: for the whole study (`PARTS`).
     baseline: also train it without clip and noise, to compare accuracy with.
     no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own. fewer: why clients have
     fewer records than the config asks for; "" where they have not. cut_off: what of the ranges is not looked at, and
@@ -80,8 +83,13 @@ class StudyCase:
 
     @property
     def screen_minutes(self) -> float:
-        """For the attacks on one setting of the search, counted from shapes."""
-        return min(1.0, self.minutes / SCREENED)
+        """For the attacks on one setting of the search, counted from shapes; a minute at most."""
+        return min(1.0, self.again_minutes / max(self.trials, STRONGER * self.seeds))
+
+    @property
+    def again_minutes(self) -> float:
+        """For the attacks on all seeds of one setting that is attacked again, counted from shapes."""
+        return self.minutes / PARTS
 
     @property
     def remarks(self) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..say import study as say
 from .again import Again
-from .case import StudyCase
+from .case import PARTS, StudyCase
 from .decide import Neighbour, Obstacle, front, steps
 from .price import SearchPrice
 from .space import said
@@ -73,4 +73,4 @@ class Study:
         """That `audit run` would attack the recommended setting harder, "" where it would not."""
         if self.again is None or not self.again.weaker:
             return ""
-        return say.attacks_shortened(self.case.minutes, ceil(self.again.minutes), self.again.weaker)
+        return say.attacks_shortened(self.case.minutes, ceil(PARTS * self.again.minutes), self.again.weaker)

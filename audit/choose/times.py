@@ -64,4 +64,6 @@ class StudyTimes:
         seeds = self.case.seeds
         messages = seeds * len(self.case.config.capture.clients) * (ALONE + 1)  # the last: all rounds together
         trainings = (2 if self.case.baseline else 1) * seeds
-        return self.table.plan({"training": trainings, "attacks again": self.case.minutes, "scoring": messages}, name)
+        return self.table.plan(
+            {"training": trainings, "attacks again": self.case.again_minutes, "scoring": messages}, name
+        )

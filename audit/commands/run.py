@@ -54,10 +54,15 @@ def command(
     from .. import run as runner
     from ..results.ablation import worth_json
     from ..results.methods import explained_methods
+    from ..say.words import takes_long
 
     judge = Gated.of(gates)
     job = runner.opened(setup, runner.RunOptions(**vars(options)))
     runner.check_gates(judge.gates, job)
+    planned = [] if job.choice is None else [ran.minutes for ran in job.choice.ran]
+    long = takes_long(sum(planned), "fewer --minutes leave out the longest attacks, --quick shortens them")
+    if long and not printing.quiet:
+        progress.note(long)
     results = runner.carry_out(job, output, force=force, progress=progress, workers=workers_at(ray))
     progress.close()
     silent = printing.quiet or printing.as_json

@@ -89,11 +89,12 @@ class SearchOptions:
     minutes: Annotated[
         float,
         Option(
-            "For the attacks on it, all seeds together, and a sixth for each setting before; as much again where only"
-            " wide intervals stand in the way. Counted from shapes, for two cores.",
+            "For the study: a third for the search's attacks, a third for those on the best setting, and as much for"
+            " each further one, or for more seeds where only wide intervals stand in the way. Counted from shapes, for"
+            " two cores.",
             show_default=True,
         ),
-    ] = 6.0
+    ] = 10.0
     baseline: Annotated[
         bool | None,
         Option(

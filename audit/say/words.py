@@ -330,3 +330,11 @@ def where(row: Epsilon) -> str:
 def terms(row: Epsilon) -> str:
     """What an ε means nothing without, beside its observer and unit."""
     return row.adjacency if row.delta is None else f"{row.adjacency}, δ = {number(row.delta)}"
+
+
+LONG = 5.0  # minutes that a person does not wait for without being told
+
+
+def takes_long(minutes: float, shorter: str) -> str:
+    """What is said before work of more than `LONG` minutes begins, "" for less. shorter: what makes it so."""
+    return "" if minutes <= LONG else f"this takes about {minutes:.0f} minutes on two cores; {shorter}"

@@ -21,7 +21,7 @@ from dpfl_audit.audit.report.points import POINTS, ClaimCard
 from dpfl_audit.audit.report.side_by_side import summary
 from dpfl_audit.audit.results.format import OWN_CODE, AttackResult, AuditedSetup, Choice, Epsilon, NotRun
 from dpfl_audit.audit.results.gates import outcome, parse_gate
-from dpfl_audit.audit.say import study
+from dpfl_audit.audit.say import study, words
 from dpfl_audit.audit.say.badge import badge
 from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
@@ -215,6 +215,7 @@ def gates() -> Iterator[str]:
 def of_a_study() -> Iterator[str]:
     """Each sentence of `audit choose` once."""
     terms = "per client, zero_out, δ = 10⁻⁵"
+    yield words.takes_long(7.8, "fewer --minutes make it less") + words.takes_long(4.0, "nothing")
     yield study.question_of_study("server", "client", "zero_out", 1e-5)
     yield study.setting_taken("sigma = 0.1", 634.0)
     yield study.take_setting(study.setting_taken("sigma = 2", 8.0), 3, ["accuracy at least 60 %: 63 %"])

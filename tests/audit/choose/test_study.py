@@ -24,6 +24,7 @@ from dpfl_audit.audit.choose import trial as trials
 from dpfl_audit.audit.choose.again import Again
 from dpfl_audit.audit.choose.attacks import INVERSION, plan_attacks
 from dpfl_audit.audit.choose.carry_out import carry_out_study as choose
+from dpfl_audit.audit.choose.case import PARTS
 from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
@@ -235,8 +236,8 @@ def test_an_attack_that_audit_run_would_make_longer_is_named(tmp_path: Path) -> 
     setup = tmp_path / "setup"
     train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
     plan = attacking._plan(case, setup, frozenset(), with_canary=False)
-    assert any(said.startswith("inversion") for said in plan.weaker) and "membership-lira" in plan.weaker
-    enough = attacking._plan(replace(case, minutes=plan.minutes * case.seeds * 1.01), setup, frozenset(), False)
+    assert any(said.startswith("inversion") for said in plan.weaker) and "membership-quantile" in plan.weaker
+    enough = attacking._plan(replace(case, minutes=plan.minutes * case.seeds * PARTS * 1.01), setup, frozenset(), False)
     assert enough.weaker == ()
 
 

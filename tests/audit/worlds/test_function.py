@@ -359,3 +359,19 @@ def test_no_sentence_of_the_page_loses_the_condition(tmp_path):
 def test_a_vector_without_a_finite_number_is_named_and_not_taken_for_two_equal_worlds():
     with pytest.raises(ValueError, match="no finite number"):
         audit_mechanism(lambda world, seed: np.array([np.nan, np.nan]), delta=DELTA, draws=20, calibration=10)
+
+
+def test_the_epsilon_of_batches_by_coins_does_not_hold_for_shuffled_ones():
+    """arXiv:2411.10614. Of the same steps by coins, at their likelihood ratio too, the same ε stands."""
+    path = Path(__file__).resolve().parents[3] / "examples" / "opacus" / "shuffled.py"
+    seen = own_code(f"{path}:seen").value
+    steps, noise = (seen.__globals__[name] for name in ("STEPS", "NOISE_MULTIPLIER"))
+
+    def by_coins(world: bool, seed: int) -> list[float]:
+        rng = np.random.default_rng(seed)
+        sums = noise * rng.normal(size=steps) + world * (rng.random(steps) < 1 / steps)
+        return [float(np.log1p(np.expm1((sums - 0.5) / noise**2) / steps).sum())]
+
+    asked = {"delta": 1e-5, "claim": 1.9, "unit": "record", "draws": 2000, "seed": 3}
+    assert audit_mechanism(seen, **asked).finding().level == "violated"
+    assert audit_mechanism(by_coins, **asked).finding().level == "consistent"
