@@ -79,6 +79,11 @@ ATTACKS: dict[str, AttackKind] = {
         "membership by the cosine compared with other clients' uploads (FedMIA; 5 captured clients or more)",
         maker(CapturedMembership, statistic="fedmia"),
     ),
+    "membership-projection": AttackKind(
+        "membership by what of a record lies outside of the span of an upload's linear layers (ProjRes; text, and all)",
+        maker(CapturedMembership, statistic="projection"),
+        arises=lambda view: view.vocabulary is not None,
+    ),
     "membership-sequence": AttackKind(
         "likelihood ratio of all captured uploads of a sender, under the known noise (plain SGD)",
         maker(SequenceMembership),

@@ -22,7 +22,7 @@ from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining
-from text import cola, view_of
+from text import sentences_of, view_of
 from torch import Tensor
 
 TARGETS = {"q, v": ["query", "value"], "q, k, v": ["query", "key", "value"]}
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    data = cola(given.sentences, given.model, LENGTH)
+    data = sentences_of(given.sentences, given.model, LENGTH)
     print("| adapters | rank | together | pairs | words told | wrong | all told | s |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for name, targets in TARGETS.items():

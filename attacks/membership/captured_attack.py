@@ -26,10 +26,18 @@ from .common import (
     sees_start,
 )
 from .products import cosines, norms, products
+from .projection import linear_layers, projection_residuals
 
-Statistic = Literal["cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia"]
+Statistic = Literal["cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia", "projection"]
 Manner = Literal["all-rounds", "one-round"]
-PASSES = {"cosine": 6, "gradient-difference": 6, "fedmia": 6, "local-loss": 1, "loss-trajectory": 1}  # over a candidate
+PASSES = {  # over a candidate
+    "cosine": 6,
+    "gradient-difference": 6,
+    "fedmia": 6,
+    "local-loss": 1,
+    "loss-trajectory": 1,
+    "projection": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,8 @@ class CapturedMembership:
     statistic: cosine of g_x and v | gradient-difference: 2⟨g_x, v⟩ − ‖g_x‖² with v scaled to the sum of the sender's
       gradients (plain SGD only) | fedmia: how far the cosine lies above that with the other clients' messages of the
       round | local-loss: −loss of the sender's own model after local training (updates or weights) | loss-trajectory:
-      −loss of the global models, averaged over rounds; about the whole federation, so no sender.
+      −loss of the global models, averaged over rounds; about the whole federation, so no sender | projection: minus the
+      share of the record's inputs to linear layers outside of the message's span (`projection.py`).
     manner: all-rounds averages a sender's statistic over the rounds captured; one-round takes each message alone.
 
     All candidates' inner products with a message come from one forward-mode pass. Norms need no gradients in chains of
@@ -132,6 +141,8 @@ class CapturedMembership:
                 return gradient_difference(
                     products(view, knowledge, message.round, total), norms(view, knowledge, message.round)
                 )
+            case "projection":
+                return -projection_residuals(view, knowledge, message)
             case _:
                 others = torch.stack([cosines(view, knowledge, m) for m in others_of(view, message)])
                 return fedmia(cosines(view, knowledge, message), others)
@@ -157,6 +168,8 @@ class CapturedMembership:
                 )
         if not usable:
             raise ValueError(f"{self.name!r} needs {wanted}, and the observer {view.observer!r} has none")
+        if self.statistic == "projection":
+            linear_layers(view)
         if self.statistic == "gradient-difference":
             for message in usable:
                 gradient_sum(message, torch.zeros(1), view.facts)
@@ -165,7 +178,7 @@ class CapturedMembership:
     def _assumed(self, messages: Sequence[Seen], facts: PublicFacts) -> tuple[str, ...]:
         assumed = [CANDIDATES]
         kinds = {m.kind for m in messages}
-        if self.statistic in ("cosine", "gradient-difference", "fedmia"):
+        if self.statistic in ("cosine", "gradient-difference", "fedmia", "projection"):
             assumed.append("network in evaluation mode")
             if kinds - {"gradient"}:
                 assumed.append(

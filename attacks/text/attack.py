@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...defenses.data.vocabulary import Vocabulary, padded
 from ...defenses.nearest import instead
@@ -19,13 +19,16 @@ from ..inversion.read.rounds import every_round
 from ..inversion.read.target import Aim, Target
 from ..settings import check_types
 from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
-from .kin import kin_of
-from .layers import Layers
+from .by_attention import by_attention
+from .layers import LORA_A, LORA_B, Layers
+from .left import Left
 from .places import shares_of_places
 from .sentences import FoundText, TextTrial, by_places, from_the_left
-from .span import SpanOfInputs, marks_of_texts
+from .span import SpanOfInputs
 
 NAME = "inversion-text"
+EMBEDDED = 20  # words that are looked up in the time of a text's run
+TRIED, TRIED_WHOLE = 2000, 200  # runs of a text, in which one is found; by attention, where embeddings are sent
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ class TextInversion:
             )
         Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
         each = forward_operations(view.module, view.input_shape)
-        return [Part(f"one-round:{aim.key}", (len(vocabulary) + 2000 * aim.count) * each, aim) for aim in aims]
+        sent = {*view.layout.names}
+        told = any(isinstance(m, nn.Embedding) and f"{p}.weight" in sent for p, m in view.module.named_modules())
+        words, tried = (0, TRIED_WHOLE) if told else (len(vocabulary) // EMBEDDED, TRIED)
+        return [Part(f"one-round:{aim.key}", (words + tried * aim.count) * each, aim) for aim in aims]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
@@ -149,7 +155,8 @@ class _Reader:
 
     def _span(self, depth: int) -> SpanOfInputs:
         rounding = [self.rounding.get(f"{path}.weight", 0.0) for path in self.layers.groups[depth]]
-        return SpanOfInputs.of(self._gradients(depth), rounding, part=depth == 0)
+        adapters = any(name in self.layers.groups[depth][0] for name in (LORA_A, LORA_B))
+        return SpanOfInputs.of(self._gradients(depth), rounding, depth == 0, adapters)
 
     def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
         """Texts, those that are certain first, and by which methods."""
@@ -159,33 +166,28 @@ class _Reader:
         telling = tuple(span if span is not None and span.clear else None for span in spans)
         pairs = self._pairs(first, bag.words)
         trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
+        if not self.layers.causal and not first.clear:
+            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
+            return [], (("sentences", why),)
+        left = self._left(bag.words)
+        found = by_attention(trial, left, count) if left is not None else []
+        if found:
+            return found, (("sentences by attention", ""),)
         if not trial.telling:
             why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
             return [], (("sentences", why),)
         if self.layers.causal:
             return sorted(from_the_left(trial), key=lambda text: text.off), (("sentences from the left", ""),)
-        if not first.clear:
-            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
-            return [], (("sentences", why),)
-        marks = self._marks(trial, first, count)
-        why = "" if marks is not None else "the keys' gradient is blind to no text by itself"
-        how = (("sentences by their keys' errors", why), ("sentences place by place", ""))
-        return by_places(replace(trial, kin=self._kin(trial)), marks, (count, seed)), how
+        return by_places(trial, count, seed), (("sentences place by place", ""),)
 
-    def _kin(self, trial: TextTrial) -> Tensor | None:
-        """By the first two layers that read words, which are queries and keys in every common encoder."""
-        heads = self.layers.heads
-        if len(self.layers.groups[0]) < 3 or self.layers.single > 1 or not heads or trial.layers.causal:
+    def _left(self, words: Tensor) -> Left | None:
+        """The whole message of an encoder that sends its embeddings, None of any other."""
+        table, places = (self.sent.get(f"{path}.weight") for path in (self.layers.words, self.layers.positions))
+        another = self.layers.causal or self.layers.single > 1 or len(self.layers.groups) < 2
+        if table is None or places is None or self.noise_std or another:
             return None
-        place, word = torch.nonzero(trial.likely, as_tuple=True)
-        read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])[word, place]
-        query, key = self.layers.groups[0][:2]
-        errors = torch.linalg.lstsq(read.T, self.sent[f"{query}.weight"].double().T, driver="gelsd").solution
-        return kin_of(errors, self.layers.network.get_submodule(key)(read), heads)
-
-    def _marks(self, trial: TextTrial, first: SpanOfInputs, count: int) -> Tensor | None:
-        read = torch.cat([read for _, read in self.layers.of_words(trial.words, len(trial.pairs))])
-        return marks_of_texts(self._gradients(0), first, count, read.transpose(0, 1)[trial.pairs])
+        weights = [*self._gradients(0), *self._gradients(1)]
+        return Left.of(self.layers, words, table[words], places[: self.length], weights)
 
     def _pairs(self, first: SpanOfInputs, words: Tensor) -> Tensor:
         """Whether each word can stand at each place, (places, words), up to the last place that the batch has."""

@@ -59,7 +59,7 @@ def bag_of_adapters(layers: Layers, spans: Sequence[SpanOfInputs], vocabulary: i
     by_chance = vocabulary * length * prod(span.by_chance for span in telling.values())
     if not telling or by_chance > CHANCE:
         width = max((len(span.basis) for span in spans), default=0)
-        why = f"adapters of rank {width} that begin with B = 0 tell fewer words than that, and here are too many"
+        why = f"what adapters' B of rank {width} read tells fewer words than that, and here are too many"
         return Bag(torch.zeros(0, dtype=torch.int64), why_none=why)
     found = []
     for part, inputs in layers.of_words(torch.arange(vocabulary), length):
@@ -71,13 +71,22 @@ def bag_of_adapters(layers: Layers, spans: Sequence[SpanOfInputs], vocabulary: i
 def bag_of_span(layers: Layers, span: SpanOfInputs, vocabulary: int, length: int) -> Bag:
     """By the first group's span: a word is there if what the group reads of it lies in the span, at some place."""
     if not span.clear:
-        return Bag(torch.zeros(0, dtype=torch.int64), why_none="the first layer's inputs leave no gap in its gradient")
+        return Bag(torch.zeros(0, dtype=torch.int64), why_none=_why_unclear(span))
     found = [
         part[span.outside(inputs).amin(1) < span.same]
         for part, inputs in layers.of_words(torch.arange(vocabulary), length)
     ]
     words = torch.cat(found)
     if not len(words) and span.part:
-        why = f"no word lies in the {span.rank} dimensions that adapters of {span.rows} ranks together tell: more words"
+        left = " above the rounding of their weights" if span.rounded and span.rank < span.rows else ""
+        why = f"no word lies in the {span.rank} dimensions that adapters of {span.rows} ranks together tell{left}"
         return Bag(words, why_none=why)
     return Bag(words, "span of the first layer's inputs")
+
+
+def _why_unclear(span: SpanOfInputs) -> str:
+    if span.rounded:
+        return "what the step moved of the first layer's adapters is about as small as the rounding of their weights"
+    if span.adapters and not span.gap:
+        return "the adapters' B is 0, so that nothing moves their A"
+    return "the first layer's inputs leave no gap in its gradient"

@@ -15,11 +15,8 @@ from ...defenses.randomness import generator
 from .layers import Layers
 from .span import SAME, SpanOfInputs
 
-NEAR = 0.01  # of a mark's usual length, from which two are taken for one
-FEWEST = 3  # words that are taken for a text by their mark
 UNLIKELY = 0.05  # of a place's row, from which a word is taken to stand there
 CLOSE = 0.2  # mean share outside of a text with few words wrong; one wrong word has 0.05, others 0.3 and more
-SHARP = 3  # the power of kin by which words are guessed
 TRIES = 4  # guesses for each text that is sought, each of which takes seconds
 PREFIXES = 4096  # of texts that are carried on from the left; more mean that nothing is told
 RUNS = 512  # texts that are run at once
@@ -46,8 +43,7 @@ class TextTrial:
     """How texts are tried: layers behind the first attention, with their spans.
 
     spans: of each group, None where it tells nothing. pairs: (places, words of the bag), whether a word can stand at a
-    place by itself. weights: (places, words), how likely it stands there, by the embeddings. kin: of any two of the
-    `likely` pairs, how far they are of one text; None where nothing tells it (`kin.py`).
+    place by itself. weights: (places, words), how likely it stands there, by the embeddings.
     """
 
     layers: Layers
@@ -55,7 +51,6 @@ class TextTrial:
     words: Tensor
     pairs: Tensor
     weights: Tensor
-    kin: Tensor | None = None
 
     @property
     def likely(self) -> Tensor:
@@ -112,56 +107,33 @@ def from_the_left(trial: TextTrial) -> list[FoundText]:
 # --- place by place, from guesses
 
 
-def by_places(trial: TextTrial, marks: Tensor | None, wanted: tuple[int, int]) -> list[FoundText]:
+def by_places(trial: TextTrial, texts: int, seed: int) -> list[FoundText]:
     """Up to so many texts that lie nearer and nearer to the layers' spans, a word or an end changed at a time; those
     that are certain first.
 
     Args:
-        marks: of each pair of `trial.pairs`, in its order; None for none (`span.marks_of_texts`).
-        wanted: how many texts, and the seed of guesses.
+        texts: how many are wanted. seed: of guesses.
     """
-    texts, seed = wanted
     rng = generator(seed, "guesses of texts")
     found: list[FoundText] = []
     others: list[FoundText] = []
-    for own in [*_alike(trial.pairs, marks), trial.likely]:
-        narrow, left = replace(trial, pairs=own), texts - len(found)
-        for _ in range(TRIES * left):
-            begun = _begun(trial, own, found, rng)
-            if begun is None or len(found) >= texts:
-                break
-            text = _descended(narrow, *begun)
-            if SAME < text.mean < CLOSE:  # a word or two are not where they seemed likely
-                text = _descended(trial, text.tokens, begun[1])
-            if not any(torch.equal(text.tokens, known.tokens) for known in [*found, *others]):
-                (found if text.certain else others).append(text)
+    narrow = replace(trial, pairs=trial.likely)
+    for _ in range(TRIES * texts):
+        begun = _begun(trial, found, rng)
+        if begun is None or len(found) >= texts:
+            break
+        text = _descended(narrow, *begun)
+        if SAME < text.mean < CLOSE:  # a word or two are not where they seemed likely
+            text = _descended(trial, text.tokens, begun[1])
+        if not any(torch.equal(text.tokens, known.tokens) for known in [*found, *others]):
+            (found if text.certain else others).append(text)
     others.sort(key=lambda text: text.off)
     return [*found, *others[: max(0, texts - len(found))]]
 
 
-def _alike(pairs: Tensor, marks: Tensor | None) -> list[Tensor]:
-    """The pairs of each mark that many have, the most frequent first."""
-    if marks is None:
-        return []
-    near = torch.cdist(marks, marks) < NEAR * marks.norm(dim=1).median()
-    parts: list[Tensor] = []
-    left = torch.ones(len(marks), dtype=torch.bool)
-    while True:
-        counts = (near & left).sum(1) * left
-        if not len(counts) or int(counts.max()) < FEWEST:
-            return parts
-        members = near[counts.argmax()] & left
-        left &= ~members
-        part = torch.zeros_like(pairs)
-        place, word = torch.nonzero(pairs, as_tuple=True)
-        part[place[members], word[members]] = True
-        parts.append(part)
-
-
-def _begun(
-    trial: TextTrial, pairs: Tensor, known: Sequence[FoundText], rng: torch.Generator
-) -> tuple[Tensor, int] | None:
-    """A guess out of some pairs, and the place of its anchor, which no known text has; None where there is none."""
+def _begun(trial: TextTrial, known: Sequence[FoundText], rng: torch.Generator) -> tuple[Tensor, int] | None:
+    """A guess out of the likely pairs, and its anchor's place, which no known text has; None where there is none."""
+    pairs = trial.likely
     places = pairs.any(1)
     length = len(places) if bool(places.all()) else int((~places).float().argmax())
     if not length:
@@ -176,17 +148,9 @@ def _begun(
     anchor = int(torch.multinomial(open_.flatten(), 1, generator=rng))
     place, word = divmod(anchor, open_.shape[1])
     fresh = torch.where((open_ > 0).any(1, keepdim=True), open_, likely)
-    picks = torch.multinomial(fresh * _near(trial, place, word)[:length], 1, generator=rng)[:, 0]
+    picks = torch.multinomial(fresh, 1, generator=rng)[:, 0]
     picks[place] = word
     return trial.words[picks], place
-
-
-def _near(trial: TextTrial, place: int, word: int) -> Tensor:
-    """How far each pair is of one text with an anchor, (places, words); 1 where nothing tells it."""
-    near = torch.ones_like(trial.weights)
-    if trial.kin is not None and bool(trial.likely[place, word]):
-        near[trial.likely] = trial.kin[int(trial.likely.flatten()[: place * near.shape[1] + word].sum())] ** SHARP
-    return near
 
 
 def _descended(trial: TextTrial, text: Tensor, anchor: int) -> FoundText:

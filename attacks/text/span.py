@@ -26,13 +26,16 @@ WORD, TEXT = (
 class SpanOfInputs:
     """The span of the inputs of some linear layers. basis: (width, rank). gap: the ratio of the singular values at the
     rank's end. rows: of the layers' gradients together, more than which the rank cannot be. part: the basis is what
-    lies clearly above rounding, and there may be more behind it.
+    lies clearly above rounding, and there may be more behind it. adapters: the layers are adapters, so rows are few and
+    all may be needed. rounded: the rounding of weights decides what lies above it, and not that of the message.
     """
 
     basis: Tensor
     gap: float
     rows: int = 0
     part: bool = False
+    adapters: bool = False
+    rounded: bool = False
 
     @property
     def rank(self) -> int:
@@ -40,23 +43,36 @@ class SpanOfInputs:
 
     @property
     def clear(self) -> bool:
-        """Whether inputs that were there are told from others."""
-        return self.gap >= CLEAR and self.rank < len(self.basis)
+        """Whether inputs that were there are told from others. One row less than all is no gap of the inputs: errors in
+        front of a LayerNorm sum to zero.
+        """
+        most = len(self.basis) if self.adapters else min(len(self.basis), self.rows - 1)
+        return self.gap >= CLEAR and self.rank < most
 
     @classmethod
-    def of(cls, gradients: Sequence[Tensor], rounding: Sequence[float] = (), part: bool = False) -> SpanOfInputs:
+    def of(
+        cls, gradients: Sequence[Tensor], rounding: Sequence[float] = (), part: bool = False, adapters: bool = False
+    ) -> SpanOfInputs:
         """Of layers (outputs, width) that read the same: stacked, each divided by its norm, as a sentence's errors of
         keys sum to zero, so that keys alone span differences of inputs alone.
 
         rounding: of a number of each gradient, where more than float32's own is in it; it decides where the rows are
           fewer than the width, as adapters' are, and all of them may be needed. part: of so few rows take all that is
-          clearly above rounding, where the spectrum may have no gap.
+          clearly above rounding, where the spectrum may have no gap. adapters: as of the class. A gradient none of
+          which is clearly above rounding is left out.
         """
+        edges = [each * sum(side**0.5 for side in g.shape) for each, g in zip(rounding, gradients)]
+        if any(edges):
+            largest = [float(torch.linalg.matrix_norm(g.double(), 2)) for g in gradients]
+            kept = [k for k, (size, edge) in enumerate(zip(largest, edges)) if size > CLEAR * edge]
+            if not kept:
+                return cls(gradients[0].double()[:0].T, 0.0, adapters=adapters, rounded=True)
+            gradients, rounding = [gradients[k] for k in kept], [rounding[k] for k in kept]
         lengths = [g.double().norm().clamp_min(torch.finfo(torch.float64).tiny) for g in gradients]
         stack = torch.cat([g.double() / length for g, length in zip(gradients, lengths)])
         _, sizes, right = torch.linalg.svd(stack, full_matrices=False)
         if not float(sizes[0]) > 0:
-            return cls(right[:0].T, 0.0)
+            return cls(right[:0].T, 0.0, adapters=adapters)
         sizes = sizes.clamp_min(FLOOR * float(sizes[0]))
         if len(sizes) < stack.shape[1]:
             most = max((each / float(length) for each, length in zip(rounding, lengths)), default=0.0)
@@ -64,11 +80,11 @@ class SpanOfInputs:
             floor = max(SENT * float(sizes[0]), edge)
             if part:
                 rank = max(1, int((sizes >= CLEAR * floor).sum()))
-                return cls(right[:rank].T, float(sizes[rank - 1]) / floor, len(stack), True)
+                return cls(right[:rank].T, float(sizes[rank - 1]) / floor, len(stack), True, adapters, floor == edge)
             sizes = torch.cat([sizes.clamp_min(floor), sizes.new_tensor([floor])])
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1
-        return cls(right[:rank].T, float(ratios[rank - 1]), len(stack))
+        return cls(right[:rank].T, float(ratios[rank - 1]), len(stack), adapters=adapters)
 
     @property
     def rounding(self) -> float:
@@ -94,27 +110,3 @@ class SpanOfInputs:
         """The share of each input (..., width) that lies outside, in [0, 1]."""
         rest = inputs - (inputs @ self.basis) @ self.basis.T
         return rest.norm(dim=-1) / inputs.norm(dim=-1)
-
-
-def marks_of_texts(gradients: Sequence[Tensor], span: SpanOfInputs, texts: int, inputs: Tensor) -> Tensor | None:
-    """A mark of the text that each input belongs to, equal for inputs of one text; None where there is none (ours).
-
-    Attention's weights sum to 1, so the errors of the keys sum to zero over a text. The keys' gradient, a sum of error
-    times input, is therefore blind to a direction y whose product with the inputs is 1 on one text's words and 0 on all
-    others. Each input has its products with all such directions for a mark. Texts with a word at the same place have
-    one mark together.
-
-    Args:
-        gradients: (outputs, width) of layers that read the same, one of which makes keys. span: of their inputs.
-        texts: at most so many marks differ. inputs: (k, width).
-    """
-    blind = None
-    clearest = CLEAR
-    for gradient in gradients:
-        _, sizes, right = torch.linalg.svd(gradient.double() @ span.basis, full_matrices=False)
-        ratios = sizes[:-1] / sizes[1:].clamp_min(FLOOR * float(sizes[0]))
-        least = max(0, len(ratios) - texts)
-        if len(ratios) and float(ratios[least:].max()) > clearest:
-            clearest = float(ratios[least:].max())
-            blind = right[least + int(ratios[least:].argmax()) + 1 :]
-    return None if blind is None else inputs @ span.basis @ blind.T

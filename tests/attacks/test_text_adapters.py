@@ -99,12 +99,26 @@ def test_rounding_of_weights_hides_what_lies_below_it():
     update = torch.linalg.qr(torch.randn(16, 12, dtype=torch.float64))[0] * sizes @ torch.randn(12, 64).double()
     rounded = update + 1e-5 * torch.randn(16, 64, dtype=torch.float64)
     assert SpanOfInputs.of([update]).rank == 12 and SpanOfInputs.of([update]).clear
-    assert SpanOfInputs.of([rounded]).rank == 16 and SpanOfInputs.of([rounded]).clear  # taken for more words
-    assert not SpanOfInputs.of([rounded], [1e-5]).clear
+    whole = SpanOfInputs.of([rounded], adapters=True)
+    assert whole.rank == 16 and whole.clear  # taken for more words
+    assert not SpanOfInputs.of([rounded], [1e-5], adapters=True).clear
     known = SpanOfInputs.of([rounded], [1e-5], part=True)
     assert (
         1 < known.rank < 12 and known.clear and float(known.outside(inputs_of(update)[: known.rank]).max()) < known.same
     )
+
+
+def test_an_adapter_that_moved_by_less_than_rounding_hides_none_of_what_another_tells():
+    torch.manual_seed(0)
+    inputs = torch.randn(8, 64, dtype=torch.float64)
+    clear = torch.randn(16, 8, dtype=torch.float64) @ inputs
+    noise = 1e-9 * torch.randn(16, 64, dtype=torch.float64)
+    both = SpanOfInputs.of([clear, noise], [1e-9, 1e-9], part=True, adapters=True)
+    assert (both.rank, both.clear) == (8, True) and float(both.outside(inputs).max()) < 1e-6
+    alone = SpanOfInputs.of([noise], [1e-9], part=True, adapters=True)
+    assert (alone.clear, alone.rounded) == (False, True)
+    still = SpanOfInputs.of([torch.zeros(16, 64)], [0.0], part=True, adapters=True)
+    assert (still.clear, still.adapters, still.rounded, still.gap) == (False, True, False, 0.0)
 
 
 def inputs_of(update: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,106 @@
+"""Membership by what of a record lies outside of a message's spans: nothing of a member, and much of all others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from dpfl_audit.attacks import ATTACKS
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.membership.projection import span_of
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.vocabulary import vocabulary_of
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.metrics.membership import auc
+
+ROWS = [0, 1, 2]
+NOBODY = [50, 51, 52]
+
+
+@pytest.fixture(scope="module")
+def notes():
+    return load("notes", seed=5)
+
+
+def asked(data, module, rows, *, share="gradient", words=None, noise=0.0):
+    """The scores of records 0 to 19 against a message of a client that has `rows`."""
+    layout = Layout.of(module)
+    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
+    training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+    job = LocalJob(module, layout, training, start, data.inputs, data.targets, torch.tensor([rows]), share, 0.1)
+    value = looped([job])[0].value
+    value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
+    facts = PublicFacts("fedavg", share, "sgd", 0.1, len(rows), None, 1, noise_std=noise)
+    messages = (
+        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
+        Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: value, False),
+    )
+    view = View("server", messages, module, layout, facts, data.input_shape, data.classes, vocabulary=words)
+    nothing = Knowledge({}, torch.zeros(0), torch.zeros(0))
+    candidates = (data.inputs[:20], data.targets[:20], torch.arange(20))
+    knowledge = replace(
+        nothing, candidate_inputs=candidates[0], candidate_targets=candidates[1], candidate_ids=candidates[2]
+    )
+    (attack,) = ATTACKS["membership-projection"].make({}, False, "cpu")
+    return attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).scores
+
+
+def text_model(data, **options):
+    words = vocabulary_of(data.description)
+    about = {"input_shape": data.input_shape, "classes": data.classes, "mean": (), "std": (), "seed": 1}
+    return models.build("transformer", vocabulary=len(words), width=96, **about, **options), words
+
+
+@pytest.mark.parametrize("share", ["gradient", "update"])
+def test_texts_of_a_message_lie_in_its_spans_and_others_do_not(notes, share):
+    module, words = text_model(notes)
+    scores = asked(notes, module, ROWS, share=share, words=words)
+    assert float(scores[ROWS].min()) > -1e-3 and float(scores[3:].max()) < -0.05
+
+
+def test_a_message_without_the_texts_tells_none_of_them(notes):
+    module, words = text_model(notes)
+    assert float(asked(notes, module, NOBODY, words=words).max()) < -0.05
+
+
+def test_images_too_by_the_first_layer_of_a_network():
+    digits = load("digits", seed=5)
+    about = {"input_shape": digits.input_shape, "classes": 10, "mean": digits.mean, "std": digits.std, "seed": 1}
+    module = models.build("mlp", widths=[32], **about)
+    scores = asked(digits, module, ROWS)
+    assert float(scores[ROWS].min()) > -1e-3 and float(scores[3:].max()) < -0.05
+
+
+def test_strong_noise_leaves_chance(notes):
+    module, words = text_model(notes)
+    scores = asked(notes, module, ROWS, words=words, noise=10.0)
+    assert auc(scores[ROWS].tolist(), scores[3:].tolist())[0] < 0.9 and bool(torch.isfinite(scores).all())
+
+
+def test_a_span_ends_at_its_gap_or_at_half_the_width():
+    rng = torch.Generator().manual_seed(0)
+    inputs, errors = (torch.randn(n, width, generator=rng, dtype=torch.float64) for n, width in ((5, 32), (48, 5)))
+    basis, clear = span_of([errors @ inputs])
+    assert (basis.shape, clear) == ((32, 5), True)
+    assert span_of([torch.randn(48, 32, generator=rng).double()])[0].shape == (32, 16)
+    # two outputs of a softmax have one error between them, which spans one input whatever the batch
+    assert not span_of([torch.tensor([[1.0], [-1.0]]).double() @ inputs[:1]])[1]
+
+
+def test_a_network_without_linear_layers_is_refused(notes):
+    digits = load("digits", seed=5)
+
+    class Sum(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = torch.nn.Parameter(torch.zeros(10, 64))
+
+        def forward(self, x):
+            return x.flatten(1) @ self.rows.T
+
+    with pytest.raises(ValueError, match="trains no linear layer"):
+        asked(digits, Sum(), ROWS)
