@@ -30,7 +30,7 @@ class LabelledRecord:
     def key(self) -> tuple[float | str, ...]:
         """The label's values; equal labels have equal ones, in whatever form.
 
-        >>> labelled((torch.zeros(2), np.int64(3))).key, labelled({"x": [0.5], "y": "cat"}).key
+        >>> labelled_record((torch.zeros(2), np.int64(3))).key, labelled_record({"x": [0.5], "y": "cat"}).key
         ((3.0,), ('cat',))
         """
         if isinstance(self.label, str):
@@ -38,7 +38,7 @@ class LabelledRecord:
         return tuple(np.asarray(self.label, dtype=np.float64).reshape(-1).tolist())
 
 
-def labelled(record: Any) -> LabelledRecord | None:
+def labelled_record(record: Any) -> LabelledRecord | None:
     """A pair of an input and a label, with what stands behind them; or a mapping of one array and a label. None of any
     other record.
 

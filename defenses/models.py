@@ -456,7 +456,7 @@ def takes_shape(builder: Callable[..., Any], options: Mapping[str, Any] = Mappin
     """
     signature = inspect.signature(builder)
     try:
-        signature.bind((), 0, **options)
+        signature.bind((), 0, **{name: value for name, value in options.items() if name in signature.parameters})
     except TypeError:
         return False
     first = next(iter(signature.parameters.values()))

@@ -25,6 +25,7 @@ NOT_RUN = {
     ("README.md", "make is what runs the tests, and the demo takes minutes"),
     ("README.md", "it takes minutes; docs/howto/choose.md runs a small one"),
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
+    ("docs/howto/replay.md", "tests/audit/replay/test_recorded.py does"),
     ("docs/howto/text.md", "it needs a model on disk, and the extra [text]"),
     ("README.md", "docs/howto/record.md runs a whole one"),
     ("docs/howto/mechanism.md", "it needs the extra [flower]"),

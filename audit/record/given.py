@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...defenses.data.pixels import CHANNELS, OF_TYPE, Axes, divided, in_words, turned, whites
+from ...defenses.data.pixels import CHANNELS, OF_TYPE, Axes, divided, pixel_notes, turned, whites
 from ..errors import BadInput, bad_input
-from ..labelled import LABELS, labelled
+from ..labelled import LABELS, labelled_record
 from ..tensors import dense_tensor
 from .recording import DataFacts
 
@@ -48,7 +48,7 @@ def parted(given: Any, where: str) -> tuple[Any, Any]:
 
 
 def _is_record(value: Any) -> bool:
-    one = labelled(value)
+    one = labelled_record(value)
     return one is not None and one.inputs is not None
 
 
@@ -57,7 +57,7 @@ def _has_records(given: Any) -> bool:
         hasattr(given, "__len__") and hasattr(given, "__getitem__")
     ):
         return False
-    return len(given) > 0 and labelled(given[0]) is not None
+    return len(given) > 0 and labelled_record(given[0]) is not None
 
 
 def _of_mapping(given: Mapping[Any, Any], where: str) -> tuple[Any, Any]:
@@ -135,7 +135,7 @@ def white_of(array: np.ndarray, data: DataFacts) -> float | None:
 def as_read(array: np.ndarray, axes: Axes, white: float | None) -> tuple[Tensor, list[str]]:
     """Inputs (n, …) float32, and what was decided, in words."""
     read = turned(divided(array, white or 1.0), axes)
-    return torch.from_numpy(np.ascontiguousarray(read, np.float32)), in_words(axes, white or 1.0, array.dtype)
+    return torch.from_numpy(np.ascontiguousarray(read, np.float32)), pixel_notes(axes, white or 1.0, array.dtype)
 
 
 def shape_as(shape: Sequence[int], axes: Axes) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ...attacks import ATTACKS
@@ -41,7 +41,8 @@ def chosen_attacks(
     half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
     there = _applying(half)
     if (fewer := _with_fewer_iterations(half, there)) is not None:
-        shorter = _applying(replace(half, options=fewer))
+        inversion = _applying(replace(half, options=fewer), (INVERSION,)).work
+        shorter = replace(there, work={**there.work, **inversion})
         if choice.first_of(shorter.work[INVERSION]) <= _limit(options):
             made = _chosen(setup, auditor, fewer, shorter)
             return _shortened(made, there, fewer), fewer
@@ -52,8 +53,10 @@ def _limit(options: RunOptions) -> float:
     return options.minutes or choice.DEFAULT_MINUTES
 
 
-def _applying(half: PublicHalf) -> choice.Applying:
-    asked = [n for n, kind in ATTACKS.items() if any(kind.arises(view) for view in half.ground.views)]
+def _applying(half: PublicHalf, names: Collection[str] = ()) -> choice.Applying:
+    """names: of attacks; all where none is given."""
+    among = names or ATTACKS
+    asked = [n for n, kind in ATTACKS.items() if n in among and any(kind.arises(view) for view in half.ground.views)]
     variants = {name: variants_of(name, half) for name in asked}
     return choice.applying(half.ground.views, variants, half.ground.knowledge)
 

@@ -48,9 +48,10 @@ def plan(views: Sequence[View], attacks: Sequence[ChosenAttack], knowledge: Know
     cells: list[Cell] = []
     refused: list[tuple[int, str, ValueError]] = []
     for view in views:
+        beside = knowledge.beside(view)
         for place, chosen in enumerate(attacks):
             try:
-                parts = chosen.attack.parts(view, knowledge.beside(view))
+                parts = chosen.attack.parts(view, beside)
             except ValueError as error:
                 refused.append((place, view.observer, error))
                 continue

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from ..labelled import LabelledRecord, labelled
+from ..labelled import LabelledRecord, labelled_record
 
 
 @dataclass(eq=False)
@@ -74,10 +74,10 @@ def default_canaries(record: Any, others: Sequence[Any], generator: torch.Genera
     The crafted one has a large value of random sign everywhere, which no record has, so that its gradient is longer
     than any clip and points where no other record's does; of pixels of 8 bits the least or the most.
     """
-    canaries, own = {"existing": record}, labelled(record)
+    canaries, own = {"existing": record}, labelled_record(record)
     if own is None:
         return canaries
-    known = [one for other in others if (one := labelled(other)) is not None]
+    known = [one for other in others if (one := labelled_record(other)) is not None]
     wrong = _another_label(own, known)
     canaries["mislabelled"] = own.remade(None, wrong)
     if own.inputs is None:

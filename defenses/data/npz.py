@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .dataset import DEALT_BY_LOT, Dataset, Records, Source, make
-from .pixels import axes_of, divided, in_words, turned, whites
+from .pixels import axes_of, divided, pixel_notes, turned, whites
 
 PREFIXES = ("", "test_", "auxiliary_")  # of a split's two arrays
 QUANTITY = "say regression = true in [data] options if they are quantities"
@@ -199,7 +199,7 @@ def _as_images(
         return [f"records of shape {shape} as they are, as their numbers are no pixels"]
     for name, one in zip(names, white or [1.0] * len(names)):
         kind, array = arrays[name].dtype, divided(arrays[name], one)
-        notes |= dict.fromkeys(in_words(axes, one, kind))
+        notes |= dict.fromkeys(pixel_notes(axes, one, kind))
         arrays[name] = turned(array, axes) if array.ndim == len(shape) + 1 else array
     return list(notes)
 

@@ -103,10 +103,10 @@ def divided(array: Array, white: float) -> Array:
     return array if white == 1 else np.divide(array, np.float32(white), dtype=np.float32)
 
 
-def in_words(axes: Axes, white: float, kind: object) -> list[str]:
+def pixel_notes(axes: Axes, white: float, kind: object) -> list[str]:
     """What was decided, for whoever reads the setup.
 
-    >>> in_words("hwc", 255.0, np.dtype(np.uint8))
+    >>> pixel_notes("hwc", 255.0, np.dtype(np.uint8))
     ['uint8 pixels divided by 255', 'height-width-channel order turned to channel-height-width']
     """
     notes = [f"{kind} pixels divided by {white:g}"] if white != 1 else []

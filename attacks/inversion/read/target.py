@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torch import Tensor
 
@@ -106,7 +107,7 @@ class Target:
         """Whether every message has noise of known size."""
         return all(one.noise_std > 0 for one in self.messages)
 
-    @property
+    @cached_property
     def noise_share(self) -> float:
         """The share of ‖gradient‖² that is noise, d·noise_std²/‖gradient‖², in [0, 1]; of several messages that of
         their mean by `trust`, where what they say of the images adds up and the noises do not.

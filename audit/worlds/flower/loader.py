@@ -20,7 +20,7 @@ from ....defenses.nearest import instead
 from ....defenses.randomness import generator
 from ....defenses.terms import Adjacency
 from ...errors import BadInput
-from ...labelled import labelled
+from ...labelled import labelled_record
 from ..planted import PlantedDataset, default_canaries
 from ..source import own_code, public_names
 from .app import FlowerApp
@@ -91,7 +91,7 @@ def record_canaries(loaded: Any, adjacency: Adjacency, seed: int) -> dict[str, A
     """
     records = loaded_records(loaded)
     first = records[PLACE]
-    if labelled(first) is None:
+    if labelled_record(first) is None:
         raise BadInput(
             f"--data: a record is {_shape(first)}; expected a pair of numbers and a class, or a dict of these"
         )

@@ -112,7 +112,7 @@ def test_what_was_not_measured_does_not_hold(statement, why, make_results, tmp_p
 
 def test_a_setup_is_attacked(tmp_path):
     tables = {
-        "data": {"name": "digits", "clients": 2, "samples_per_client": 10},
+        "data": {"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 10},  # whose classifiers ship
         "model": {"name": "logistic"},
         "scheme": {"name": "ldp", "clip": 0.5, "sigma": 1.0, "rounds": 1, "share": "gradient"},
         "attack": {"inversion": {"iterations": 5}},

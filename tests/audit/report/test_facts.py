@@ -185,7 +185,9 @@ def test_dp_sgd_shows_its_clip_and_multiplier(tmp_path):
     experiment = build(parse_config(raw), tmp_path)
     setup = train(experiment, tmp_path / "setup")
     results = run(
-        setup, tmp_path / "results", RunOptions(attacks=("inversion",), overrides=("inversion.iterations=2",))
+        setup,
+        tmp_path / "results",
+        RunOptions(attacks=("inversion",), overrides=("inversion.iterations=2",), pixels_only=True),
     )
     shown = {fact["name"]: fact for fact in facts(results)}
     assert (shown["clip norm"]["value"], shown["noise_multiplier"]["value"]) == ("0.5", "3")

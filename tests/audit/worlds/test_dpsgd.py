@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.labelled import labelled
+from dpfl_audit.audit.labelled import labelled_record
 from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
@@ -184,9 +184,9 @@ def test_canaries_are_those_of_tensors_in_every_form_of_a_record(form):
     assert list(made) == list(expected)
     for name, value in made.items():
         assert type(value) is type(shaped[0]) and len(value) == len(shaped[0])
-        assert np.allclose(labelled(value).inputs, labelled(expected[name]).inputs)
+        assert np.allclose(labelled_record(value).inputs, labelled_record(expected[name]).inputs)
         again = FORMS[form](*expected[name])
-        assert labelled(value).key == labelled(again).key
+        assert labelled_record(value).key == labelled_record(again).key
 
 
 def test_pixels_of_8_bits_and_tokens_have_canaries_of_their_kind():
