@@ -110,8 +110,9 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
         if trial.number in again:
             fresh = again[trial.number]
             outcome = fresh.outcome
-            if not fresh.attacks and outcome is not None and trial.outcome is not None:  # what the search's attacks got
-                outcome = outcome.model_copy(update={"leaks": trial.outcome.leaks})
+            if not fresh.attacks and outcome is not None and trial.outcome is not None:
+                # What the search's attacks got; a new one, as a copy would keep what was computed of no leaks.
+                outcome = Performance(**{**dict(outcome), "leaks": trial.outcome.leaks})
         return case.goals.judged(outcome, trial.epsilon)
 
     goals = case.goals.words

@@ -611,6 +611,9 @@ def test_what_test_records_cannot_show_is_not_attacked_again(done: Study, tmp_pa
     assert again.outcome is not None and len(again.outcome.accuracies) == 2 and again.outcome.leaks == ()
     assert not again.keeps(case, done.chosen) and not list(tmp_path.rglob("results"))
     assert [kept.goal for kept in again.missed(case, done.chosen)] == case.goals.words[:1]
+    near = replace(case, goals=Goals(accuracy_at_least=again.outcome.accuracy - 0.001, leakage_at_most=1.0))
+    assert not again.keeps(near, done.chosen)
+    assert obstacle(near, [done.chosen], [again]).unsure == (near.goals.words[0],)
 
 
 @pytest.mark.full
