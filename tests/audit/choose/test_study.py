@@ -587,7 +587,8 @@ def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> 
     case, trial = replace(done.case, goals=Goals(accuracy_at_least=0.5, leakage_at_most=0.3)), made(0, 0.9, 1, 50.0)
     assert trial.outcome is not None
     two = SingledOut(attack="membership-lira", what="", hits=4, n=80, chance=0.0, shares=(0.0, 0.1), one_threshold=True)
-    again = Again(trial=0, seeds=(1, 2), outcome=trial.outcome.model_copy(update={"leaks": (two,)}))
+    found = trial.outcome.model_copy(update={"leaks": (two,)})
+    again = Again(trial=0, seeds=(1, 2), outcome=found, attacks=("membership-lira",))
     goal = case.goals.words[1]
     assert obstacle(case, [trial], [again]).unsure == (goal,)
     unproven = trial.model_copy(update={"outcome": again.outcome})  # as close, and not worth another attack
