@@ -57,7 +57,6 @@ CONFIG: dict[str, Any] = {
     "audit": {"observer": "server", "unit": "client", "adjacency": "zero_out", "delta": 1e-5},
     "attack": {"inversion": {"iterations": 120}},
 }
-SCREEN_MINUTES = 1.0  # as a study of six minutes gives each setting
 OPTIONS = StudyOptions(
     vary=("scheme.noise_multiplier=.01..3", "scheme.clip=.3..1"), goals=GOALS, minutes=1.5, baseline=False, key=KEY
 )
@@ -200,7 +199,8 @@ def speed(bench: Bench) -> tuple[float, float]:
     together = time.perf_counter() - begin
     seed = case.config.seed
     few = f"inversion.rounds={SCREEN_ROUNDS}"
-    run = RunOptions(minutes=SCREEN_MINUTES, canaries=False, quick=True, pixels_only=True, seed=seed, overrides=(few,))
+    minutes = case.screen_minutes
+    run = RunOptions(minutes=minutes, canaries=False, quick=True, pixels_only=True, seed=seed, overrides=(few,))
     here = commands = 0.0
     for trial in trials:
         setup, results, config = folder / "setup", folder / "results", folder / "config.toml"
@@ -215,7 +215,7 @@ def speed(bench: Bench) -> tuple[float, float]:
         config.write_text(tomlkit.dumps(tables))
         begin = time.perf_counter()
         audit("train", config, "-o", setup, "--noise-key", key)
-        audit("run", setup, "-o", results, "--quick", "--minutes", SCREEN_MINUTES, "--seed", seed, "--set", few)
+        audit("run", setup, "-o", results, "--quick", "--minutes", minutes, "--seed", seed, "--set", few)
         commands += time.perf_counter() - begin
         shutil.rmtree(setup)
         shutil.rmtree(results)

@@ -40,7 +40,7 @@ FEWER = "{}; the study continues with that"
 # Of the minutes one part is for the attacks of the search and one for those on a setting that is attacked again; the
 # last is for training and scoring, and for a second setting where the first one fails.
 PARTS = 3
-STRONGER = 3  # times as long as in the search, a training is attacked again at least
+LONGER = 3  # times as long as in the search a training is attacked again, at least
 MOST_DRAWS = 100  # of a seed and key, for an audited client to take part
 
 
@@ -84,7 +84,7 @@ class StudyCase:
     @property
     def screen_minutes(self) -> float:
         """For the attacks on one setting of the search, counted from shapes; a minute at most."""
-        return min(1.0, self.again_minutes / max(self.trials, STRONGER * self.seeds))
+        return min(1.0, self.again_minutes / max(self.trials, LONGER * self.seeds))
 
     @property
     def again_minutes(self) -> float:

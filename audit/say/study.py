@@ -76,7 +76,7 @@ def goals_unsure(goals: Sequence[str], records: tuple[int, int] | None) -> str:
     wide = f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(goals)}”"
     if records is None:
         return f"{wide}, and more --seeds, candidates or test records narrow them."
-    return f"{wide}: {records[0]:,} test records cannot show it, and about {records[1]:,} would."
+    return f"{wide}: {records[0]:,} test records cannot show that accuracy, and about {records[1]:,} would."
 
 
 def selected_misses(goal: str, setting: str, values: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ MOST = 16  # messages of the same images, as each costs as much as one round's a
 
 
 # Each variant of an attack, and each manner, reads all messages, which takes minutes of a large network. What was read
-# is found here as long as somebody who plans holds it.
+# is found here as long as a plan holds it.
 _READ: WeakKeyDictionary[View, WeakKeyDictionary[Knowledge, list[ReferenceType[Aim]]]] = WeakKeyDictionary()
 
 
