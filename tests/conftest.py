@@ -22,6 +22,12 @@ os.environ["OMP_NUM_THREADS"] = (
 DATA = Path(os.environ.get("DPFL_AUDIT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """A network that a module makes as it is imported is the same one, whichever modules came before it."""
+    if isinstance(collector, pytest.Module):
+        torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Small tensors are slower on many threads, and workers of pytest-xdist would fight over the cores."""
