@@ -316,12 +316,14 @@ class Part:
       reads.
     shared: names work that is done once for all parts of that name, whatever their attack, as what it gives is kept
       (shadow models); "" for none.
+    records: how many it gives back, which are scored afterwards.
     """
 
     key: str
     work: int
     content: Any = None
     shared: str = ""
+    records: int = 0
 
 
 class Attack(Protocol):

@@ -14,6 +14,7 @@ from .lock import writing
 from .report.render import render
 from .results.format import Results
 from .run import RunOptions, carry_out, opened
+from .run.times import OF_RUNS
 from .say.demo import answer
 from .setup.capture import train
 from .setup.config import Config, parse_config
@@ -36,7 +37,7 @@ class DemoSetting:
 
     name: of its folder, and on the page. scheme: as in a config. observer: who attacks. attacks: with what. captured:
     whose updates are kept; of a sum all, as without its originals nobody could say what came back. rounds: how many
-    rounds of them. seconds: of two cores, for the attacks, and for scoring and pricing.
+    rounds of them. seconds: of two cores, to attack and score.
     """
 
     name: str
@@ -46,7 +47,7 @@ class DemoSetting:
     captured: tuple[int, ...] = ATTACKED
     rounds: int = 1
     claim: str | None = None
-    seconds: tuple[float, float] = (5.0, 5.0)
+    seconds: float = 10.0
 
 
 SETTINGS = (
@@ -58,7 +59,7 @@ SETTINGS = (
         ("canary",),
         rounds=ROUNDS,  # the claim is about all of them
         claim="paper",
-        seconds=(12.0, 2.0),
+        seconds=14.0,
     ),
     DemoSetting(
         "recommended",
@@ -67,7 +68,7 @@ SETTINGS = (
         "aggregate",
         ("inversion", "membership-loss-trajectory"),
         captured=tuple(range(CLIENTS)),
-        seconds=(30.0, 20.0),
+        seconds=50.0,
     ),
 )
 
@@ -116,15 +117,14 @@ def folders(output: Path) -> list[Path]:
 
 
 def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
-    kinds = {"training": WorkKind(5.0, ("training",))}
-    for setting in SETTINGS:
-        kinds |= _kinds(setting)
+    kinds = {setting.name: WorkKind(setting.seconds, OF_RUNS) for setting in SETTINGS}
+    kinds["training"] = WorkKind(5.0, ("training",))
     table = Timetable(progress, kinds)
     stages = [
         (
             setting,
             table.plan({"training": 1}, setting.name),
-            table.plan(dict.fromkeys(_kinds(setting), 1), setting.name),
+            table.plan({setting.name: 1}, setting.name),
         )
         for setting in SETTINGS
     ]
@@ -141,15 +141,6 @@ def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
     page = output / "report.html"
     render(results, page, "html")
     return Demo(page, tuple(answer(Results.read(folder)) for folder in results))
-
-
-def _kinds(setting: DemoSetting) -> dict[str, WorkKind]:
-    """Seconds of two cores, by how each kind of work begins to tell of itself."""
-    attack, score = setting.seconds
-    return {
-        f"{setting.name}, attack": WorkKind(attack, ("attacking", "canary")),
-        f"{setting.name}, score": WorkKind(score, ("scoring", "pricing")),
-    }
 
 
 def _train(setting: DemoSetting, output: Path, folder: Path, progress: Progress | None) -> None:

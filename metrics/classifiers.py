@@ -24,6 +24,7 @@ from .utility import accuracy
 WEIGHTS = Path(__file__).parent / "weights"
 BATCH = 256
 LEAST = 4  # pixels of a side of what they take
+STEPS, BATCH_SIZE = 400, 64  # of training one
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +83,8 @@ def train_reference(
     seed: int,
     *,
     test: tuple[Tensor, Tensor] | None = None,
-    steps: int = 400,
-    batch_size: int = 64,
+    steps: int = STEPS,
+    batch_size: int = BATCH_SIZE,
     lr: float = 3e-3,
     flip: bool = False,
     progress: Callable[[int, int], None] | None = None,

@@ -49,7 +49,9 @@ class Inversion(Settings):
             _check_records(knowledge)
         cases = iter(self._planned([target for aim in aims for target in aim.targets], view, knowledge))
         work = [sum(cost(next(cases)) for _ in aim.targets) for aim in aims]
-        return [Part(f"{aim.manner}:{aim.key}", operations, aim) for aim, operations in zip(aims, work)]
+        records = [sum(target.count for target in aim.targets) for aim in aims]
+        made = zip(aims, work, records)
+        return [Part(f"{aim.manner}:{aim.key}", operations, aim, records=many) for aim, operations, many in made]
 
     def _planned(self, targets: Sequence[Target], view: View, knowledge: Knowledge) -> Iterator[Case]:
         network = as_run(view.module, self.mode)

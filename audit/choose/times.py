@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from ...defenses.progress import Progress
+from ..run.times import OF_RUNS
 from ..timetable import PlannedStage, Timetable, WorkKind
 from . import trial
-from .again import ALONE
 from .case import StudyCase
 
-# Seconds of two cores before anything was measured.
-A_TRAINING = 1.0
-A_RECORD_SCORED = 0.005  # of one message
+A_TRAINING = 1.0  # seconds of two cores, before anything was measured
 
 
 class StudyTimes:
-    """The stages of a study. What a setting's training, its short attacks and the scoring of a message take is measured
-    on the first settings; what is attacked again has as long as it may take.
+    """The stages of a study. What a setting's training and its short attacks take is measured on the first settings;
+    what is attacked again has as long as it may take.
 
     Args:
         case: of the study, with its data loaded. progress: told of the whole.
@@ -23,15 +21,12 @@ class StudyTimes:
 
     def __init__(self, case: StudyCase, progress: Progress | None) -> None:
         self.case = case
-        records = max(len(own) for parts in case.parts.values() for own in parts.clients)
-        scoring = ("scoring", "pricing rows")
         self.table = Timetable(
             progress,
             {
+                "attacks": WorkKind(60 * case.screen_minutes / trial.BATCH, OF_RUNS),
+                "attacks again": WorkKind(60.0, OF_RUNS),
                 "training": WorkKind(A_TRAINING, ("pricing settings", "training")),
-                "attacks": WorkKind(60 * case.screen_minutes / trial.BATCH, ("attacking",)),
-                "attacks again": WorkKind(60.0, ("attacking",)),
-                "scoring": WorkKind(A_RECORD_SCORED * records, scoring),
             },
         )
         self.batches = {n: self._batch(n) for n in range(0, case.count, trial.BATCH)}
@@ -57,13 +52,9 @@ class StudyTimes:
         return self._looked_at(end - first, f"settings {first + 1} to {end} of {self.case.count}")
 
     def _looked_at(self, settings: int, name: str) -> PlannedStage:
-        messages = settings * len(self.case.config.capture.clients) * trial.SCREEN_ROUNDS
-        return self.table.plan({"training": settings, "attacks": settings, "scoring": messages}, name)
+        return self.table.plan({"attacks": settings, "training": settings}, name)
 
     def _again(self, name: str = "again") -> PlannedStage:
         seeds = self.case.seeds
-        messages = seeds * len(self.case.config.capture.clients) * (ALONE + 1)  # the last: all rounds together
         trainings = (2 if self.case.baseline else 1) * seeds
-        return self.table.plan(
-            {"training": trainings, "attacks again": self.case.again_minutes, "scoring": messages}, name
-        )
+        return self.table.plan({"attacks again": self.case.again_minutes, "training": trainings}, name)

@@ -59,11 +59,15 @@ def command(
     judge = Gated.of(gates)
     job = runner.opened(setup, runner.RunOptions(**vars(options)))
     runner.check_gates(judge.gates, job)
-    planned = [] if job.choice is None else [ran.minutes for ran in job.choice.ran]
-    long = takes_long(sum(planned), "fewer --minutes leave out the longest attacks, --quick shortens them")
-    if long and not printing.quiet:
-        progress.note(long)
-    results = runner.carry_out(job, output, force=force, progress=progress, workers=workers_at(ray))
+
+    def announce(minutes: float) -> None:
+        shorter = "--quick shortens the attacks"
+        if job.choice is not None:
+            shorter = "fewer --minutes leave out the longest attacks, --quick shortens them"
+        if (long := takes_long(minutes, shorter)) and not printing.quiet:
+            progress.note(long)
+
+    results = runner.carry_out(job, output, force=force, progress=progress, announce=announce, workers=workers_at(ray))
     progress.close()
     silent = printing.quiet or printing.as_json
     if not silent:

@@ -7,7 +7,7 @@ after every kill. What does not run is recorded with the reason: not measured is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -31,15 +31,25 @@ NOT_BY_DEFAULT = f"it runs by --attack {CANARY} and may by --minutes"
 class Applying:
     """Which attacks a setup and its observers allow.
 
-    work: by name, the operations of its parts, each with what it shares. refused: by name, why no observer can try it.
+    work: by name, the operations of its parts and of scoring them, each with what it shares. refused: by name, why no
+    observer can try it. first: operations of what is scored with, where anything of `IN_PARTS` runs.
     """
 
     work: Mapping[str, Sequence[tuple[int, str]]]
     refused: Mapping[str, str]
+    first: int = 0
 
 
-def applying(views: Sequence[View], attacks: Mapping[str, Sequence[ChosenAttack]], knowledge: Knowledge) -> Applying:
-    """Plans every attack (by name, in all its variants) on every view, and runs none."""
+def applying(
+    views: Sequence[View],
+    attacks: Mapping[str, Sequence[ChosenAttack]],
+    knowledge: Knowledge,
+    scoring: Callable[[int], int] = lambda _: 0,
+) -> Applying:
+    """Plans every attack (by name, in all its variants) on every view, and runs none.
+
+    scoring: operations of scoring so many records.
+    """
     work: dict[str, list[tuple[int, str]]] = {}
     refused: dict[str, str] = {}
     for name, variants in attacks.items():
@@ -48,7 +58,8 @@ def applying(views: Sequence[View], attacks: Mapping[str, Sequence[ChosenAttack]
         except ValueError as error:
             refused[name] = str(error)
         else:
-            work[name] = [(cell.part.work, cell.part.shared) for cell in in_turn(cells)]
+            parts = [cell.part for cell in in_turn(cells)]
+            work[name] = [(part.work + scoring(part.records), part.shared) for part in parts]
     return Applying(work, refused)
 
 
@@ -92,7 +103,7 @@ def choose(there: Applying, limit: float) -> Choice:
     check_minutes(limit)
     if not there.work:
         raise BadInput(_nothing_applies(there))
-    left, shared, spent = dict(there.work), set[str](), 0.0
+    left, shared, spent = dict(there.work), set[str](), minutes(there.first)
     ran: dict[str, float] = {}
     while left:
         costs = {name: minutes(_operations(work, shared)) for name, work in left.items()}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
-from ...attacks import ATTACKS
-from ...attacks.canary import CraftedStart
-from ...attacks.membership import ShadowFactory
+from ...attacks import ATTACKS, cost
 from ...defenses.models import LAYERS
 from ...defenses.terms import Observer
 from ..errors import BadInput
@@ -20,8 +19,10 @@ from . import choice
 from .options import INVERSION, RunOptions, settings_of
 from .public_half import PublicHalf
 from .shortened import fewer_iterations, iterations_set, of_iterations
+from .times import canary_work, classifier_operations, scoring_operations
 from .variants import variants_of
 
+CLASSIFIERS = 1 / 3  # of the minutes, which reference classifiers may take; else pixels alone are compared
 NOT_OURS = (
     "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
     " function of yours"
@@ -38,6 +39,8 @@ def chosen_attacks(
     """
     if why := _not_attackable(setup):
         return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), options
+    if cost.minutes(classifier_operations(setup, options)) > CLASSIFIERS * _limit(options):
+        options = replace(options, pixels_only=True)
     half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
     there = _applying(half)
     if (fewer := _with_fewer_iterations(half, there)) is not None:
@@ -58,7 +61,10 @@ def _applying(half: PublicHalf, names: Collection[str] = ()) -> choice.Applying:
     among = names or ATTACKS
     asked = [n for n, kind in ATTACKS.items() if n in among and any(kind.arises(view) for view in half.ground.views)]
     variants = {name: variants_of(name, half) for name in asked}
-    return choice.applying(half.ground.views, variants, half.ground.knowledge)
+    shape = tuple(half.setup.manifest.data.input_shape)
+    scoring = partial(scoring_operations, shape=shape, options=half.options)
+    there = choice.applying(half.ground.views, variants, half.ground.knowledge, scoring)
+    return replace(there, first=classifier_operations(half.setup, half.options) if INVERSION in there.work else 0)
 
 
 def _with_fewer_iterations(half: PublicHalf, there: choice.Applying) -> RunOptions | None:
@@ -112,11 +118,8 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
     if auditor.ledger is None or auditor.truth is None:
         lacking = "auditor/" if auditor.ledger is None else "truth/"
         return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
-    module, shape = setup.module(options.allow_model), tuple(setup.manifest.data.input_shape)
-    federation = ShadowFactory(setup.scheme, module, tuple(setup.manifest.clients))
-    crafting = CraftedStart().operations(module, shape, sum(setup.manifest.clients))
-    operations = choice.canary_operations(settings, federation.operations(shape, setup.manifest.rounds), crafting)
-    return choice.Applying({CANARY: [(operations, "")]}, {})
+    module = setup.module(options.allow_model)
+    return choice.Applying({CANARY: [(canary_work(setup, settings, module), "")]}, {})
 
 
 def _not_attackable(setup: Setup) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,9 @@ from .opening import opened
 from .options import RunOptions
 from .planning import planned_cells
 from .pricing import priced
+from .times import run_times
+
+Announce = Callable[[float], None]
 
 
 def run(
@@ -46,19 +49,27 @@ def run(
 
 
 def carry_out(
-    job: Job, output: Path, *, force: bool = False, progress: Progress | None = None, workers: Workers = HERE
+    job: Job,
+    output: Path,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+    announce: Announce | None = None,
+    workers: Workers = HERE,
 ) -> Results:
     """Attack, score, write `output`. A killed run goes on with the cell it was in.
 
     Args:
         job: of `opened`. output: the results folder.
         force: replace other results.
-        progress: called with work done and in all. workers: who attacks; whoever it is, the bytes are the same.
+        progress: called with the share of time that is over. announce: called with the minutes that two cores take,
+            before the first attack.
+        workers: who attacks; whoever it is, the bytes are the same.
 
     Raises:
         BadInput: `output` holds something else, or an attack asked for by name fails.
     """
-    return carry_out_together([job], [output], force=force, progress=progress, workers=workers)[0]
+    return carry_out_together([job], [output], force=force, progress=progress, announce=announce, workers=workers)[0]
 
 
 def carry_out_together(
@@ -67,6 +78,7 @@ def carry_out_together(
     *,
     force: bool = False,
     progress: Progress | None = None,
+    announce: Announce | None = None,
     workers: Workers = HERE,
 ) -> list[Results]:
     """`carry_out` of several jobs, whose messages at equal weights are attacked as one (`evidence.collect_together`).
@@ -74,7 +86,7 @@ def carry_out_together(
     Args:
         jobs: with the same seed and network for LPIPS, and all of them with or without attacks chosen by name.
         outputs: a results folder for each.
-        force, progress, workers: as for `carry_out`.
+        force, progress, announce, workers: as for `carry_out`.
 
     Raises:
         BadInput: as `carry_out`, of any of them.
@@ -86,7 +98,7 @@ def carry_out_together(
         done = [evidence.finished(output, job.digest, force) for job, output in zip(jobs, outputs)]
         results = [r for r in done if r is not None]
         if len(results) < len(jobs):
-            results = _run(jobs, outputs, done, force, progress, workers)
+            results = _run(jobs, outputs, done, force, progress, announce, workers)
         for output in outputs:
             shutil.rmtree(output / ".work", ignore_errors=True)  # last, and again where a command was killed at it
         return results
@@ -98,6 +110,7 @@ def _run(
     done: Sequence[Results | None],
     force: bool,
     progress: Progress | None,
+    announce: Announce | None,
     workers: Workers,
 ) -> list[Results]:
     """done: what is there already. Its evidence is planned all the same: what goes together always runs whole."""
@@ -109,14 +122,20 @@ def _run(
     for job, output, there in zip(jobs, outputs, done):
         if there is None:
             evidence.start(output, job.digest, force)
+    times = run_times(jobs, plans, progress)
+    if announce is not None:
+        announce(times.minutes)
     errands = [evidence.Errand(plan, output) for plan, output in zip(plans, outputs)]
     brought = evidence.collect_together(
-        errands, first.options.seed, progress, asked=first.choice is None, workers=workers
+        errands, first.options.seed, times.attacks, asked=first.choice is None, workers=workers
     )
+    times.attacks.end()
     results = []
-    for k, (job, output, plan, collected, there) in enumerate(zip(jobs, outputs, plans, brought, done)):
-        own = progress if len(jobs) == 1 else part_of(progress, k / len(jobs), (k + 1) / len(jobs))
-        results.append(there if there is not None else _scored(job, output, plan, collected, lpips, own, workers))
+    for job, output, plan, collected, there, stage in zip(jobs, outputs, plans, brought, done, times.scores):
+        if there is None:
+            there = _scored(job, output, plan, collected, lpips, stage, workers)
+        stage.end()
+        results.append(there)
     return results
 
 
@@ -136,9 +155,10 @@ def _scored(
     ablated = tuple(item for item in collected.evidence if "without" in item.cell.settings)
     tried = tuple(item for item in collected.evidence if "without" not in item.cell.settings)
     score = partial(scoring.score, job.setup, job.auditor)
-    last = (job.depth(lpips), output, progress)
-    scores = score(tried, *last)
-    weaker = score(ablated, *last).attacks if ablated else ()
+    last = (job.depth(lpips), output)
+    halves = (0.0, 0.5, 1.0) if ablated else (0.0, 1.0, 1.0)
+    scores = score(tried, *last, part_of(progress, *halves[:2]))
+    weaker = score(ablated, *last, part_of(progress, *halves[1:])).attacks if ablated else ()
     prices = priced(job, progress, workers)
     if job.attacks == () and job.choice is None and not prices.tested:
         raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(prices.warnings)}".rstrip("."))

@@ -34,7 +34,7 @@ from .pictured import Pictured
 from .questions import judged_together, rows_of
 from .texts import text_entry
 
-LEFT_OUT = perceptual.NotMeasured("pixels alone were compared here; `audit run` compares through networks too")
+LEFT_OUT = perceptual.NotMeasured("pixels alone were compared, to save time; `audit run` with more --minutes compares through networks too")
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured
 
@@ -225,9 +225,10 @@ def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) ->
             f"reference classifiers need images of at least {classifiers.LEAST}×{classifiers.LEAST}"
         )
     inputs, targets, colour = knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.input_shape[0] == 3
-    return kept_reference(
-        cache_folder("classifiers"), inputs, targets, data.classes, seed=0, flip=colour, progress=tick
-    )
+    kept = cache_folder("classifiers")
+    reference = kept_reference(kept, inputs, targets, data.classes, seed=0, flip=colour, progress=tick)
+    tick(1, 1)  # of what an earlier run left nothing was heard
+    return reference
 
 
 PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics
