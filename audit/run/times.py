@@ -49,7 +49,7 @@ def classifier_operations(setup: Setup, options: RunOptions) -> int:
     if options.pixels_only or data.name in classifiers.shipped() or data.label_sets or not data.classes:
         return 0
     shape = tuple(data.input_shape)
-    if len(shape) != 3 or min(shape[1:]) < classifiers.LEAST or setup.columns is not None:
+    if len(shape) != 3 or min(shape[1:]) < classifiers.LEAST or setup.columns:
         return 0
     built = (families.build(family, shape, data.classes, seed=0) for family in families.FAMILIES)
     records = classifiers.STEPS * classifiers.BATCH_SIZE

@@ -34,7 +34,9 @@ from .pictured import Pictured
 from .questions import judged_together, rows_of
 from .texts import text_entry
 
-LEFT_OUT = perceptual.NotMeasured("pixels alone were compared, to save time; `audit run` with more --minutes compares through networks too")
+LEFT_OUT = perceptual.NotMeasured(
+    "pixels alone were compared, to save time; `audit run` with more --minutes compares through networks too"
+)
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
 _Classifiers = classifiers.Reference | perceptual.NotMeasured
 
