@@ -32,7 +32,7 @@ from .trial import Trial, clear_setups, train_whole, trained_outcome
 
 FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
-INACCURATE = "every attack, where the test records cannot show the accuracy that is asked"
+INACCURATE = "every attack, as the model is less accurate than is asked"
 ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
 MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals stand in the way
 
@@ -75,7 +75,7 @@ class Again(BaseModel):
         return [k for k in self.judged(case, trial) if not k.shown and (self.attacks or k.value is not None)]
 
     def keeps(self, case: StudyCase, trial: Trial) -> bool:
-        """Whether every goal is kept by the limit of its interval, and no attack got more than the proof allows."""
+        """Whether every goal is shown to be kept, and no attack got more than the proof allows."""
         if self.outcome is None or self.outcome.contradicted:
             return False
         return all(kept.shown for kept in self.judged(case, trial))
@@ -89,7 +89,7 @@ def attack_again(
     case: StudyCase, study: Path, trial: Trial, progress: Progress | None, workers: Workers = HERE
 ) -> Again:
     """Train `case.seeds` times with seeds that the search never had, and attack as hard as `case.again_minutes` allow;
-    not where the test records cannot show the accuracy that is asked.
+    not where it is less accurate than is asked.
 
     Args:
         case: the study. study: its folder. trial: what seemed best.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -140,19 +140,10 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     if not all(kept.kept for kept in judged(nearest)):
         unsure = ()
     if unsure:
-        sentence += say.goals_unsure(unsure, _records_wanted(case, nearest, again))
+        sentence += say.goals_unsure(unsure)
     if case.selects:
         sentence = say.selected_misses(goals[binding], said(nearest.point), values)
     return Obstacle(goals[binding], nearest, sentence, unsure)
-
-
-def _records_wanted(case: StudyCase, trial: Trial, again: Mapping[int, Again]) -> tuple[int, int] | None:
-    """How many test records there are, and how many would show the accuracy; None where more trainings may too."""
-    outcome = again[trial.number].outcome if trial.number in again else None
-    if outcome is None or case.goals.accuracy_at_least is None or not case.goals.out_of_reach(outcome):
-        return None
-    wanted = outcome.records_to_show(case.goals.accuracy_at_least)
-    return None if wanted is None else (outcome.test_records or 0, wanted)
 
 
 def _excess(judged: Sequence[Kept]) -> tuple[float, float]:

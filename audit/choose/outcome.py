@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from math import asin, ceil, hypot, pi, sin, sqrt
+from math import asin, hypot, pi, sin, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
@@ -157,24 +157,10 @@ class Performance(_Frozen):
         by_seeds = 0.0
         if several > 1:
             by_seeds = float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several)
-        half = hypot(self._by_records(p), by_seeds)
-        return max(0.0, p - half), min(1.0, p + half)
-
-    def _by_records(self, accuracy: float) -> float:
-        """Half of the interval that the test records leave, however many trainings there are."""
         n = self.test_records or 1
-        return float(norm.ppf(CONFIDENCE)) * sqrt(max(accuracy * (1 - accuracy), 1 / n) / n)
-
-    def reaches(self, accuracy: float) -> bool:
-        """Whether further trainings that come to the same could show at least this accuracy on these test records."""
-        return self.accuracy is not None and self.accuracy - self._by_records(self.accuracy) >= accuracy
-
-    def records_to_show(self, accuracy: float) -> int | None:
-        """How many test records would show at least this accuracy; None where it was not measured."""
-        p = self.accuracy
-        if p is None or p <= accuracy:
-            return None
-        return ceil(p * (1 - p) * (float(norm.ppf(CONFIDENCE)) / (p - accuracy)) ** 2)
+        by_records = float(norm.ppf(CONFIDENCE)) * sqrt(max(p * (1 - p), 1 / n) / n)
+        half = hypot(by_records, by_seeds)
+        return max(0.0, p - half), min(1.0, p + half)
 
     @property
     def useless(self) -> str:

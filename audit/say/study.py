@@ -71,12 +71,9 @@ def nearest_setting(goal: str, setting: str, values: Sequence[str], alone: bool)
     return f"No setting keeps “{goal}”{rest}; nearest is {setting} ({'; '.join(values)})."
 
 
-def goals_unsure(goals: Sequence[str], records: tuple[int, int] | None) -> str:
-    """records: how many test records there are, and how many would be enough, where they alone stand in the way."""
+def goals_unsure(goals: Sequence[str]) -> str:
     wide = f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(goals)}”"
-    if records is None:
-        return f"{wide}, and more --seeds, candidates or test records narrow them."
-    return f"{wide}: {records[0]:,} test records cannot show that accuracy, and about {records[1]:,} would."
+    return f"{wide}, and more --seeds, candidates or test records narrow them."
 
 
 def selected_misses(goal: str, setting: str, values: Sequence[str]) -> str:

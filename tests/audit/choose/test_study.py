@@ -598,23 +598,20 @@ def test_what_only_wide_intervals_keep_from_being_shown_is_said(done: Study) -> 
     assert "too wide" not in obstacle(case, [trial], [again]).sentence
 
 
-def test_what_test_records_cannot_show_is_not_attacked_again(done: Study, tmp_path: Path) -> None:
-    """Of 480 test records 79 % is 76 to 82: four minutes of attacks could not have shown 78 %."""
+def test_an_accuracy_is_kept_by_its_estimate_and_without_it_nothing_is_attacked_again(
+    done: Study, tmp_path: Path
+) -> None:
+    """Of 480 test records 79 % is 76 to 82: 2,400 rows could not show 78 %, and six hospitals got no recommendation."""
     few = Performance(accuracies=(0.78, 0.8, 0.79), test_records=480)
-    assert not few.reaches(0.78) and few.records_to_show(0.8) is None
-    enough = few.records_to_show(0.78)
-    assert enough == pytest.approx(0.79 * 0.21 * (1.6449 / 0.01) ** 2, rel=1e-3)
-    assert few.model_copy(update={"test_records": enough + 1}).reaches(0.78)
-    assert not few.model_copy(update={"test_records": enough - 1}).reaches(0.78)
+    (kept,) = Goals(accuracy_at_least=0.78).judged(few, None)
+    assert kept.shown and few.accuracy_limits is not None and few.accuracy_limits[0] < 0.77
+    assert not Goals(accuracy_at_least=0.78).out_of_reach(few) and Goals(accuracy_at_least=0.8).out_of_reach(few)
     assert done.chosen is not None
     case = replace(done.case, goals=Goals(accuracy_at_least=0.999, leakage_at_most=0.3))
     again = attacking.attack_again(case, tmp_path, done.chosen, None)
     assert again.outcome is not None and len(again.outcome.accuracies) == 2 and again.outcome.leaks == ()
     assert not again.keeps(case, done.chosen) and not list(tmp_path.rglob("results"))
     assert [kept.goal for kept in again.missed(case, done.chosen)] == case.goals.words[:1]
-    near = replace(case, goals=Goals(accuracy_at_least=again.outcome.accuracy - 0.001, leakage_at_most=1.0))
-    assert not again.keeps(near, done.chosen)
-    assert obstacle(near, [done.chosen], [again]).unsure == (near.goals.words[0],)
 
 
 @pytest.mark.full
