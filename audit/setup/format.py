@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ...defenses.terms import Adjacency, Claimant, Unit
 
-FORMAT = 4  # the only one that is written and read
+FORMAT = 1  # the only one that is written and read; a later one reads this one too
 SEAL = "auditor/seal.json"
 BASE = "base.safetensors"  # the parameters that nobody trains, once in a setup; a message is what is trained
 DECLARED = "auditor/declared.json"  # of a recorded training
@@ -150,7 +150,7 @@ class Declarations(RootModel[list[Declaration]]):
 class Manifest(_Part):
     """setup.json."""
 
-    format: Literal[4]
+    format: Literal[1]
     status: Literal["complete", "partial", "diverged"]
     name: str
     seed: int
