@@ -55,7 +55,7 @@ class StudyCase:
     baseline: also train it without clip and noise, to compare accuracy with.
     no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own. fewer: why clients have
     fewer records than the config asks for; "" where they have not. cut_off: what of the ranges is not looked at, and
-    why.
+    why. target: that the config's target_epsilon is left out; "" where it is not.
     key: of the study; every training of it has one of its own. device: where inversions compute, "cpu" or "cuda".
     first: a point that is a setting.
     """
@@ -78,6 +78,7 @@ class StudyCase:
     no_auxiliary: str = ""
     fewer: str = ""
     cut_off: tuple[str, ...] = ()
+    target: str = ""
     first: Setting = field(default_factory=dict)
     parts: dict[str, Parts] = field(default_factory=dict)
 
@@ -95,7 +96,8 @@ class StudyCase:
     def remarks(self) -> list[str]:
         """What a study does otherwise than it may seem, a sentence each."""
         fewer = [FEWER.format(self.fewer)] if self.fewer else []
-        return [*fewer, *self.cut_off] + ([OWN_RECORDS.format(self.no_auxiliary)] if self.no_auxiliary else [])
+        target = [self.target] if self.target else []
+        return [*target, *fewer, *self.cut_off] + ([OWN_RECORDS.format(self.no_auxiliary)] if self.no_auxiliary else [])
 
     @property
     def no_selection(self) -> str:

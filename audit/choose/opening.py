@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ...defenses.presets import PRESETS
 from ..devices import device_named
 from ..errors import BadInput
 from ..options.option import part
@@ -18,9 +19,11 @@ from .case import StudyCase
 from .goals import Goals, with_defaults
 from .narrowed import narrowed
 from .possible import check_clients, check_goals
-from .space import Setting, parse_space
+from .space import Setting, Space, parse_space
 
 LEAST_SEEDS = SearchOptions.seeds
+TARGET = "scheme.target_epsilon="  # as after --set: unset
+TARGET_LEFT_OUT = "target_epsilon = {} of the config computes one noise; it is left out, as {} varies"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,11 @@ def opened_case(
     source = "" if isinstance(config, dict) else config.read_text(encoding="utf-8")
     raw = with_overrides(raw, options.overrides)
     space = parse_space(options.vary)
+    if (target := _target_beside(raw, space)) and TARGET not in options.overrides:
+        return replace(
+            opened_case(config, replace(options, overrides=(*options.overrides, TARGET)), key, base, fewer),
+            target=TARGET_LEFT_OUT.format(target, *space.keys),
+        )
     if options.trials < 2:
         raise BadInput(f"--trials {options.trials}: two at least, to choose between")
     if options.seeds < 2:
@@ -109,6 +117,15 @@ def opened_case(
     check_clients(case, first)
     space, cut_off = narrowed(case)
     return replace(case, first=first, space=space, cut_off=cut_off)
+
+
+def _target_beside(raw: dict[str, Any], space: Space) -> float | None:
+    """The ε of a config that computes its noise by it, where the noise varies."""
+    scheme = raw.get("scheme")
+    if not isinstance(scheme, dict) or scheme.get("name") not in PRESETS:
+        return None
+    varies = {f"scheme.{name}" for name in PRESETS[scheme["name"]].noise} & {*space.keys}
+    return scheme.get("target_epsilon") if varies else None
 
 
 def _first_setting(case: StudyCase) -> Setting:

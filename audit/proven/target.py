@@ -39,7 +39,10 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
         able = ", ".join(name for name, other in PRESETS.items() if other.noise)
         raise BadInput(f"{place}: {preset.name!r} has no noise that is decided by one number; those of {able} are")
     if given := [name for name in preset.noise if name in config.scheme]:
-        raise BadInput(f"{place} computes the noise, which {given[0]} decides too; give one of them")
+        raise BadInput(
+            f"{place} computes the noise, which {given[0]} decides too; give one of them (--set scheme.{given[0]}="
+            " unsets it)"
+        )
     noise = _first_guess(asked) if preset.noise[0] == "noise_std" else 1.0
     made = experiment.build(_with_noise(config, noise), base, allow_model)
     for _ in range(TRIES):

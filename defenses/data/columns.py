@@ -24,8 +24,8 @@ class TableColumn:
 
     name: of its header. words: those that have a feature each, in this order, and one more feature for all others; ()
     for a number, which is one feature, (number − mean)/std.
-    least, most: of that feature, as far as the rows have it that the encoding is fitted on. spread: its standard
-    deviation.
+    least, most: of that feature, as far as the rows have it that the encoding is fitted on, rounded outward. spread:
+    its standard deviation.
 
     >>> TableColumn("age", mean=40.0, std=10.0).cell([1.23]), TableColumn("sex", ("f", "m")).cell([0.1, 0.8, 0.1])
     ('52.3', 'm')
@@ -85,9 +85,24 @@ def fitted_column(cells: pd.Series, fitted: NDArray[np.int64], words: bool | Non
         return TableColumn(str(cells.name), tuple(sorted(set(_words(cells).iloc[fitted]))))
     mean, std = float(values.mean()), float(values.std())
     std = std if std > 1e-12 else 1.0
-    return TableColumn(
-        str(cells.name), (), mean, std, float((values.min() - mean) / std), float((values.max() - mean) / std)
-    )
+    least, most = (round_outward(float(end), up) for end, up in ((values.min(), False), (values.max(), True)))
+    return TableColumn(str(cells.name), (), mean, std, (least - mean) / std, (most - mean) / std)
+
+
+def round_outward(number: float, up: bool) -> float:
+    """Away from the other numbers of a column to one digit, so that an end of its range is no row's number.
+
+    >>> round_outward(388892.0, up=True), round_outward(612.0, up=False), round_outward(-0.03, up=False)
+    (400000.0, 600.0, -0.03)
+    """
+    if number == 0 or not np.isfinite(number):
+        return number
+    digit = 10.0 ** np.floor(np.log10(abs(number)))
+    steps = number / digit
+    near = round(steps)
+    if abs(steps - near) < 1e-9:
+        return number
+    return float((np.ceil(steps) if up else np.floor(steps)) * digit)
 
 
 def _words(cells: pd.Series) -> pd.Series:

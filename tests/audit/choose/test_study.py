@@ -118,6 +118,16 @@ def test_a_range_is_cut_to_what_can_keep_the_asked_epsilon() -> None:
     assert easy.space == parse_space(VARY) and easy.cut_off == ()
 
 
+def test_a_noise_that_varies_takes_the_place_of_a_target() -> None:
+    """What `audit init` asks and writes, target_epsilon, was refused beside --vary scheme.sigma, in README's order."""
+    scheme = {name: value for name, value in RAW["scheme"].items() if name != "noise_multiplier"}
+    case = opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, OPTIONS, PUBLISHED, Path())
+    assert "target_epsilon" not in case.raw["scheme"] and "target_epsilon" in case.remarks[0]
+    varied = replace(OPTIONS, vary=("scheme.clip=0.3,1",))
+    kept = opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, varied, PUBLISHED, Path())
+    assert kept.raw["scheme"]["target_epsilon"] == 8.0
+
+
 def content(folder: Path) -> dict[str, bytes]:
     """Every file but Optuna's, which holds the time of day."""
     return {
