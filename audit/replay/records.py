@@ -144,10 +144,15 @@ def pairs(
 
 def _canaries(record: Any, others: Sequence[Any], draw: torch.Generator) -> dict[str, Any]:
     made = default_canaries(record, others, draw)
-    made |= {name: value for name, fill in FILLS.items() if (value := _filled(record, fill)) is not None}
+    made |= faulty(record)
     if "blank" not in made and (blank := _filled(record, 0.0)) is not None:
         made["blank"] = blank
     return made
+
+
+def faulty(record: Any) -> dict[str, Any]:
+    """The record with numbers that a clip may not be made for, by name."""
+    return {name: value for name, fill in FILLS.items() if (value := _filled(record, fill)) is not None}
 
 
 FILLS = {"huge": HUGE, "nan": float("nan"), "infinite": float("inf")}
