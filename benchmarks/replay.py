@@ -6,6 +6,7 @@ usage: python benchmarks/replay.py > benchmarks/measured/replay.md
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
 import tempfile
@@ -42,6 +43,7 @@ def timed(
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     sys.path.insert(0, str(TESTS))  # for `command`
     plain, flower = tests_of("audit/replay/test_replay.py"), tests_of("audit/worlds/flower/test_replayed.py")
     rows = []
