@@ -78,7 +78,7 @@ def replay(
         raise BadInput(f"replay: neighbours = {neighbours}; expected at least 1")
     called = train if engine is None else with_opacus(train, engine, adjacency)
     title = name or getattr(train, "__name__", "train")
-    tried = pairs(data, adjacency, neighbours, seed, canaries)
+    tried = pairs(data, adjacency, neighbours, seed, canaries, unit)
     return replay_pairs(called, tried, AskedReplay(title, adjacency, unit, seed, progress, folder))
 
 

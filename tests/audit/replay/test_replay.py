@@ -337,7 +337,6 @@ def test_a_killed_replay_goes_on_and_ends_in_the_same_bytes(tmp_path):
 
 SLOW = """
 import time
-from own_sum import data, right
 
 def train(records, tap):
     time.sleep(0.05)
@@ -347,8 +346,7 @@ def train(records, tap):
 
 def test_a_replay_that_is_killed_by_9_starts_again_and_ends_in_the_same_bytes(tmp_path, monkeypatch, capsys, start):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own_sum.py").write_text(OWN)
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(OWN + SLOW)
     words = ["slow.py:train", "--data", "slow.py:data", "--adjacency", "add_remove", "--neighbours", 6, "-q", "-o"]
     first = start("replay", *words, "found")
     left = tmp_path / "found" / "replay-unfinished.json"
