@@ -13,7 +13,9 @@ from typing import Any
 
 from .errors import BadInput
 
-OURS = str(Path(__file__).parent)
+ROOT = Path(__file__).parent.parent
+SCRIPTS, CLICK = Path(sysconfig.get_path("scripts")), Path(sysconfig.get_path("purelib")) / "click"  # call the commands
+OURS = (str(SCRIPTS), str(CLICK), *(str(ROOT / part) for part in ("audit", "attacks", "defenses", "metrics", "cli.py")))
 INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 MOST = 200  # characters of what somebody else's error says
 
@@ -66,7 +68,7 @@ def in_words(error: BaseException) -> str:
 def files_of_owner() -> list[Path]:
     """Of all modules that are loaded those that are neither installed nor this tool's."""
     held = {file for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
-    return [Path(f) for f in sorted(held) if not f.startswith((OURS, "<", *INSTALLED)) and Path(f).is_file()]
+    return [Path(f) for f in sorted(held) if not f.startswith((*OURS, "<", *INSTALLED)) and Path(f).is_file()]
 
 
 def line_of_call() -> str:
@@ -76,7 +78,7 @@ def line_of_call() -> str:
 
 def _place(frames: list[tuple[str, int]]) -> str:
     """The last of these, outermost first, that is the owner's: else a library's, else "" for none."""
-    others = [(file, line) for file, line in frames if not file.startswith((OURS, "<frozen"))]
+    others = [(file, line) for file, line in frames if not file.startswith((*OURS, "<frozen"))]
     owner = [(file, line) for file, line in others if not file.startswith(INSTALLED)]
     if not others:
         return ""

@@ -13,7 +13,7 @@ EXACT = {torch.float32: 2**24, torch.float64: 2**53 - 1}  # whole numbers up to 
 
 def dense_tensor(value: Any, what: str) -> Tensor:
     """The same numbers in a dense tensor on the CPU, of the type that they have: sparse ones with their zeros,
-    quantised ones multiplied out. It may share its memory with `value`.
+    quantised ones multiplied out, a DTensor's where all of it is here. It may share its memory with `value`.
 
     Args:
         value: a tensor, an array or what becomes one, or lists of Python's numbers.
@@ -59,7 +59,20 @@ def real_numbers(value: Any, what: str, dtype: torch.dtype) -> Tensor:
     return read.to(dtype, copy=True)
 
 
+def _whole(value: Any, what: str) -> Tensor:
+    """A DTensor's numbers where this process has all of them: to gather parts, all processes would have to ask."""
+    here: Tensor = value.to_local().detach()
+    if value.device_mesh.size() > 1 and not all(placement.is_replicate() for placement in value.placements):
+        raise ValueError(
+            f"{what} is a DTensor of which this process has {tuple(here.shape)} of {tuple(value.shape)}; give its"
+            " full_tensor(), called on every process"
+        )
+    return here
+
+
 def _read(value: Any, what: str) -> Tensor:
+    if isinstance(value, Tensor) and hasattr(value, "placements"):
+        return _whole(value, what)
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(f"{what} is a masked array; expected one whose numbers all count")
     try:

@@ -276,7 +276,7 @@ class Allowance:
 
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=1837, pages_used=4),
-    "own trainings": Allowance(3000, 20, lines_used=930, pages_used=4),
+    "own trainings": Allowance(3000, 20, lines_used=1355, pages_used=4),
     "first hour": Allowance(1500, 20, lines_used=300, pages_used=6),
     "evidence": Allowance(1500),
 }
@@ -312,7 +312,7 @@ ROWS = (
     Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 27.1, 15),
     Row("product: lines", product_lines, 82340 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 52211, 40000),
+    Row("tests: lines", test_lines, 52490, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

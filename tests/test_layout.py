@@ -180,7 +180,7 @@ def test_no_two_public_classes_or_functions_share_a_name():
 STATE = {  # what changes while it is used
     *("State", "UploadTrials", "HubTrials", "_Rounds", "OpenRound"),
     *("Calls", "PlantedDataset", "ReplayRecords", "Tap", "Trainings", "Descent", "Watching", "LearnedSteps"),
-    "KeptPairs",
+    *("KeptPairs", "ToldNoise"),
 }
 
 

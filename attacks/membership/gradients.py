@@ -110,17 +110,20 @@ def gram(module: nn.Module, weights: Tensor, inputs: Tensor, targets: Tensor, lo
 def _gradients(
     network: nn.Module, layout: Layout, weights: Tensor, inputs: Tensor, targets: Tensor, loss: str
 ) -> Iterator[Tensor]:
-    """g_x (k, d), a chunk of records at a time."""
+    """g_x (k, d), a chunk of records at a time.
+
+    By parameter: the derivative of each slice of a flat vector is a vector as long as all parameters together.
+    """
     per_record = vmap(
-        grad(lambda w, x, y: loss_of(loss).values(functional_call(network, layout.split(w), (x[None],)), y[None])[0]),
+        grad(lambda named, x, y: loss_of(loss).values(functional_call(network, named, (x[None],)), y[None])[0]),
         (None, 0, 0),
     )
-    step = max(1, CHUNK_NUMBERS // layout.dim)
+    named, step = layout.split(weights), max(1, CHUNK_NUMBERS // layout.dim)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)  # an LSTM's records in a loop
         for big in _chunks(network, weights, inputs, targets):
             for x, y in zip(*(t.split(step) for t in big)):
-                yield per_record(weights, x, y)
+                yield torch.cat([part.flatten(1) for part in per_record(named, x, y).values()], 1)
 
 
 def _ghost(chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str) -> Tensor:

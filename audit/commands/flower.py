@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from ..errors import BadInput
 from ..options.option import takes_options
 from ..options.own_code import FlowerOptions
 from ..options.shared import GateOptions, PrintOptions
 from .gated import Gated, say_own_audit
 from .options import gated, printing
 from .printing import shown_progress
+from .replay import say_replay
 
 
 @click.command("flower")
@@ -39,12 +41,21 @@ def command(
     \b
     Example:  audit flower my_app.py --claim 8 --delta 1e-5 -o results
               audit flower my_app.py --data load_data --adjacency replace_one --claim 8
+              audit flower my_app.py --replay
     """
     progress = shown_progress(printing.quiet)
     from ..worlds.flower.request import FlowerRequest
 
     judge = Gated.of(gates)
     request = FlowerRequest.of(app, {**options, "settings": settings})
+    if request.only_replays:
+        if judge.gates:
+            raise BadInput("--replay gives no results that a gate could read; a violation ends with 1 by itself")
+        from ..replay.outcome import FILE
+
+        found = request.replayed(output, progress)
+        progress.close()
+        return say_replay(found, None if output is None else output / FILE, printing.as_json, printing.quiet)
     request.check(judge.gates, output, force)
     made = request.audit(progress)
     progress.close()

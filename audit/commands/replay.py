@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..replay.adjacency import ADJACENCIES, PAIRS, ReplayAdjacency
 from .options import SEEDS, OneOf, common
 from .printing import json_document, shown_progress
+
+if TYPE_CHECKING:
+    from ..replay.outcome import Replay
 
 
 @click.command("replay")
@@ -51,7 +54,11 @@ def command(
     asked: dict[str, Any] = {"neighbours": neighbours, "unit": unit, "seed": seed, "progress": progress}
     made = replay_named(what, data, adjacency, opacus, folder=output, **asked)
     progress.close()
-    path = None if output is None else output / FILE
+    return say_replay(made, None if output is None else output / FILE, as_json, quiet)
+
+
+def say_replay(made: Replay, path: Path | None, as_json: bool, quiet: bool) -> int:
+    """Says what was found, and gives the exit code: 1 where something is violated. path: of replay.json."""
     if as_json:
         click.echo(json_document(made.document()))
     elif not quiet:

@@ -132,5 +132,13 @@ class FlowerOptions:
         bool | None,
         Option("Whether noise is known to be Gaussian. Default: as it says.", flags="--gaussian/--any-noise"),
     ] = None
+    replay: Annotated[
+        bool,
+        Option(
+            "First, without draws: does what Flower adds noise to move by its bound at most, and all else not at all?"
+            " Where nothing else is asked, that is all, in seconds, and a violation ends with 1.",
+            flags="--replay",
+        ),
+    ] = False
     confidence: Confidence = 0.95
     seed: Seed = 0

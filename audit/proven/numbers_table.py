@@ -113,10 +113,10 @@ def numbers_table(
     return EpsilonTable(NUMBERS, at, tuple(rows), targets)
 
 
-def check_delta(delta: float | None) -> None:
-    """Raises BadInput for a δ that is none; None for no δ."""
+def check_delta(delta: float | None, name: str = "--delta") -> None:
+    """Raises BadInput for a δ that is none; None for no δ. name: what it was given as."""
     if delta is not None and not LEAST_SIZE <= delta < 1:
-        raise BadInput(f"--delta {delta}: δ must lie between {LEAST_SIZE:g} and 1")
+        raise BadInput(f"{name} {delta}: δ must lie between {LEAST_SIZE:g} and 1")
 
 
 def check_target(target: float) -> None:

@@ -126,10 +126,12 @@ def _refused(rounds: Sequence[ClosedRound], refusals: Sequence[Refusal]) -> list
 def replayed_said(replayed: Replayed) -> Declaration:
     """A violation refutes what the proof takes for granted; none found leaves it declared."""
     said = "a client's data move what noise is added to by its bound at most, and nothing else that leaves"
-    why = " ".join(replayed.sentences).rstrip(".")
-    if replayed.violated:
-        return _stated("replay", said, Tested("contradicted", why))
-    return _stated("replay", said, Tested("declared", why))
+    if not replayed.violated:
+        return _stated("replay", said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
+    first, *others = replayed.sentences[:-1]  # the last says what was tried
+    more = f"; {_many(len(others), 'violation')} more" if others else ""
+    why = f"{first.rstrip('.')}{more}; how far they can move it at most, nobody knows, so that no ε follows"
+    return _stated("replay", said, Tested("contradicted", why))
 
 
 def _of_noise(

@@ -24,6 +24,7 @@ from ..errors import BadInput, bad_input
 from ..files import plain
 from ..lock import NAME as LOCK
 from ..lock import writing
+from ..proven.numbers_table import check_delta
 from ..replay.adjacency import PAIRS
 from ..replay.equal import Norm
 from ..replay.outcome import Replay
@@ -505,6 +506,7 @@ class Recorder:
             raise BadInput(f"{self.folder}: no client sent anything yet, so nothing is spent")
         if isinstance(observers, str) or (delta is not None and not _number(delta)):
             raise BadInput(f"epsilon: observers = {short(observers)}, delta = {short(delta)}: expected names, a number")
+        check_delta(delta, "delta =")
         return spent(self.folder, self._open, delta, observers, more=more)
 
     # --- one round

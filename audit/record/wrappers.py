@@ -23,7 +23,7 @@ INNER = {  # a wrapper's class -> where it holds the network
     "AbstractGradSampleModule": "_module",
     "CheckpointWrapper": "_checkpoint_wrapped_module",
 }
-SHARDED = "FullyShardedDataParallel"
+SHARDED = {"FullyShardedDataParallel": "FullyShardedDataParallel", "FSDPModule": "fully_shard"}  # a class -> its name
 OWNERS = ("torch", "opacus")  # packages whose classes these are
 
 
@@ -38,9 +38,9 @@ def bare_module(model: Any) -> Any:
     """
     while isinstance(model, nn.Module):
         kinds = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.partition(".")[0] in OWNERS}
-        if SHARDED in kinds:
+        if sharded := [SHARDED[kind] for kind in SHARDED if kind in kinds]:
             raise BadInput(
-                f"model is wrapped by {SHARDED}, which keeps parts of its tensors; give the network as it is before,"
+                f"model is wrapped by {sharded[0]}, which keeps parts of its tensors; give the network as it is before,"
                 " and of each round the whole state dict"
             )
         inner = next((INNER[kind] for kind in INNER if kind in kinds), None)

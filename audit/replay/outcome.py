@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write_json
+from ..say.words import times
 from .adjacency import ReplayAdjacency
 from .tap import Violation
 
@@ -36,7 +37,7 @@ class Replay:
     @property
     def sentences(self) -> tuple[str, ...]:
         """For people: what was found, what was tried, and what was not."""
-        tried = f"{len(self.pairs)} neighbours ({self.adjacency}, {self.unit}), {self.steps} releases each"
+        tried = f"{len(self.pairs)} neighbours ({self.adjacency}, {self.unit}), {times(self.steps, 'release')} each"
         limits = "Other data, the noise itself and the accounting were not checked."
         if self.violations:
             return (*(f"Violated: {violation}." for violation in self.violations), f"Tried: {tried}.")

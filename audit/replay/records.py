@@ -80,13 +80,19 @@ class NeighbourPair:
 
 
 def pairs(
-    records: Sequence[Any], adjacency: ReplayAdjacency, count: int, seed: int, canaries: Mapping[str, Any] | None = None
+    records: Sequence[Any],
+    adjacency: ReplayAdjacency,
+    count: int,
+    seed: int,
+    canaries: Mapping[str, Any] | None = None,
+    unit: str = "record",
 ) -> list[NeighbourPair]:
     """At most `count` pairs: of records by lot, and of canaries in their places.
 
     Args:
         records: a map-style data set. canaries: values by name, in place of those that are made of a record: itself,
-            mislabelled, blank, crafted, not a number, infinite, and of 1e30.
+            mislabelled, blank, crafted, not a number, infinite, and of 1e30. adjacency, count, seed, unit: as of
+            `replay`.
 
     Raises:
         BadInput: there are fewer than two records.
@@ -110,19 +116,19 @@ def pairs(
         if adjacency == "add_remove":
             whole, rest = ReplayRecords(values, ids, where), [i for i in ids if i != where]
             found.append(
-                NeighbourPair(f"removing record {where}", whole, ReplayRecords([values[i] for i in rest], rest, where))
+                NeighbourPair(f"removing {unit} {where}", whole, ReplayRecords([values[i] for i in rest], rest, where))
             )
         elif adjacency == "zero_out":
             whole = ReplayRecords(values, ids, where)
             found.append(
-                NeighbourPair(f"leaving out record {where}", whole, ReplayRecords(values, ids, where, absent=True))
+                NeighbourPair(f"leaving out {unit} {where}", whole, ReplayRecords(values, ids, where, absent=True))
             )
         else:
             other = values[places[-1] if where != places[-1] else place]
             changed = [other if i == where else old for i, old in enumerate(values)]
             found.append(
                 NeighbourPair(
-                    f"another record in place of {where}",
+                    f"another {unit} in place of {unit} {where}",
                     ReplayRecords(values, ids, where),
                     ReplayRecords(changed, ids, where),
                 )
@@ -138,16 +144,21 @@ def pairs(
             of_canaries.append(NeighbourPair(f"leaving out {name!r}", *one))
         else:
             one = ReplayRecords(values, ids, place), ReplayRecords(with_canary(value), ids, place)
-            of_canaries.append(NeighbourPair(f"{name!r} in place of record {place}", *one))
+            of_canaries.append(NeighbourPair(f"{name!r} in place of {unit} {place}", *one))
     return [found[0], *of_canaries, *found[1:]][:count]
 
 
 def _canaries(record: Any, others: Sequence[Any], draw: torch.Generator) -> dict[str, Any]:
     made = default_canaries(record, others, draw)
-    made |= {name: value for name, fill in FILLS.items() if (value := _filled(record, fill)) is not None}
+    made |= faulty(record)
     if "blank" not in made and (blank := _filled(record, 0.0)) is not None:
         made["blank"] = blank
     return made
+
+
+def faulty(record: Any) -> dict[str, Any]:
+    """The record with numbers that a clip may not be made for, by name."""
+    return {name: value for name, fill in FILLS.items() if (value := _filled(record, fill)) is not None}
 
 
 FILLS = {"huge": HUGE, "nan": float("nan"), "infinite": float("inf")}

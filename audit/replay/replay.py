@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +78,34 @@ def replay(
         raise BadInput(f"replay: neighbours = {neighbours}; expected at least 1")
     called = train if engine is None else with_opacus(train, engine, adjacency)
     title = name or getattr(train, "__name__", "train")
-    tried = pairs(data, adjacency, neighbours, seed, canaries)
+    tried = pairs(data, adjacency, neighbours, seed, canaries, unit)
+    return replay_pairs(called, tried, AskedReplay(title, adjacency, unit, seed, progress, folder))
+
+
+@dataclass(frozen=True)
+class AskedReplay:
+    """name, adjacency, unit, seed, progress, folder: as of `replay`."""
+
+    name: str
+    adjacency: ReplayAdjacency
+    unit: str = "record"
+    seed: int = 0
+    progress: Progress | None = None
+    folder: str | Path | None = None
+
+
+def replay_pairs(train: Train, tried: list[NeighbourPair], asked: AskedReplay) -> Replay:
+    """`replay` of neighbours that are made already, and with its errors. train: (records, tap) → what leaves."""
+    name, seed, unit, folder = asked.name, asked.seed, asked.unit, asked.folder
     home = None if folder is None else Path(folder)
     with own_randomness_kept(), bad_input("replay"):
-        once = _recorded_twice(called, tried[0].data, seed, title)
-        kept = KeptPairs.read(home, key_of(once.events, title, adjacency, seed, unit))
-        _find(called, tried, once, kept, title, progress)
+        once = _recorded_twice(train, tried[0].data, seed, name)
+        kept = KeptPairs.read(home, key_of(once.events, name, asked.adjacency, seed, unit))
+        _find(train, tried, once, kept, name, asked.progress)
         found = [kept.found[pair.name] for pair in tried]
         made = Replay(
-            title,
-            adjacency,
+            name,
+            asked.adjacency,
             unit,
             tuple(pair.name for pair in tried),
             max(one.steps for one in found),

@@ -22,13 +22,13 @@ from ..options.option import called_with, part
 from ..owners_code import owners
 from ..progress import Reporter
 from ..replay.adjacency import PAIRS
-from ..replay.opacus import ANOTHER, is_private
+from ..replay.opacus import ANOTHER, HELD, is_private
 from ..replay.outcome import Replay
 from ..replay.replay import replay
 from ..say.words import times
 from .composed_steps import DpSgdNumbers
 from .dpsgd import TrainingsAsked, audited_trainings, canaries_of, check_trainings, planned_trainings
-from .outcome import OwnAudit
+from .outcome import DEFECT, OwnAudit
 from .planted import PlantedDataset
 from .transcript import own_randomness_kept
 
@@ -83,6 +83,7 @@ def audit_opacus(call: OpacusCall) -> OwnAudit:
 
 def _audited(call: OpacusCall, opacus: Any, progress: Progress) -> OwnAudit:
     seen: list[Any] = []
+    divisors: set[float] = set()
 
     def watched(dataset: Any) -> Any:
         seen.clear()
@@ -100,9 +101,9 @@ def _audited(call: OpacusCall, opacus: Any, progress: Progress) -> OwnAudit:
                 record = call.dataset[call.place]
             whole = PlantedDataset(call.dataset, call.place, record, present=True)  # no canary yet
             with _steps_of_others(seen) as others:
-                engine, numbers, remarks = _declared(call.train, call.privacy_engine, whole, opacus, seen)
+                engine, numbers, remarks = _declared(call.train, call.privacy_engine, whole, opacus, seen, divisors)
         onward(0, planned_trainings(canaries, call.trainings), "the first training, for what it declares")
-        remarks += _replayed(call, len(others))
+        remarks += _replayed(call, len(others), divisors)
         stated = _stated(engine, call.delta) if call.claim is None else call.claim
         if stated is None:
             remarks.append("Opacus's accountant states no finite ε.")
@@ -152,22 +153,36 @@ def _noise_found_once() -> Iterator[None]:
         engine.get_noise_multiplier = search
 
 
-def _replayed(call: OpacusCall, others: int) -> list[str]:
-    """What replaying says, of the whole training or of optimisers without noise alone.
+def _replayed(call: OpacusCall, others: int, divisors: set[float]) -> list[str]:
+    """What replaying says, of the whole training or of what of it stands in question.
 
     Args:
-        call: of the audit. others: steps that these took in the first training.
+        call: of the audit. others: steps that optimisers without noise took in the first training. divisors: of sums.
     """
-    if not (call.replay or others):
+    if not (call.replay or others or len(divisors) > 1):
         return []
     asked: dict[str, Any] = {"engine": call.privacy_engine, "seed": call.seed, "name": call.name}
     if call.replay:
         found = replay(call.train, call.dataset, neighbours=PAIRS, **asked)
-        return [*_of_others(found, others), *found.sentences]
+        return [*_of_others(found, others), *_of_divisors(found, divisors), *found.sentences]
     try:
-        return _of_others(replay(call.train, call.dataset, neighbours=FEW_PAIRS, **asked), others)
+        found = replay(call.train, call.dataset, neighbours=FEW_PAIRS, **asked)
     except BadInput as error:
-        return [f"Not checked: {times(others, 'step')} by an optimiser without noise are left out ({error})."]
+        what = f"{times(others, 'step')} by an optimiser without noise are left out" if others else "divisors change"
+        return [f"Not checked: {what} ({error})."]
+    return [*_of_others(found, others), *_of_divisors(found, divisors)]
+
+
+def _of_divisors(found: Replay, divisors: set[float]) -> list[str]:
+    if len(divisors) < 2:
+        return []
+    size = f"from {min(divisors):g} to {max(divisors):g}"
+    if any(violation.name == HELD for violation in found.violations):
+        return [
+            f"{DEFECT} (divisor): steps divide by the batch that came ({size}), and with the record by another number"
+            " than without; the accountant prices a fixed one, so that its ε does not hold."
+        ]
+    return [f"Checked: steps divide by different numbers ({size}), the same with the record and without it."]
 
 
 def _of_others(found: Replay, others: int) -> list[str]:
@@ -188,24 +203,41 @@ def _stated(engine: Any, delta: float) -> float | None:
     return epsilon if isfinite(epsilon) else None
 
 
-def _watched_engine(engine: Any, seen: list[Any]) -> Any:
-    """The engine, telling `seen` of every optimiser that it makes private."""
+def _watched_engine(engine: Any, seen: list[Any], divisors: set[float] | None = None) -> Any:
+    """The engine, telling `seen` of every optimiser that it makes private, and `divisors` of what that divides by."""
     make_private = engine.make_private
 
     def watched(**options: Any) -> Any:
         made = make_private(**options)
         seen.append(made[1])
+        if divisors is not None:
+            _tell_divisors(made[1], divisors)
         return made
 
     engine.make_private = watched
     return engine
 
 
+def _tell_divisors(optimiser: Any, divisors: set[float]) -> None:
+    add_noise = optimiser.add_noise
+
+    def told() -> None:
+        divisors.add(float(getattr(optimiser, HELD)))
+        add_noise()
+
+    optimiser.add_noise = told
+
+
 def _declared(
-    train: Callable[[Any, Any], Any], privacy_engine: Any, dataset: Any, opacus: Any, seen: list[Any]
+    train: Callable[[Any, Any], Any],
+    privacy_engine: Any,
+    dataset: Any,
+    opacus: Any,
+    seen: list[Any],
+    divisors: set[float],
 ) -> tuple[Any, DpSgdNumbers, list[str]]:
     """The engine whose history is claimed, what it says, and remarks; by one training of the data as they are."""
-    trial = _watched_engine(opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism()), seen)
+    trial = _watched_engine(opacus.PrivacyEngine(accountant=privacy_engine.accountant.mechanism()), seen, divisors)
     with owners("train"):
         train(dataset, trial)
     if not seen:

@@ -9,6 +9,8 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.losses import loss_of
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 class Normalise(nn.Module):
@@ -144,3 +146,25 @@ def test_of_linear_layers_no_gradient_is_formed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(gradients, "_gradients")
     torch.testing.assert_close(gradients.squared_norms(module, weights, inputs, targets), each.square().sum(1))
     torch.testing.assert_close(gradients.gram(module, weights, inputs, targets), each @ each.T)
+
+
+class Written(TorchDispatchMode):
+    """How many numbers torch's operations give."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.numbers += sum(t.numel() for t in tree_leaves(result) if isinstance(t, torch.Tensor))
+        return result
+
+
+def test_a_gradient_is_written_a_few_times_and_not_once_for_each_parameter():
+    """Of a ResNet-18 it was once for each of 62 parameters: 3.3 CPU seconds a record and not 0.04."""
+    layers = [layer for _ in range(30) for layer in (nn.Conv1d(8, 8, 1), nn.Tanh())]
+    module = nn.Sequential(*layers, nn.Flatten(), nn.Linear(16, 2))
+    layout = Layout.of(module)
+    weights, inputs = torch.randn(layout.dim) / 4, torch.rand(3, 8, 2)
+    with Written() as written:
+        gradients.squared_norms(module, weights, inputs, torch.tensor([0, 1, 1]))
+    assert written.numbers < 20 * len(inputs) * layout.dim

@@ -161,3 +161,34 @@ def test_a_step_is_watched_as_it_was(sparse, none):
     expected = torch.zeros(2, 4, 2, dtype=torch.float64)
     expected[0, 1], expected[1, 2] = 1.0, 2.0
     assert torch.equal(seen, expected)
+
+
+@pytest.fixture
+def mesh():
+    """Of two processes, of which this is the first; no other is needed, as nothing is gathered."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    yield init_device_mesh("cpu", (2,))
+    torch.distributed.destroy_process_group()
+
+
+def test_a_dtensor_is_read_where_all_of_it_is_here_and_refused_where_a_part_is(mesh):
+    from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    whole = DTensor.from_local(VALUES, mesh, [Replicate()], run_check=False)
+    assert torch.equal(real_numbers(whole, "it", torch.float32), VALUES)
+    part = DTensor.from_local(VALUES, mesh, [Shard(0)], run_check=False)  # of (4, 4)
+    with pytest.raises(ValueError, match=r"^it is a DTensor .* has \(2, 4\) of \(4, 4\); give its full_tensor\(\)"):
+        dense_tensor(part, "it")
+
+
+def test_a_network_in_parts_is_refused_when_the_recorder_opens(mesh, tmp_path):
+    from torch.distributed.fsdp import fully_shard
+
+    net = nn.Linear(4, 2)
+    fully_shard(net, mesh=mesh)
+    with pytest.raises(BadInput, match="wrapped by fully_shard, which keeps parts"):
+        Recorder(tmp_path / "s", net)
+    assert not (tmp_path / "s").exists()

@@ -72,6 +72,36 @@ CLIENT_CANARIES: dict[str, Callable[[ClientArrays, ClientArrays], ClientArrays]]
 }
 
 
+def not_a_number(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
+    """One number of the update is none: a clip that compares lengths may let all others pass."""
+    return _with_one(sent, long(sent, reply), np.nan)
+
+
+def infinite(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
+    """One number of the update is infinite."""
+    return _with_one(sent, long(sent, reply), np.inf)
+
+
+def unmoved(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
+    """The model as it came, to the last bit: an update of length 0."""
+    return {name: np.array(sent.get(name, value), dtype=value.dtype) for name, value in reply.items()}
+
+
+def _with_one(sent: ClientArrays, made: ClientArrays, value: float) -> ClientArrays:
+    name = max(_moved(sent, made), key=lambda one: made[one].size)
+    changed = made[name].copy()
+    changed.reshape(-1)[0] = value
+    return {**made, name: changed}
+
+
+# For replay alone: an audit's draws want numbers.
+FAULTY_CANARIES: dict[str, Callable[[ClientArrays, ClientArrays], ClientArrays]] = {
+    "nan": not_a_number,
+    "infinite": infinite,
+    "unmoved": unmoved,
+}
+
+
 def client_canaries(reply: ClientArrays) -> list[str]:
     """Which of them a reply has room for."""
     return [name for name in CLIENT_CANARIES if name != "scalars" or _scalars(reply)]

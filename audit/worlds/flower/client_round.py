@@ -20,7 +20,7 @@ from ...record.flower.declared import CentralNoise
 from ...tensors import real_numbers
 from ..planted import training_on
 from .app import ClientCall, TakenApart
-from .canaries import CLIENT_CANARIES, nothing, opposite
+from .canaries import CLIENT_CANARIES, FAULTY_CANARIES, nothing, opposite
 from .loader import OwnData, loaded_records, planted
 
 SEEDS = 2**32  # np.random.seed takes no larger ones
@@ -127,7 +127,7 @@ class ClientUnit:
 
     def _made(self, world: str | None, reply: Any) -> Any:
         without = nothing if self.adjacency == "zero_out" else opposite
-        change = without if world is None else CLIENT_CANARIES[world]
+        change = without if world is None else {**CLIENT_CANARIES, **FAULTY_CANARIES}[world]
         return with_arrays(reply, change(self.client.sent, arrays_in(reply, "the reply")))
 
 
@@ -181,24 +181,34 @@ class AppRound:
     leaves: bool = False
 
     def __call__(self, world: str | None, seed: int) -> NDArray[np.float64]:
-        raw = self.raw(world, seed)
-        seed_all(stream(seed, "mods"))  # no number that training drew
-        reply = self.clients[0].replies(raw)
+        replies = self.replies(world, seed)
         if self.strategy is None:
-            return _vector(arrays_in(reply.content, "the reply"))
-        replies = [reply, *(client.replies(other) for client, other in zip(self.clients[1:], self.others))]
-        with owners("the strategy"):
-            strategy = copy.deepcopy(self.strategy)  # which may keep a state, such as an adaptive bound
-            arrays, _ = strategy.aggregate_train(1, replies)
-            merged = None if arrays is None else {n: a.numpy() for n, a in arrays.items()}
-        if merged is None:
-            raise ValueError("the strategy merged nothing of the replies of round 1")
+            return _vector(arrays_in(replies[0].content, "the reply"))
+        strategy, merged = self.merged(replies)
         model = _vector(merged)
         noise = CentralNoise.of(strategy)
         if noise is None or not noise.adaptive:
             return model
         half = noise.clip_rate / 2 / len(replies) if self.leaves and world is None else 0.0
         return np.concatenate([model, [log(noise.clip) - half]])
+
+    def replies(self, world: str | None, seed: int) -> list[Any]:
+        """The messages that go out, the audited client's first; of it alone where nobody merges them."""
+        raw = self.raw(world, seed)
+        seed_all(stream(seed, "mods"))  # no number that training drew
+        others = [] if self.strategy is None else zip(self.clients[1:], self.others)
+        return [self.clients[0].replies(raw), *(client.replies(other) for client, other in others)]
+
+    def merged(self, replies: Sequence[Any]) -> tuple[Any, dict[str, NDArray]]:
+        """The strategy after it merged them, and the model's arrays. Raises ValueError where it merges nothing."""
+        strategy: Any = None
+        with owners("the strategy"):
+            strategy = copy.deepcopy(self.strategy)  # which may keep a state, such as an adaptive bound
+            arrays, _ = strategy.aggregate_train(1, replies)
+            merged = None if arrays is None else {name: array.numpy() for name, array in arrays.items()}
+        if merged is None:
+            raise ValueError("the strategy merged nothing of the replies of round 1")
+        return strategy, merged
 
     @property
     def sizes(self) -> list[int]:

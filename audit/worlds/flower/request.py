@@ -13,12 +13,14 @@ from ....defenses.progress import Progress
 from ....defenses.terms import Observer
 from ...errors import bad_input
 from ...extras import needed
+from ...replay.outcome import Replay
 from ...results.gates import Gate
 from ..outcome import OwnAudit, check_place
 from ..request import check_own_gates
 from ..source import own_code
 from .app import FlowerApp, flower_app
 from .audited import audit_flower
+from .replayed import FlowerReplay
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,17 @@ class FlowerRequest:
         """Carries it out; what the app prints goes to stderr, as stdout is for the answer. Raises BadInput."""
         with contextlib.redirect_stdout(sys.stderr):
             return audit_flower(self.app, progress=progress, **self.options)
+
+    @property
+    def only_replays(self) -> bool:
+        """Whether nothing is asked that draws are for: a claim, a δ, a canary."""
+        return self.options.get("replay", False) and not set(self.options) - {"replay", *FlowerReplay.names()}
+
+    def replayed(self, output: Path | None, progress: Progress | None = None) -> Replay:
+        """The round replayed instead of drawn. Raises BadInput."""
+        asked = {name: value for name, value in self.options.items() if name != "replay"}
+        with contextlib.redirect_stdout(sys.stderr):
+            return FlowerReplay(**asked).of(self.app, progress, output)
 
 
 def _model(name: str) -> Any:

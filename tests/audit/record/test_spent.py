@@ -82,6 +82,9 @@ def test_a_training_stops_before_the_round_that_exceeds_its_limit(tmp_path):
     for wrong in ({"observers": "server"}, {"delta": "a"}):
         with pytest.raises(BadInput, match="expected names, a number"):
             rec.epsilon(**wrong)
+    for ask in (rec.epsilon, lambda **asked: rec.stop_at(8, **asked)):
+        with pytest.raises(BadInput, match=r"^delta = 2: "):  # no option of a command
+            ask(delta=2)
     rec.close()
     with pytest.raises(BadInput, match="audit epsilon"):
         rec.epsilon()

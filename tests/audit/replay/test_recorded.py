@@ -91,6 +91,8 @@ def test_a_wrong_loop_is_named_and_nothing_is_proven(case, tmp_path, capsys):
     assert json.loads((tmp_path / "replayed" / "replay.json").read_text())["unit"] == "client"
     (row,) = [d for d in check_setup(tmp_path / "s")[1].declared if d.what == "replay"]
     assert row.status == "contradicted" and f"Violated: {kind}" in row.why
+    assert row.why.count("Violated") == 1  # the first; how many more there are is a number
+    assert all(pair.split()[-2] == "client" or pair.startswith("'") for pair in found.pairs)  # what an entry is
     assert {r.proven for r in table(tmp_path / "s").rows if r.unit == "client"} == {inf}
     assert "contradicted: replay" in called(capsys, "check", str(tmp_path / "s"))[1]
 

@@ -6,6 +6,9 @@ The list: Re:cord-play, arXiv:2602.17454, its artefact and the issues that it na
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import dpfl_audit
@@ -330,6 +333,32 @@ def test_a_killed_replay_goes_on_and_ends_in_the_same_bytes(tmp_path):
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["replay.json"]
     bytes_of = [(tmp_path / folder / "replay.json").read_bytes() for folder in ("whole", "s", "t")]
     assert bytes_of[0] == bytes_of[1] == bytes_of[2]
+
+
+SLOW = """
+import time
+
+def train(records, tap):
+    time.sleep(0.05)
+    return right(records, tap) / len(records)
+"""
+
+
+def test_a_replay_that_is_killed_by_9_starts_again_and_ends_in_the_same_bytes(tmp_path, monkeypatch, capsys, start):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.py").write_text(OWN + SLOW)
+    words = ["slow.py:train", "--data", "slow.py:data", "--adjacency", "add_remove", "--neighbours", 6, "-q", "-o"]
+    first = start("replay", *words, "found")
+    left = tmp_path / "found" / "replay-unfinished.json"
+    while not left.exists() and first.poll() is None:
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL and [path.name for path in left.parent.iterdir()] == [left.name]
+    finished = len(json.loads(left.read_text())["pairs"])
+    for folder in ("found", "whole"):
+        assert called(capsys, "replay", *words, folder)[0] == 1
+    assert 0 < finished < len(json.loads((tmp_path / "whole" / "replay.json").read_text())["pairs"])
+    assert (tmp_path / "found" / "replay.json").read_bytes() == (tmp_path / "whole" / "replay.json").read_bytes()
 
 
 @pytest.mark.parametrize("change", ["code", "seed", "adjacency"])

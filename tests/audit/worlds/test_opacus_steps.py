@@ -10,6 +10,7 @@ import pytest
 import torch
 from dpfl_audit.audit.replay.opacus import ANOTHER
 from dpfl_audit.audit.worlds.composed_steps import pattern_of
+from dpfl_audit.audit.worlds.outcome import DEFECT
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -21,7 +22,7 @@ START, STUDENT = nn.Linear(8, 2), nn.Linear(8, 2)
 PUBLIC = torch.rand(30, 8, generator=torch.Generator().manual_seed(1))
 
 
-def training(leaks: bool, poisson: bool = True):
+def training(leaks: bool, poisson: bool = True, divisor=lambda inputs, step: BATCH):
     """A classifier with noise, and a student without: fitted to its released model on public rows, or to records."""
 
     def train(dataset, engine):
@@ -36,7 +37,8 @@ def training(leaks: bool, poisson: bool = True):
             max_grad_norm=1.0,
             poisson_sampling=poisson,
         )
-        for inputs, labels in loader:
+        for step, (inputs, labels) in enumerate(loader):
+            optimiser.expected_batch_size = divisor(inputs, step)
             optimiser.zero_grad()
             nn.functional.cross_entropy(model(inputs), labels).backward()
             optimiser.step()
@@ -50,11 +52,14 @@ def training(leaks: bool, poisson: bool = True):
     return train
 
 
-def notes_of(train, **options) -> tuple[str, ...]:
+def audited(train, **options):
     engine = opacus.PrivacyEngine()
     train(DATA, engine)
-    audit = dpfl_audit.audit_opacus(train, engine, DATA, trainings=50, claim=20.0, **options)
-    return audit.about.notes
+    return dpfl_audit.audit_opacus(train, engine, DATA, trainings=50, claim=20.0, **options)
+
+
+def notes_of(train, **options) -> tuple[str, ...]:
+    return audited(train, **options).about.notes
 
 
 def test_a_students_steps_on_public_rows_are_left_out():
@@ -70,6 +75,20 @@ def test_a_students_steps_on_records_are_named():
     said = notes_of(training(leaks=True), replay=True)
     assert [note for note in said if note.startswith("Contradicted:") and "optimiser" in note]
     assert [note for note in said if note.startswith("Violated: invariance")]
+
+
+@pytest.mark.parametrize(
+    ("divisor", "begins"),
+    [
+        (lambda inputs, step: max(1, len(inputs)), f"{DEFECT} (divisor)"),
+        pytest.param(lambda inputs, step: BATCH + step, "Checked: steps divide", marks=pytest.mark.full),
+    ],
+)
+def test_steps_that_divide_by_the_batch_that_came_are_named(divisor, begins):
+    """A divisor that follows no record, such as a schedule, is none of them."""
+    audit = audited(training(False, divisor=divisor))
+    assert [note for note in audit.about.notes if note.startswith(begins)]
+    assert (DEFECT in begins) == any(warning.startswith(begins) for warning in audit.results().warnings)
 
 
 def test_a_replay_of_a_right_training_is_told_and_contradicts_nothing():

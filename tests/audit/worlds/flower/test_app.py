@@ -17,12 +17,12 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
 from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
-from dpfl_audit.audit.worlds.flower import audited
 from dpfl_audit.audit.worlds.flower.app import flower_app, taken_apart
 from dpfl_audit.audit.worlds.flower.audited import audit_flower
 from dpfl_audit.audit.worlds.flower.client_round import AppRound, ClientUnit
 from dpfl_audit.audit.worlds.flower.first_round import first_round, task_identity
 from dpfl_audit.audit.worlds.flower.loader import planted, record_canaries
+from dpfl_audit.audit.worlds.flower.opened import opened_app
 from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'dpfl-audit[flower]'")
@@ -193,7 +193,7 @@ def test_who_is_not_there_counts_half_in_a_bound_that_adapts(tmp_path):
         " clipped_count_stddev=1e-9)"
     )
     with task_identity():
-        opened = audited._opened(flower_app(written(tmp_path, strategy=strategy)), None, 0, 3, None, 0, None)
+        opened = opened_app(flower_app(written(tmp_path, strategy=strategy)), None, 0, 3, None, 0, None)
         unit = ClientUnit(opened.clients[0], "zero_out", False, 0)
         update = AppRound(unit, opened.clients, opened.others, opened.strategy, leaves=True)
         gone, short, clipped = (update(world, 0)[-1] for world in (None, "trained", "long"))
