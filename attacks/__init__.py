@@ -80,9 +80,8 @@ ATTACKS: dict[str, AttackKind] = {
         maker(CapturedMembership, statistic="fedmia"),
     ),
     "membership-projection": AttackKind(
-        "membership by what of a record lies outside of the span of an upload's linear layers (ProjRes; text, and all)",
+        "membership by what of a record lies outside of the span of an upload's linear layers (ProjRes)",
         maker(CapturedMembership, statistic="projection"),
-        arises=lambda view: view.vocabulary is not None,
     ),
     "membership-sequence": AttackKind(
         "likelihood ratio of all captured uploads of a sender, under the known noise (plain SGD)",

@@ -281,10 +281,13 @@ class TprPoint(_Part):
     ceiling: Share | None = None  # the largest that the proof allows any attack; None where it says nothing
 
 
+CEILINGS = ("pool_ceiling", "psnr_ceiling", "psnr_ceiling_even")  # numbers that a proof gives
+
+
 def _ceilings(numbers: Mapping[str, float | None], points: Sequence[TprPoint | None]) -> list[tuple[str, float]]:
     """What the proof allows any attack, by the name of what it bounds."""
     found = [(f"tpr at {point.fpr!r}", point.ceiling) for point in points if point is not None]
-    found += [(name, value) for name, value in sorted(numbers.items()) if name == "pool_ceiling"]
+    found += [(name, value) for name, value in sorted(numbers.items()) if name in CEILINGS]
     return [(name, float(value)) for name, value in found if value is not None]
 
 

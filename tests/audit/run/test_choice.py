@@ -25,9 +25,9 @@ from dpfl_audit.audit.run.choice import Applying, choose
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
 # Here, where senders have names and records are no texts.
-OTHERS = ("membership-quantile", "linking", "inversion-text", "membership-projection")
+OTHERS = ("membership-quantile", "linking", "inversion-text")
 APPLY = [name for name in ATTACKS if name not in OTHERS]
-MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership") and name != "membership-projection"]
+MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
 FEW = {"inversion": {"iterations": 9}} | {f"membership-{m}": {"shadows": 4} for m in ("shokri", "lira", "rmia")}
 # 15 auxiliary images are too few to train reference classifiers on, which would take most of the time.
 IMAGES: dict[str, Any] = {  # plain SGD, five captured clients, labels, candidates: every attack applies
