@@ -17,6 +17,7 @@ from .membership import (
     QuantileMembership,
     SequenceMembership,
     ShadowMembership,
+    StackedMembership,
 )
 from .membership.make import maker
 from .text.attack import make_text_inversion
@@ -59,6 +60,10 @@ ATTACKS: dict[str, AttackKind] = {
         "messages of anonymous senders linked over rounds, by what they resemble",
         make_linking,
         arises=lambda view: view.anonymous,
+    ),
+    "membership-stacked": AttackKind(
+        "all tests of captured uploads as one, weighed as on clients that the attacker plays with auxiliary records",
+        maker(StackedMembership),
     ),
     "membership-loss": AttackKind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
     "membership-cosine": AttackKind(

@@ -23,7 +23,7 @@ from typing import Any
 import quiet  # noqa: F401 - before torch
 import torch
 from dpfl_audit.attacks.base import Attack, Knowledge, MembershipScores, View
-from dpfl_audit.attacks.membership import CapturedMembership, SequenceMembership
+from dpfl_audit.attacks.membership import CapturedMembership, SequenceMembership, ShadowFactory
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.audit.scoring.limits import Limits
 from dpfl_audit.audit.setup.auditor import Auditor
@@ -78,7 +78,9 @@ class Federation:
             assert auditor.truth is not None and auditor.ledger is not None
             owner = auditor.truth.candidate_owners
             assert owner is not None
-            view, knowledge = setup.view(Observer.parse("server")), setup.knowledge()
+            factory = ShadowFactory(setup.scheme, setup.module(None), tuple(setup.manifest.clients))
+            view = setup.view(Observer.parse("server"))
+            knowledge = replace(setup.knowledge(), shadow_factory=factory)
             view = replace(view, messages=tuple(replace(m, load=_held(m.load())) for m in view.messages))
             names = {client_address(c): c for c in range(clients)}
             ceiling = Limits(auditor.ledger, 0.0).member(Observer.parse("server"), 2, int((owner < 0).sum()))

@@ -281,6 +281,7 @@ class TprPoint(_Part):
     ceiling: Share | None = None  # the largest that the proof allows any attack; None where it says nothing
 
 
+STACKED = "membership-stacked"
 CEILINGS = ("pool_ceiling", "psnr_ceiling", "psnr_ceiling_even")  # numbers that a proof gives
 
 
@@ -421,6 +422,11 @@ class AttackResult(_Part):
             if interval is not None and interval[0] > interval[1]:
                 raise ValueError(f"intervals with the lower limit first, but {name} has {list(interval)}")
         return self
+
+    @property
+    def combines(self) -> bool:
+        """Whether it is all tests of membership by one observer as one."""
+        return self.attack == STACKED
 
     @property
     def variant(self) -> str:
