@@ -17,6 +17,7 @@ from .membership import (
     QuantileMembership,
     SequenceMembership,
     ShadowMembership,
+    StackedMembership,
 )
 from .membership.make import maker
 from .text.attack import make_text_inversion
@@ -60,6 +61,10 @@ ATTACKS: dict[str, AttackKind] = {
         make_linking,
         arises=lambda view: view.anonymous,
     ),
+    "membership-stacked": AttackKind(
+        "all tests of captured uploads as one, weighed as on clients that the attacker plays with auxiliary records",
+        maker(StackedMembership),
+    ),
     "membership-loss": AttackKind("membership by the final model's loss (Yeom et al.)", maker(LossThreshold)),
     "membership-cosine": AttackKind(
         "membership by the cosine of a record's gradient and the captured uploads, averaged over rounds",
@@ -80,9 +85,8 @@ ATTACKS: dict[str, AttackKind] = {
         maker(CapturedMembership, statistic="fedmia"),
     ),
     "membership-projection": AttackKind(
-        "membership by what of a record lies outside of the span of an upload's linear layers (ProjRes; text, and all)",
+        "membership by what of a record lies outside of the span of an upload's linear layers (ProjRes)",
         maker(CapturedMembership, statistic="projection"),
-        arises=lambda view: view.vocabulary is not None,
     ),
     "membership-sequence": AttackKind(
         "likelihood ratio of all captured uploads of a sender, under the known noise (plain SGD)",

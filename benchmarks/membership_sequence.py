@@ -14,15 +14,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.attacks.base import Knowledge, MembershipScores, View
-from dpfl_audit.attacks.membership import CapturedMembership, SequenceMembership
+from dpfl_audit.attacks.base import Attack, Knowledge, MembershipScores, View
+from dpfl_audit.attacks.membership import CapturedMembership, SequenceMembership, ShadowFactory
 from dpfl_audit.audit.results.membership import score_membership
 from dpfl_audit.audit.scoring.limits import Limits
 from dpfl_audit.audit.setup.auditor import Auditor
@@ -67,36 +68,33 @@ class Federation:
     ceiling: float
 
     @classmethod
-    def trained(cls, root: Path, noise: float, seed: int) -> Federation:
-        config = parse_config(
-            {
-                "seed": seed,
-                "data": {"name": "fashion_mnist", "root": str(root), "clients": CLIENTS, "samples_per_client": RECORDS},
-                "model": {"name": "mlp", "options": {"widths": [32]}},
-                "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": RECORDS, "epochs": 1},
-                "scheme": {"name": "ldp", "rounds": ROUNDS, "clip": 1.0, "noise_std": noise},
-                "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
-                "audit": {"delta": 1e-5, "unit": "record", "observer": "server"},
-                "claim": "none",
-            }
-        )
+    def trained(cls, settings: Mapping[str, Any]) -> Federation:
+        """Of a config whose clients are all captured, and whose server attacks."""
+        config = parse_config(settings)
+        clients, seed = config.data.clients, config.seed
         with TemporaryDirectory() as folder:
             setup = open_setup(train(build(config, Path.cwd()), Path(folder) / "setup"))
             auditor = Auditor(setup)
             assert auditor.truth is not None and auditor.ledger is not None
             owner = auditor.truth.candidate_owners
             assert owner is not None
-            view, knowledge = setup.view(Observer.parse("server")), setup.knowledge()
+            factory = ShadowFactory(setup.scheme, setup.module(None), tuple(setup.manifest.clients))
+            view = setup.view(Observer.parse("server"))
+            knowledge = replace(setup.knowledge(), shadow_factory=factory)
             view = replace(view, messages=tuple(replace(m, load=_held(m.load())) for m in view.messages))
-            names = {client_address(c): c for c in range(CLIENTS)}
-            ceiling = Limits(auditor.ledger, 0.0).member(Observer.parse("server"), 2, CANDIDATES - CLIENTS * RECORDS)
-        dealt = torch.randint(CLIENTS, (len(owner),), generator=torch.Generator().manual_seed(seed))
+            names = {client_address(c): c for c in range(clients)}
+            ceiling = Limits(auditor.ledger, 0.0).member(Observer.parse("server"), 2, int((owner < 0).sum()))
+        dealt = torch.randint(clients, (len(owner),), generator=torch.Generator().manual_seed(seed))
         return cls(view, knowledge, owner, torch.where(owner >= 0, owner, dealt), names, ceiling)
+
+    def judged(self, scores: dict[str, Tensor]) -> Tensor:
+        """(n,): of scores (n,) by sender, for each candidate those of the sender it is judged by."""
+        own = torch.stack([scores[sender] for sender in sorted(scores, key=self.clients.__getitem__)])
+        return own[self.asked, torch.arange(len(self.asked))]
 
     def found(self, scores: dict[str, Tensor]) -> Found:
         """Of scores (n,) by sender."""
-        own = torch.stack([scores[sender] for sender in sorted(scores, key=self.clients.__getitem__)])
-        picked = own[self.asked, torch.arange(len(self.asked))]
+        picked = self.judged(scores)
         ids = torch.arange(len(picked))
         entry = score_membership(
             MembershipScores("pooled", "server", "", "", ids, picked, ()), self.owner >= 0, None, 0
@@ -105,10 +103,13 @@ class Federation:
         assert point.interval is not None
         return Found(point.tpr, *point.interval, entry.value("auc") or 0.0)
 
-    def sequence(self) -> Found:
-        attack = SequenceMembership()
+    def scores(self, attack: Attack) -> dict[str, Tensor]:
+        """By sender."""
         made = [attack.run_part(part, self.view, self.knowledge, 0) for part in attack.parts(self.view, self.knowledge)]
-        return self.found({scores.sender: scores.scores for scores in made})
+        return {each.sender: each.scores for each in made if isinstance(each, MembershipScores)}
+
+    def sequence(self) -> Found:
+        return self.found(self.scores(SequenceMembership()))
 
     def single(self, statistic: str) -> Found:
         """The best round's, by the truth."""
@@ -120,9 +121,20 @@ class Federation:
         return max((self.found(scores) for scores in by_round.values()), key=lambda found: found.tpr)
 
     def averaged(self) -> Found:
-        attack = CapturedMembership("cosine", "all-rounds")
-        made = [attack.run_part(part, self.view, self.knowledge, 0) for part in attack.parts(self.view, self.knowledge)]
-        return self.found({scores.sender: scores.scores for scores in made})
+        return self.found(self.scores(CapturedMembership("cosine", "all-rounds")))
+
+
+def _settings(root: Path, noise: float, seed: int) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "data": {"name": "fashion_mnist", "root": str(root), "clients": CLIENTS, "samples_per_client": RECORDS},
+        "model": {"name": "mlp", "options": {"widths": [32]}},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": RECORDS, "epochs": 1},
+        "scheme": {"name": "ldp", "rounds": ROUNDS, "clip": 1.0, "noise_std": noise},
+        "capture": {"clients": list(range(CLIENTS)), "candidates": CANDIDATES, "auxiliary": 0},
+        "audit": {"delta": 1e-5, "unit": "record", "observer": "server"},
+        "claim": "none",
+    }
 
 
 def _held(value: Tensor) -> Callable[[], Tensor]:
@@ -139,7 +151,7 @@ def main() -> int:
     print("| noise_std | test | TPR % at .1 % FPR | AUC | ceiling % |\n|---:|---|---:|---:|---:|")
     above, clear = True, False
     for noise in options.noise:
-        federation = Federation.trained(options.data_root.resolve(), noise, options.seed)
+        federation = Federation.trained(_settings(options.data_root.resolve(), noise, options.seed))
         whole = federation.sequence()
         print(f"| {noise:g} | **all rounds: sequence** | {whole} | {100 * federation.ceiling:.1f} |", flush=True)
         print(f"| {noise:g} | all rounds: average cosine | {federation.averaged()} | {100 * federation.ceiling:.1f} |")

@@ -6,6 +6,7 @@ from .quantile import QuantileMembership
 from .sequence import SequenceMembership
 from .shadow_attack import ShadowMembership
 from .shadows import ShadowFactory
+from .stacked import StackedMembership
 
 __all__ = [
     "CapturedMembership",
@@ -14,4 +15,5 @@ __all__ = [
     "SequenceMembership",
     "ShadowFactory",
     "ShadowMembership",
+    "StackedMembership",
 ]

@@ -26,7 +26,7 @@ from .common import (
     sees_start,
 )
 from .products import cosines, norms, products
-from .projection import linear_layers, projection_residuals
+from .projection import projection_residuals, span_operations
 
 Statistic = Literal["cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia", "projection"]
 Manner = Literal["all-rounds", "one-round"]
@@ -84,6 +84,7 @@ class CapturedMembership:
                 else [Part(m.id, one, (m,)) for m in models]
             )
         usable = self._usable(view)
+        one += span_operations(view) if self.statistic == "projection" else 0
         compared = {m.id: 1 + len(others_of(view, m)) if self.statistic == "fedmia" else 1 for m in usable}
         if self.manner == "one-round":
             return [Part(m.id, one * compared[m.id], (m,)) for m in usable]
@@ -168,8 +169,6 @@ class CapturedMembership:
                 )
         if not usable:
             raise ValueError(f"{self.name!r} needs {wanted}, and the observer {view.observer!r} has none")
-        if self.statistic == "projection":
-            linear_layers(view)
         if self.statistic == "gradient-difference":
             for message in usable:
                 gradient_sum(message, torch.zeros(1), view.facts)

@@ -14,6 +14,7 @@ from .loss_attack import LossThreshold
 from .quantile import QuantileMembership
 from .sequence import SequenceMembership
 from .shadow_attack import ShadowMembership
+from .stacked import StackedMembership
 
 Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
 
@@ -26,6 +27,7 @@ _Kind = (
     | type[QuantileMembership]
     | type[SequenceMembership]
     | type[ShadowMembership]
+    | type[StackedMembership]
 )
 
 

@@ -16,10 +16,12 @@ from ..base import Knowledge, Seen, View
 from ..text.span import CLEAR, FLOOR
 from .captured import descent
 from .network import started_with
+from .signals import CHUNK_NUMBERS, numbers_per_record
 
 MOST = 0.5  # of a layer's width: of a span that no gap ends the strongest half, so that others have a rest outside
 EDGE = 1.02  # times the largest direction of noise alone, which varies by 1 %
-RUNS = 32  # candidates that are run at once
+RUNS = 32  # texts that are run at once; images and rows by their numbers
+DECOMPOSING = 20  # operations of a singular value decomposition, times the product of its sides and the shorter one
 TINY = 1e-300  # in place of a length of 0
 
 
@@ -44,7 +46,8 @@ def projection_residuals(view: View, knowledge: Knowledge, message: Seen) -> Ten
     telling = {path: basis for path, (basis, clear) in spans.items() if clear}
     used = telling or {path: basis for path, (basis, _) in spans.items()}
     parts = []
-    for records in inputs.split(RUNS):
+    step = RUNS if texts else max(1, CHUNK_NUMBERS // numbers_per_record(network, view.input_shape))
+    for records in inputs.split(step):
         read = _read(network, weights, [*used], records)
         rests = [_mean_rest(read[path], basis, records if texts else None) for path, basis in used.items()]
         parts.append(torch.stack(rests).mean(0))
@@ -64,6 +67,16 @@ def linear_layers(view: View) -> list[str]:
     if not linear:
         raise ValueError("the network trains no linear layer, whose gradient would span the inputs of records")
     return [path for path, layer in linear.items() if layer.out_features > view.classes] or [*linear]
+
+
+def span_operations(view: View) -> int:
+    """About how many the spans of one message's layers take, beside running the candidates.
+
+    Raises:
+        ValueError: no linear layer is sent.
+    """
+    shapes = [view.module.get_parameter(f"{path}.weight").shape for path in linear_layers(view)]
+    return sum(DECOMPOSING * outputs * width * min(outputs, width) for outputs, width in shapes)
 
 
 def span_of(gradients: Sequence[Tensor], noise_std: float = 0.0) -> tuple[Tensor, bool]:

@@ -14,7 +14,7 @@ from typing import Any
 from ...defenses.presets import PRESETS
 from ..judge.judgement import JudgedAttack, Judgement, Limit, Refutation, judgement_of
 from ..results.checks import Check, picked, strength
-from ..results.format import FILE, AttackResult, AuditedSetup, Epsilon, Results
+from ..results.format import CEILINGS, FILE, AttackResult, AuditedSetup, Epsilon, Results
 from ..say import words
 from ..say.accuracy import accuracy_said, without_noise
 from ..say.metrics import METRICS, Metric, metric
@@ -318,6 +318,8 @@ def _beside(name: str, values: Mapping[str, float | None]) -> str:
         notes.append(f"chance {words.percent(chance)}")
     if name == "pool_share":
         notes.append(words.ceiling_said(values.get("pool_ceiling")))
+    if name == "psnr" and (most := values.get("psnr_ceiling")) is not None:
+        notes.append(f"ceiling {words.at_most(most)}")
     return ", ".join(notes)
 
 
@@ -346,7 +348,7 @@ def metric_rows(attack: AttackResult, judged: Sequence[Check], further: bool = F
     beats = {check.metric: check.beats for check in judged}
     rows = []
     for name in order:
-        if name in (*CHANCES.values(), "pool_ceiling") or (name in FURTHER) is not further:
+        if name in (*CHANCES.values(), *CEILINGS) or (name in FURTHER) is not further:
             continue
         described, interval = metric(name), attack.intervals.get(name)
         rows.append(

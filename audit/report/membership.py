@@ -17,8 +17,9 @@ LEVELS = (0.1, 0.01, 0.001, 0.0001, 0.0)
 
 
 def membership(setting: ReportedSetting) -> dict[str, Any] | None:
-    """Attacks by observer, strongest first; None where there are none."""
+    """Attacks by observer: what combines the others, then the strongest first; None where there are none."""
     attacks = [attack for attack in setting.by_strength if attack.kind == "membership"]
+    attacks.sort(key=lambda attack: not attack.combines)
     if not attacks:
         return None
     by_observer: dict[str, list[AttackResult]] = {}

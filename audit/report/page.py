@@ -283,6 +283,7 @@ def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
         "cells": cells,
         "leaks": any(check.beats for check in setting.checks(attack)),
         "thing": attack.thing,
+        "closest": words.closest_said(attack.value("psnr_ceiling"), attack.value("psnr_ceiling_even")),
     }
 
 

@@ -281,10 +281,14 @@ class TprPoint(_Part):
     ceiling: Share | None = None  # the largest that the proof allows any attack; None where it says nothing
 
 
+STACKED = "membership-stacked"
+CEILINGS = ("pool_ceiling", "psnr_ceiling", "psnr_ceiling_even")  # numbers that a proof gives
+
+
 def _ceilings(numbers: Mapping[str, float | None], points: Sequence[TprPoint | None]) -> list[tuple[str, float]]:
     """What the proof allows any attack, by the name of what it bounds."""
     found = [(f"tpr at {point.fpr!r}", point.ceiling) for point in points if point is not None]
-    found += [(name, value) for name, value in sorted(numbers.items()) if name == "pool_ceiling"]
+    found += [(name, value) for name, value in sorted(numbers.items()) if name in CEILINGS]
     return [(name, float(value)) for name, value in found if value is not None]
 
 
@@ -418,6 +422,11 @@ class AttackResult(_Part):
             if interval is not None and interval[0] > interval[1]:
                 raise ValueError(f"intervals with the lower limit first, but {name} has {list(interval)}")
         return self
+
+    @property
+    def combines(self) -> bool:
+        """Whether it is all tests of membership by one observer as one."""
+        return self.attack == STACKED
 
     @property
     def variant(self) -> str:

@@ -273,6 +273,24 @@ def ceiling_said(share: float | None) -> str:
     return "no ceiling" if share is None or share >= 1 else f"ceiling {percent_at_most(share)}"
 
 
+def closest_said(prior: float | None, even: float | None) -> str:
+    """The largest PSNR in dB that the proof allows any attack, of Gaussian pictures and of even pixels; "" where it
+    allows all.
+
+    >>> closest_said(None, None), closest_said(None, 13.24)[:31], closest_said(14.11, 13.24)[-48:]
+    ('', 'no attack comes closer than 13.', '(13.3 dB if all pixels are independent and even)')
+    """
+    if even is None:
+        return ""
+    assumed = "all pixels are independent and even"
+    most, beside = at_most(even), ""
+    if prior is not None:
+        most, beside = at_most(prior), f" ({at_most(even)} dB if {assumed})"
+        assumed = "they are Gaussian with the mean and covariance of the auxiliary ones"
+    within = f"no attack comes closer than {most} dB to any of these pictures in 95 % of trainings"
+    return f"{within}, if {assumed}{beside}"
+
+
 ADJACENCIES = {
     "zero_out": "leaves its contribution out",
     "replace_one": "exchanges it for any other of as many records",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import fsum
 
 from ...defenses.terms import ADJACENCIES, Adjacency, Observer
+from ..proof.theorems.pictures import blind_chance
 from ..proven.views import Views
 from ..setup.ledger import Ledger
 
@@ -38,6 +39,13 @@ class Limits:
         views = self._until(last_round, all_drawn=True)
         known = {kappa: min(_ceiling(views, observer, a, kappa) for a in ADJACENCIES) for kappa in set(chances)}
         return fsum(known[kappa] for kappa in chances) / len(chances)
+
+    def closeness(self, observer: Observer, last_round: int, success: float) -> float:
+        """ln of the largest chance of blind success with which no attack succeeds more often than `success`; −∞ where
+        nothing is proven. Records and observer are as of `rebuilt`.
+        """
+        views = self._until(last_round, all_drawn=True)
+        return blind_chance(lambda kappa: min(_ceiling(views, observer, a, kappa) for a in ADJACENCIES), success)
 
     def member(self, observer: Observer, false_alarms: int, non_members: int, strata: int = 1) -> float:
         """The largest expected TPR of a test that calls everybody a member who scores above all but `false_alarms` of

@@ -25,6 +25,7 @@ from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
 from .answers import RUNS, Lots
+from .closest import with_closest
 from .kept_classifiers import kept_reference
 from .limits import Limits
 from .line_ups import LineUps
@@ -108,7 +109,11 @@ def score(
     measures = _Measures(reference, depth.lpips, relabellings if depth.tests else 0, seed)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
-        attacks.append(_in_its_pool(entry, setup, seen.auditor, reconstruction, limits))
+        entry = _in_its_pool(entry, setup, seen.auditor, reconstruction, limits)
+        if limits is not None and seen.cells is None:
+            last = _last_round(setup, reconstruction)
+            entry = with_closest(entry, reconstruction, limits, last, knowledge.auxiliary_inputs)
+        attacks.append(entry)
         if progress is not None:
             progress(done, 2 * len(rebuilt), "scoring")  # the other half: all messages of a question together
     line_ups = None if seen.auditor.truth is None else LineUps(setup, seen.auditor.truth, seen.knowledge)
@@ -171,10 +176,15 @@ def _in_its_pool(
         intervals={**entry.intervals, "pool_share": (low, high)},
     )
     if limits is not None:
-        sent = {m.id: m.round for m in setup.messages}
-        last = max(sent[i] for i in reconstruction.message_ids)
+        last = _last_round(setup, reconstruction)
         numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, line_up.chances)
     return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))
+
+
+def _last_round(setup: Setup, reconstruction: Reconstruction) -> int:
+    """Of the messages that were attacked."""
+    sent = {m.id: m.round for m in setup.messages}
+    return max(sent[i] for i in reconstruction.message_ids)
 
 
 def _by_lot(setup: Setup, auditor: Auditor) -> bool:

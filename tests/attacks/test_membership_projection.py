@@ -26,8 +26,8 @@ def notes():
     return load("notes", seed=5)
 
 
-def asked(data, module, rows, *, share="gradient", words=None, noise=0.0):
-    """The scores of records 0 to 19 against a message of a client that has `rows`."""
+def seen(data, module, rows, *, share="gradient", words=None, noise=0.0):
+    """What a server sees of a client that has `rows`, and records 0 to 19 to ask about."""
     layout = Layout.of(module)
     start = layout.join({name: value.detach() for name, value in module.named_parameters()})
     training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
@@ -45,6 +45,12 @@ def asked(data, module, rows, *, share="gradient", words=None, noise=0.0):
     knowledge = replace(
         nothing, candidate_inputs=candidates[0], candidate_targets=candidates[1], candidate_ids=candidates[2]
     )
+    return view, knowledge
+
+
+def asked(*client, **message):
+    """The scores of records 0 to 19 against a client's message."""
+    view, knowledge = seen(*client, **message)
     (attack,) = ATTACKS["membership-projection"].make({}, False, "cpu")
     return attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).scores
 
@@ -104,3 +110,14 @@ def test_a_network_without_linear_layers_is_refused(notes):
 
     with pytest.raises(ValueError, match="trains no linear layer"):
         asked(digits, Sum(), ROWS)
+
+
+def test_by_default_of_images_too_and_its_spans_are_counted():
+    digits = load("digits", seed=5)
+    about = {"input_shape": digits.input_shape, "classes": 10, "mean": digits.mean, "std": digits.std, "seed": 1}
+    view, knowledge = seen(digits, models.build("mlp", widths=[1000, 1000], **about), ROWS)
+    kind = ATTACKS["membership-projection"]
+    (attack,) = kind.make({}, False, "cpu")
+    assert kind.arises(view)
+    # decompositions of 1000 × 64 and 1000 × 1000; running 20 candidates is less than a thousandth of them
+    assert attack.parts(view, knowledge)[0].work == pytest.approx(20 * 1000 * 64**2 + 20 * 1000**3, rel=0.01)

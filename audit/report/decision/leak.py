@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Literal
@@ -52,8 +52,20 @@ def strongest(settings: Sequence[ReportedSetting]) -> Leak | None:
 
 def _leaks(setting: ReportedSetting) -> list[Leak]:
     """Each attack's leak, and that of the tests of ε."""
-    attacks = (judged for judged in setting.judgement.attacks if judged.attack.scored and judged.attack.kind in SHOWN)
-    return [*(_of_attack(setting, judged) for judged in attacks), *_tested(setting)]
+    attacks = [judged for judged in setting.judgement.attacks if judged.attack.scored and judged.attack.kind in SHOWN]
+    stacked = {judged.attack.observer: LEVELS.index(judged.level) for judged in attacks if judged.attack.combines}
+    shown = [judged for judged in attacks if not _combined(judged, stacked)]
+    return [*(_of_attack(setting, judged) for judged in shown), *_tested(setting)]
+
+
+def _combined(judged: JudgedAttack, stacked: Mapping[str, int]) -> bool:
+    """Whether the attack that combines an observer's tests of membership speaks for this one: it was named before any
+    score was seen, as the luckiest of many was not. It never speaks for one that shows a graver leak.
+    """
+    attack = judged.attack
+    if attack.kind != "membership" or attack.combines:
+        return False
+    return stacked.get(attack.observer, -1) >= LEVELS.index(judged.level)
 
 
 def _of_attack(setting: ReportedSetting, judged: JudgedAttack) -> Leak:

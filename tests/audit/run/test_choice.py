@@ -25,9 +25,9 @@ from dpfl_audit.audit.run.choice import Applying, choose
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
 # Here, where senders have names and records are no texts.
-OTHERS = ("membership-quantile", "linking", "inversion-text", "membership-projection")
+OTHERS = ("membership-quantile", "membership-stacked", "linking", "inversion-text")
 APPLY = [name for name in ATTACKS if name not in OTHERS]
-MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership") and name != "membership-projection"]
+MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
 FEW = {"inversion": {"iterations": 9}} | {f"membership-{m}": {"shadows": 4} for m in ("shokri", "lira", "rmia")}
 # 15 auxiliary images are too few to train reference classifiers on, which would take most of the time.
 IMAGES: dict[str, Any] = {  # plain SGD, five captured clients, labels, candidates: every attack applies
@@ -67,7 +67,8 @@ def test_without_attack_everything_that_applies_is_run_and_the_rest_has_a_reason
     assert {attack.attack for attack in results.attacks} == {*APPLY}
     reasons = {lack.attack: lack.reason for lack in results.choice.not_run}
     assert "--attack canary" in reasons["canary"] and "15 auxiliary" in reasons["membership-quantile"]
-    assert len(reasons) == 2 and all(any(f"{name} (" in said for said in results.warnings) for name in reasons)
+    assert "15" in reasons["membership-stacked"]
+    assert len(reasons) == 3 and all(any(f"{name} (" in said for said in results.warnings) for name in reasons)
 
 
 @pytest.mark.full
@@ -206,7 +207,7 @@ def test_an_attack_that_is_refused_names_those_that_apply(tmp_path, capsys) -> N
     dpfl_audit.run(table, tmp_path / "r", quiet=True)
     ran = {entry.attack for entry in Results.read(tmp_path / "r").attacks}
     # Quantile regression wants more auxiliary records, and these do not go with a hinge loss.
-    assert ran == {*MEMBERSHIP} - {f"membership-{name}" for name in ("fedmia", "quantile", "shokri", "rmia")}
+    assert ran == {*MEMBERSHIP} - {f"membership-{name}" for name in ("stacked", "fedmia", "quantile", "shokri", "rmia")}
     bare = trained(hinge | {"capture": {"clients": [0], "auxiliary": 15, "truth": False}}, tmp_path / "bare")
     code, _, said = called(capsys, "run", bare, "-o", tmp_path / "b", "--attack", "inversion")
     assert code == 2 and "[capture]" in said

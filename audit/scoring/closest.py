@@ -1,0 +1,50 @@
+"""The largest PSNR that a proof allows any attack on a message's pictures, under two named priors."""
+
+from __future__ import annotations
+
+from math import inf, log
+
+import torch
+from torch import Tensor
+
+from ...attacks.base import Reconstruction
+from ...defenses.terms import Observer
+from ..proof.theorems.pictures import decibels, even_error, gaussian_error
+from ..results.checks import SIGNIFICANCE
+from ..results.format import AttackResult, Metrics
+from .limits import Limits
+
+
+def with_closest(
+    entry: AttackResult, reconstruction: Reconstruction, limits: Limits, last_round: int, auxiliary: Tensor
+) -> AttackResult:
+    """The entry with `psnr_ceiling_even`, and where there are auxiliary pictures with `psnr_ceiling`; without either
+    where the proof allows anything.
+
+    In 95 % of trainings no picture of the message comes back with a larger PSNR, whichever of the attack's pictures it
+    is compared with: the 5 % are shared by all of them, and each may be closest to any.
+
+    Args:
+        auxiliary: (m, c, h, w) in [0, 1]; the mean and covariance of the Gaussian prior are theirs.
+    """
+    originals = len({pair.original for pair in entry.pairs})
+    if not originals:
+        return entry
+    kappa = limits.closeness(Observer.parse(reconstruction.observer), last_round, SIGNIFICANCE / originals)
+    if kappa == -inf:
+        return entry
+    kappa -= log(len(reconstruction.images))
+    pixels = reconstruction.images[0].numel()
+    numbers = {"psnr_ceiling_even": decibels(even_error(kappa, pixels))}
+    error = gaussian_error(kappa, variances(auxiliary).numpy(), pixels)
+    if error > 0:
+        numbers["psnr_ceiling"] = decibels(error)
+    return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))
+
+
+def variances(pictures: Tensor) -> Tensor:
+    """(k,) float64: those of pictures (m, …) along the axes of their covariance; () where there are too few."""
+    if len(pictures) < 2:
+        return torch.zeros(0, dtype=torch.float64)
+    rows = pictures.flatten(1).double()
+    return torch.linalg.svdvals(rows - rows.mean(0)).square() / (len(rows) - 1)
