@@ -140,10 +140,10 @@ def demo(
     with writing(output):
         if weights is not None:
             fetch(weights, progress)
-        return _demo(output, settings_of(text), quick, progress)
+        return _demo(output, trainings_of(text), quick, progress)
 
 
-def settings_of(text: bool) -> tuple[DemoSetting, ...]:
+def trainings_of(text: bool) -> tuple[DemoSetting, ...]:
     """The trainings of a demo. text: of notes."""
     if text:
         return TEXTS
@@ -152,7 +152,7 @@ def settings_of(text: bool) -> tuple[DemoSetting, ...]:
 
 def folders(output: Path, text: bool = False) -> list[Path]:
     """Where the settings are, each with setup/ and results/."""
-    return [output / setting.name for setting in settings_of(text)]
+    return [output / setting.name for setting in trainings_of(text)]
 
 
 def _demo(output: Path, settings: tuple[DemoSetting, ...], quick: bool, progress: Progress | None) -> Demo:
