@@ -1,5 +1,5 @@
 """`audit demo`: one training three times, bare, with a published scheme's claim, and as recommended, attacked each
-time; on one page.
+time; on one page. Of texts it is trained twice: bare, and as recommended.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ ROUNDS = 16
 DELTA = 8e-4  # below one in 1,200
 ITERATIONS = 25  # enough for what comes back exactly
 ATTACKED = (0, 1, 2, 3)  # whose messages are looked at
+AUTHORS, NOTES = 400, 3  # the same of texts: fewer words in a message than the network is wide
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class DemoSetting:
 
     name: of its folder, and on the page. scheme: as in a config. observer: who attacks. attacks: with what. captured:
     whose updates are kept; of a sum all, as without its originals nobody could say what came back. rounds: how many
-    rounds of them. seconds: of two cores, to attack and score.
+    rounds of them. seconds: of two cores, to attack and score. text: of notes, in place of digits.
     """
 
     name: str
@@ -48,6 +49,7 @@ class DemoSetting:
     rounds: int = 1
     claim: str | None = None
     seconds: float = 10.0
+    text: bool = False
 
 
 SETTINGS = (
@@ -71,16 +73,36 @@ SETTINGS = (
         seconds=50.0,
     ),
 )
+TEXTS = (
+    DemoSetting("bare", {"name": "fedavg"}, "server", ("inversion-text", "membership-sequence"), text=True),
+    DemoSetting(
+        "recommended",
+        {
+            "name": "distributed-gaussian",
+            "clip": 1.0,
+            "noise_multiplier": 8.0,
+        },  # ε below 8 for a person and for a note, removed or replaced
+        "aggregate",
+        ("inversion-text", "membership-loss-trajectory"),
+        captured=tuple(range(AUTHORS)),
+        text=True,
+    ),
+)
 
 
 def config(setting: DemoSetting) -> Config:
-    """The same people, images and network for all three; which has learned after 16 rounds."""
+    """The same people, records and network for all; which has learned after 16 rounds."""
+    data = {"name": "digits", "clients": CLIENTS, "samples_per_client": IMAGES}
+    model: dict[str, Any] = {"name": "mlp", "options": {"widths": [32]}}
+    if setting.text:
+        data = {"name": "notes", "clients": AUTHORS, "samples_per_client": NOTES}
+        model = {"name": "transformer", "options": {"width": 80, "layers": 1}}
     raw = {
         "name": setting.name,
         "seed": 0,
-        "data": {"name": "digits", "clients": CLIENTS, "samples_per_client": IMAGES},
-        "model": {"name": "mlp", "options": {"widths": [32]}},
-        "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": IMAGES, "epochs": 1},
+        "data": data,
+        "model": model,
+        "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": data["samples_per_client"], "epochs": 1},
         "scheme": {**setting.scheme, "rounds": ROUNDS},
         "capture": {"clients": list(setting.captured), "rounds": setting.rounds, "candidates": 600},
         "audit": {"delta": DELTA, "unit": "client", "adjacency": "zero_out", "observer": setting.observer},
@@ -99,25 +121,42 @@ class Demo:
     answers: tuple[str, ...]
 
 
-def demo(output: Path, *, quick: bool = False, weights: Net | None = None, progress: Progress | None = None) -> Demo:
+def demo(
+    output: Path,
+    *,
+    quick: bool = False,
+    weights: Net | None = None,
+    text: bool = False,
+    progress: Progress | None = None,
+) -> Demo:
     """Train, attack and report every setting. A killed demo goes on where it was, and what another demo left in the
     folder (of other options, or before there were weights for LPIPS) is made anew.
 
-    weights: the backbone of LPIPS to fetch first, where torch's cache lacks it. None: nothing is fetched.
+    Args:
+        output: the folder. quick: fewer iterations, scored by pixels alone. weights: the backbone of LPIPS to fetch
+            first, where torch's cache lacks it; None: nothing is fetched. text: notes in place of digits.
+        progress: called with what is done.
     """
     with writing(output):
         if weights is not None:
             fetch(weights, progress)
-        return _demo(output, quick, progress)
+        return _demo(output, trainings_of(text), quick, progress)
 
 
-def folders(output: Path) -> list[Path]:
+def trainings_of(text: bool) -> tuple[DemoSetting, ...]:
+    """The trainings of a demo. text: of notes."""
+    if text:
+        return TEXTS
+    return SETTINGS
+
+
+def folders(output: Path, text: bool = False) -> list[Path]:
     """Where the settings are, each with setup/ and results/."""
-    return [output / setting.name for setting in SETTINGS]
+    return [output / setting.name for setting in trainings_of(text)]
 
 
-def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
-    kinds = {setting.name: WorkKind(setting.seconds, OF_RUNS) for setting in SETTINGS}
+def _demo(output: Path, settings: tuple[DemoSetting, ...], quick: bool, progress: Progress | None) -> Demo:
+    kinds = {setting.name: WorkKind(setting.seconds, OF_RUNS) for setting in settings}
     kinds["training"] = WorkKind(5.0, ("training",))
     table = Timetable(progress, kinds)
     stages = [
@@ -126,7 +165,7 @@ def _demo(output: Path, quick: bool, progress: Progress | None) -> Demo:
             table.plan({"training": 1}, setting.name),
             table.plan({setting.name: 1}, setting.name),
         )
-        for setting in SETTINGS
+        for setting in settings
     ]
     results = []
     for setting, training, attack in stages:

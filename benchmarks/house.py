@@ -275,10 +275,10 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=1837, pages_used=4),
+    "text": Allowance(4000, 20, lines_used=2198, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=1355, pages_used=4),
     "first hour": Allowance(1500, 20, lines_used=300, pages_used=6),
-    "evidence": Allowance(1500),
+    "evidence": Allowance(1500, lines_used=505),
 }
 
 
@@ -296,7 +296,7 @@ ROWS = (
     Row("import circles, imports for types counted", circles, 0, 0),
     Row("files in import circles", files_in_circles, 0, 0),
     Row("inversion: files", inversion_files, 72, 70),
-    Row("inversion: lines", inversion_lines, 11494, 11291),
+    Row("inversion: lines", inversion_lines, 11496, 11291),
     Row("inversion: files at its top", inversion_top, 6, 6),
     Row("lines of the longest function, docstring left out", longest_function, 70, 70),
     Row("branches of one function", most_branches, 30, 30),
@@ -310,9 +310,9 @@ ROWS = (
     Row("functions of eight parameters or more", long_signatures, 25, 25),
     Row("asserts that pin a sentence", sentence_asserts, 23, 22),
     Row("files of such asserts", sentence_files, 4, 3),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 27.1, 15),
-    Row("product: lines", product_lines, 82340 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 52490, 40000),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 26.9, 15),
+    Row("product: lines", product_lines, 82477 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 53240, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

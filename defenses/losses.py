@@ -4,7 +4,8 @@ A batch's loss is Σ values / size over its records. A loss is written as its na
 such as "focal(gamma=2.0)", so that a config, JSON and `Recorder` carry it; nothing of that is run.
 
 Targets are class numbers (n,), sets of labels (n,) with bit j for label j (`multi_label`), numbers in the shape of the
-outputs, or a class for each pixel (n, h, w) of outputs (n, C, h, w).
+outputs, a class for each pixel (n, h, w) of outputs (n, C, h, w), or a word for each place (n, length) of outputs
+(n, length, C).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch.nn import functional as F
 
 LEAST = 1e-30  # in place of a weight of 0, of a batch of classes that count for nothing
 MOST_LABELS = 62  # of a set: bits of an int64 that leave its sign alone
+IGNORED = -100  # torch's number of a place that no loss is taken of
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Loss:
         ('focal(gamma=3)', 'cross_entropy')
         """
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        shown = ", ".join(f"{n}={list(v) if isinstance(v, tuple) else v}" for n, v in given.items())
+        shown = ", ".join(f"{n}={list(v) if isinstance(v, tuple) else repr(v)}" for n, v in given.items())
         return f"{self.name}({shown})" if shown else self.name
 
 
@@ -310,8 +312,44 @@ class Hinge(Loss):
         return F.relu(1 - sides(targets) * outputs.squeeze(-1))
 
 
+@dataclass(frozen=True)
+class NextToken(Loss):
+    """Cross-entropy of each place's next word: outputs (n, length, words), targets (n, length), `IGNORED` where none is
+    asked. by: what weighs the same in a batch: a "record", whose places are averaged first, or a "token", as in the
+    transformers library.
+
+    >>> outputs, targets = torch.zeros(2, 3, 4), torch.tensor([[1, IGNORED, IGNORED], [1, 2, 3]])
+    >>> NextToken().values(outputs, targets), NextToken("token").size(targets[None])        # ln 4, of each record
+    (tensor([1.3863, 1.3863]), tensor([4]))
+    """
+
+    name = "next_token"
+    words = "cross-entropy of the next word"
+    softmax = True
+
+    by: str = "record"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("record", "token"):
+            raise ValueError(f"by = {self.by!r}: expected 'record' or 'token'")
+
+    def values(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        each = F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
+        total = each.view(targets.shape).sum(1)
+        return total if self.by == "token" else total / (targets != IGNORED).sum(1).clamp_min(1)
+
+    def size(self, targets: Tensor, taken: Tensor | None = None) -> Tensor:
+        if self.by == "record":
+            return super().size(targets, taken)
+        counted = (targets != IGNORED).sum(2)
+        return (counted if taken is None else counted * taken).sum(1).clamp_min(1)
+
+    def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return self.values(outputs, targets).sum() / self.size(targets[None])[0]
+
+
 LOSSES: dict[str, type[Loss]] = {
-    one.name: one for one in (CrossEntropy, BinaryCrossEntropy, Focal, SquaredError, AbsoluteError, Hinge)
+    one.name: one for one in (CrossEntropy, BinaryCrossEntropy, Focal, SquaredError, AbsoluteError, Hinge, NextToken)
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .hugging_face import LIBRARY, PREFIX, built, classifier
+from .hugging_face import LIBRARY, PREFIX, built, classifier, decoder
 from .lora import adapt
 from .nearest import instead
 from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
@@ -318,6 +318,7 @@ def build(
     std: Sequence[float],
     seed: int,
     vocabulary: int = 0,
+    target_shape: Sequence[int] = (),
     pad: int | None = None,
     allow: str | None = None,
     batchnorm: BatchNormInstead | None = None,
@@ -337,6 +338,8 @@ def build(
         mean, std: per channel or feature of the inputs.
         seed: of the initial weights.
         vocabulary: number of words of text, whose records are (length,) whole numbers; 0 for anything else.
+        target_shape: of a record's targets; of text (length,) where each place tells its next word, outputs
+            (n, length, classes).
         pad: what a network of the user's own takes for padding, which is negative where nobody says.
         allow: the user's word for a function outside the zoo.
         batchnorm: what every BatchNorm of it becomes: "group" (`nn.GroupNorm`) or "frozen" (`FrozenBatchNorm`).
@@ -350,12 +353,15 @@ def build(
     shape = tuple(input_shape)
     if vocabulary > MOST_TOKENS:
         raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
+    by_place = bool(vocabulary and target_shape)
     lora = None if ":" in name and not name.startswith(PREFIX) else options.pop("lora", None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body: list[nn.Module]
         if name.startswith(PREFIX):
-            body = [classifier(name.removeprefix(PREFIX), shape[0], classes, _vocabulary_of(name, vocabulary, options))]
+            words = _vocabulary_of(name, vocabulary, options)
+            folder = name.removeprefix(PREFIX)
+            body = [decoder(folder, shape[0], words) if by_place else classifier(folder, shape[0], classes, words)]
         elif name == LIBRARY and trained_elsewhere:
             body = [built(**options)]
         elif ":" in name:
@@ -363,7 +369,7 @@ def build(
         elif allow is not None:
             raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
         elif name in _BUILDERS:
-            body = _of_the_zoo(name, shape, classes, vocabulary, options)
+            body = _of_the_zoo(name, shape, classes, vocabulary, options, by_place)
         else:
             raise ValueError(f"unknown model {name!r}{_instead(name)}")
         first = Tokens(pad) if vocabulary else Normalise(mean, std, shape)
@@ -377,16 +383,22 @@ def build(
         if ":" in name and not name.startswith(PREFIX):
             if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
                 module.eval()
-            _check_own(name, module, shape, max(1, classes))
+            _check_own(name, module, shape, (*(shape if by_place else ()), max(1, classes)))
     return module.eval() if name == LIBRARY else module
 
 
-def _of_the_zoo(name: str, shape: Shape, classes: int, vocabulary: int, options: Mapping[str, Any]) -> list[nn.Module]:
+def _of_the_zoo(
+    name: str, shape: Shape, classes: int, vocabulary: int, options: Mapping[str, Any], by_place: bool
+) -> list[nn.Module]:
     builder = _BUILDERS[name]
     known = [p for p in inspect.signature(builder).parameters if p not in ("shape", "classes", "vocabulary")]
     if unknown := sorted(set(options) - set(known)):
         raise ValueError(f"{name} has no option {unknown[0]!r}{instead(unknown[0], known) or '; it has none'}")
-    return builder(*_given(name, builder, shape, classes, vocabulary), **options)
+    made = builder(*_given(name, builder, shape, classes, vocabulary), **options)
+    for part in made:
+        if by_place and isinstance(part, Transformer):
+            part.tell_next_words()
+    return made
 
 
 def _vocabulary_of(name: str, vocabulary: int, options: Mapping[str, Any]) -> int:
@@ -469,7 +481,7 @@ def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None:
+def _check_own(name: str, module: nn.Module, shape: Shape, outputs: Shape) -> None:
     """That a stranger's network maps each record to outputs, the same every time, by all that it trains."""
     records = torch.rand(2, *shape)
     try:
@@ -478,11 +490,11 @@ def _check_own(name: str, module: nn.Module, shape: Shape, outputs: int) -> None
         raise ValueError(
             f"{name} cannot take two records, an input of shape {tuple(records.shape)} ({_words(error)})"
         ) from error
-    if not isinstance(first, Tensor) or first.shape != (2, outputs):
+    if not isinstance(first, Tensor) or first.shape != (2, *outputs):
         gives = f"of shape {tuple(first.shape)}" if isinstance(first, Tensor) else f"a {type(first).__name__}"
         raise ValueError(
-            f"{name} gives outputs {gives} for 2 records; expected (2, {outputs}),"
-            f" {'a number for each class' if outputs > 1 else 'one number a record'}"
+            f"{name} gives outputs {gives} for 2 records; expected {(2, *outputs)},"
+            f" {'a number for each class' if outputs[-1] > 1 else 'one number a record'}"
         )
     _check_groups(name, module, records)
     if not torch.equal(first, again):
@@ -560,7 +572,9 @@ def _check(name: str, module: nn.Module) -> None:
             )
         if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0:
             raise ValueError(f"{name}: layer {path!r} is a Dropout, whose draws nobody could replay; leave it out")
-    if module.state_dict().keys() - dict(module.named_parameters()).keys():
+    if (
+        module.state_dict().keys() - dict(module.named_parameters(remove_duplicate=False)).keys()
+    ):  # a tied one has two names
         raise ValueError(
             f"{name} keeps state beside its parameters; models here have parameters only (GroupNorm instead of"
             " BatchNorm)"

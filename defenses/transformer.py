@@ -84,20 +84,31 @@ class EncoderLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Class scores from the mean of the last layer over a text's words."""
+    """Class scores (n, classes) from the mean of the last layer over a text's words; or, where each place tells its
+    next word, scores (n, length, classes).
+    """
 
     def __init__(self, vocabulary: int, length: int, classes: int, sizes: Sizes) -> None:
         super().__init__()
+        self.causal, self.by_place = sizes.causal, False
         self.embedding = Embedding(vocabulary, length, sizes.width)
         self.blocks = nn.ModuleList(
             EncoderLayer(sizes.width, sizes.heads, 4 * sizes.width, sizes.causal) for _ in range(sizes.layers)
         )
         self.head = nn.Linear(sizes.width, classes)
 
+    def tell_next_words(self) -> None:
+        """From now on each place tells its next word. Raises ValueError for an encoder."""
+        if not self.causal:
+            raise ValueError("an encoder sees the next word that it is to tell; take [model] options = {causal = true}")
+        self.by_place = True
+
     def forward(self, tokens: Tensor) -> Tensor:
         mask = tokens >= 0
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x, mask)
+        if self.by_place:
+            return self.head(x)
         shares = mask.to(x.dtype) / mask.sum(1, keepdim=True).clamp_min(1)
         return self.head((x * shares[..., None]).sum(1))

@@ -28,6 +28,7 @@ TextWords = tuple[str, ...]
 
 FEWEST = 3  # words of a text that comes back beyond doubt; a shorter one may be guessed
 FREQUENT = 2  # texts' worth of the most frequent words, which stand for what everybody might say
+PAIRS = 40_000  # of an original and a reading that are compared by the words' order too; more would take minutes
 PER_TEXT = ("words_told", "rouge1", "rouge2", "rougeL", "in_place", "whole")
 
 
@@ -159,9 +160,24 @@ def _values(
 def _paired(originals: Sequence[TextWords], made: Sequence[TextWords]) -> list[tuple[int, int]]:
     if not made:
         return []
-    likeness = np.array([[rouge_n(a, b, 1) + rouge_l(a, b) for b in made] for a in originals])
+    if len(originals) * len(made) > PAIRS:
+        likeness = _words_in_common(originals, made)
+    else:
+        likeness = np.array([[rouge_n(a, b, 1) + rouge_l(a, b) for b in made] for a in originals])
     rows, columns = linear_sum_assignment(-likeness)
     return [(int(i), int(j)) for i, j in zip(rows, columns) if likeness[i, j] > 0]
+
+
+def _words_in_common(originals: Sequence[TextWords], made: Sequence[TextWords]) -> np.ndarray:
+    """ROUGE-1 of each original and each reading."""
+    place = {word: k for k, word in enumerate(sorted({word for text in (*originals, *made) for word in text}))}
+    counts = np.zeros((len(originals) + len(made), max(1, len(place))), dtype=np.int16)
+    for row, text in enumerate((*originals, *made)):
+        np.add.at(counts[row], [place[word] for word in text], 1)
+    own, other = counts[: len(originals)], counts[len(originals) :]
+    sizes = other.sum(1)
+    both = [2 * np.minimum(row, other).sum(1) / np.maximum(1, row.sum() + sizes) for row in own]
+    return np.array(both)
 
 
 def _controls(beside: TextsBeside, told: int, seed: int) -> list[tuple[str, list[TextWords]]]:

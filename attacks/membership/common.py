@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...defenses.complaint import one_of
-from ...defenses.losses import loss_of
+from ...defenses.losses import IGNORED, loss_of
 from ..base import Knowledge, Progress, Seen, View
 from . import signals
 from .network import network_sent
@@ -29,7 +29,8 @@ def check_candidates(view: View, knowledge: Knowledge) -> None:
             f" expected ({len(ids)}, {', '.join(map(str, view.input_shape))}) and {(len(ids), *view.target_shape)}"
         )
     most = 2**view.classes if view.several else view.classes
-    if most and (targets.is_floating_point() or int(targets.min()) < 0 or int(targets.max()) >= most):
+    least = IGNORED if view.vocabulary and view.target_shape else 0
+    if most and (targets.is_floating_point() or int(targets.min()) < least or int(targets.max()) >= most):
         raise ValueError(
             f"the candidates' targets run from {targets.min().item()} to {targets.max().item()}; class numbers from 0"
             f" to {most - 1} are expected"

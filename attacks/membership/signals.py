@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ...defenses.engine import stacks
 from ...defenses.layout import Layout
-from ...defenses.losses import CrossEntropy, Loss, sides
+from ...defenses.losses import CrossEntropy, Loss, NextToken, sides
 
 Signal = Callable[[Tensor, Tensor], Tensor]  # outputs (..., n, C), targets (n,) -> (..., n) or (..., n, C)
 
@@ -27,9 +27,10 @@ def loss_signal(trained: Loss) -> Signal:
     def of_records(outputs: Tensor, targets: Tensor) -> Tensor:
         if trained == CrossEntropy() and targets.dim() == 1:
             return cross_entropy(outputs, targets)
-        if outputs.dim() in (2, 4):  # of one model, (n, C) or (n, C, h, w)
+        of_one = (3,) if isinstance(trained, NextToken) else (2, 4)  # (n, length, C); (n, C) or (n, C, h, w)
+        if outputs.dim() in of_one:
             return trained.values(outputs, targets)
-        return torch.stack([trained.values(of_one, targets) for of_one in outputs])
+        return torch.stack([trained.values(each, targets) for each in outputs])
 
     return of_records
 

@@ -20,6 +20,7 @@ from ..inversion.read.target import Aim, Target
 from ..settings import check_types
 from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .by_attention import by_attention
+from .last_words import head_of, with_last_words
 from .layers import LORA_A, LORA_B, Layers
 from .left import Left
 from .places import shares_of_places
@@ -108,7 +109,7 @@ class TextInversion:
 @dataclass(frozen=True, eq=False)
 class _Reader:
     """One message, tensor by tensor, at the network that it was made at. rounding: of a number of each tensor, where it
-    is more than float32's own.
+    is more than float32's own. moved: whether it is what a step made of the gradient, which goes against it.
     """
 
     layers: Layers
@@ -117,6 +118,7 @@ class _Reader:
     length: int
     vocabulary: int
     rounding: Mapping[str, float] = field(default_factory=dict)
+    moved: bool = False
 
     @classmethod
     def of(cls, view: View, target: Target, vocabulary: int, length: int) -> _Reader:
@@ -131,7 +133,8 @@ class _Reader:
         if target.update is not None:  # a difference of weights, each of which is rounded by its own size
             named = view.layout.split(target.weights.double())
             rounding = {name: 2.0**-24 * float(part.square().mean().sqrt()) for name, part in named.items()}
-        return cls(layers, view.layout.split(value), known, length, vocabulary, rounding)
+        moved = target.update is not None
+        return cls(layers, view.layout.split(value), known, length, vocabulary, rounding, moved)
 
     def bag(self) -> tuple[Bag, tuple[tuple[str, str], ...]]:
         table = self.sent.get(f"{self.layers.words}.weight")
@@ -151,7 +154,7 @@ class _Reader:
         return found, (*ran, ("words by what adapters read", found.why_none))
 
     def _gradients(self, depth: int) -> list[Tensor]:
-        return [self.sent[f"{path}.weight"] for path in self.layers.groups[depth]]
+        return [self.layers.rows(self.sent, path) for path in self.layers.groups[depth]]
 
     def _span(self, depth: int) -> SpanOfInputs:
         rounding = [self.rounding.get(f"{path}.weight", 0.0) for path in self.layers.groups[depth]]
@@ -177,8 +180,22 @@ class _Reader:
             why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
             return [], (("sentences", why),)
         if self.layers.causal:
-            return sorted(from_the_left(trial), key=lambda text: text.off), (("sentences from the left", ""),)
+            begun = sorted(from_the_left(trial), key=lambda text: text.off)
+            head = self._head()
+            if head is None:
+                return begun, (("sentences from the left", ""),)
+            return with_last_words(begun, self.layers, head), (("sentences from the left", ""), ("last words", ""))
         return by_places(trial, count, seed), (("sentences place by place", ""),)
+
+    def _head(self) -> Tensor | None:
+        """The gradient, times a number above 0, of the layer that scores each word; None of any other network."""
+        path = head_of(self.layers, self.vocabulary)
+        if path is None:
+            return None
+        held = self.layers.network.get_submodule(path).weight
+        name = next(name for name, value in self.layers.network.named_parameters() if value is held)  # it may be tied
+        sent = self.sent.get(name)
+        return sent if sent is None or not self.moved else -sent
 
     def _left(self, words: Tensor) -> Left | None:
         """The whole message of an encoder that sends its embeddings, None of any other."""
@@ -194,7 +211,8 @@ class _Reader:
         places = self._places()
         if not first.clear:
             return torch.ones(places, len(words), dtype=torch.bool)
-        return torch.cat([first.outside(read) < first.same for _, read in self.layers.of_words(words, places)]).T
+        held = torch.cat([first.outside(read) < first.same for _, read in self.layers.of_words(words, places)]).T
+        return held.expand(places, -1)
 
     def _places(self) -> int:
         rows = self.sent.get(f"{self.layers.positions}.weight")

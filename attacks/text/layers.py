@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from ...defenses.layout import Layout
 BEHIND = (
     4  # groups of layers behind the first that are looked at: what attention mixed, both of the feed-forward, Q, K, V
 )
+TRANSPOSED = "Conv1D"  # GPT-2's linear layers, whose weights are (width, outputs)
 LORA_A, LORA_B = ".lora_A.", ".lora_B."  # in the paths of an adapter's layers
 CHUNK = 2**24  # numbers of a layer's input that are held at once (128 MB)
 
@@ -30,7 +31,8 @@ class Layers:
     words: path of the embedding of words, positions: of that of places, "" for none. groups: paths of linear layers
     that are trained, by the input that they share, in the order in which they run. single: how many of the groups read
     single words, and the others whole texts: the first, and behind it the B of adapters, which read what A makes of a
-    word. causal: whether a word's inputs hang on the words before it alone.
+    word. causal: whether a word's inputs hang on the words before it alone. placed: whether the first group reads
+    another thing of a word at another place; where attention alone knows places it does not.
     """
 
     network: nn.Module
@@ -39,6 +41,7 @@ class Layers:
     groups: tuple[tuple[str, ...], ...]
     single: int = 1
     causal: bool = False
+    placed: bool = True
 
     @classmethod
     def of(cls, module: nn.Module, layout: Layout, weights: Tensor, vocabulary: int, length: int) -> Layers:
@@ -59,7 +62,7 @@ class Layers:
         words = next((path for path, part in tables.items() if part.num_embeddings == vocabulary), "")
         if not words:
             raise ValueError(f"the network has no nn.Embedding of {vocabulary} rows, one for each word")
-        positions = next((path for path in tables if "position" in path), "")
+        positions = next((path for path in tables if "position" in path or path.endswith("wpe")), "")  # GPT-2's
         probe = torch.arange(length)[None].remainder(vocabulary)
         groups = _grouped(network, probe, {*layout.names})
         found = cls(network, words, positions, groups)
@@ -69,7 +72,15 @@ class Layers:
                 "the network trains no linear layers that read one word at a time, as adapters of the first"
             )
         found = replace(found, groups=groups[: single + BEHIND], single=single)
-        return replace(found, causal=found._looks_back(probe, vocabulary))
+        same = found.inputs(torch.zeros_like(probe), 0)[0][0]
+        return replace(
+            found, causal=found._looks_back(probe, vocabulary), placed=not torch.allclose(same[:1], same[-1:])
+        )
+
+    def rows(self, sent: Mapping[str, Tensor], path: str) -> Tensor:
+        """A linear layer's gradient or update, (outputs, width), of tensors by name."""
+        weight = sent[f"{path}.weight"]
+        return weight.T if type(self.network.get_submodule(path)).__name__ == TRANSPOSED else weight
 
     @property
     def heads(self) -> int:
@@ -92,7 +103,7 @@ class Layers:
         other[0, -1] = (other[0, -1] + 1) % vocabulary
         depth = min(len(self.groups), self.single + 2) - 1
         both = self.inputs(torch.cat([probe, other]), depth)[depth]
-        return probe.shape[1] > 1 and bool(torch.equal(both[0, :-1], both[1, :-1]))
+        return probe.shape[1] > 1 and torch.allclose(both[0, :-1], both[1, :-1])
 
     def inputs(self, tokens: Tensor, depth: int) -> list[Tensor]:
         """What the groups 0 to `depth` read of texts (n, length) int64: (n, length, width) each."""
@@ -102,10 +113,18 @@ class Layers:
             self.network(tokens)
         return [caught[path] for path in paths]
 
+    def read_by(self, path: str, tokens: Tensor) -> Tensor:
+        """What a layer reads of texts (n, length) int64: (n, length, width)."""
+        caught: dict[str, Tensor] = {}
+        with _watched(self.network, [path], caught), torch.no_grad(), suppress(_Enough):
+            self.network(tokens)
+        return caught[path]
+
     def of_words(self, words: Tensor, length: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Words (m,) a chunk at a time, each with what the first group reads of them at every place, (k, length,
-        width): no word there hangs on another.
+        width), or (k, 1, width) where it is the same at all: no word there hangs on another.
         """
+        length = length if self.placed else 1
         width = self.inputs(words[:1, None], 0)[0].shape[2]
         for part in words.split(max(1, CHUNK // (length * width))):
             yield part, self.inputs(part[:, None].expand(-1, length).contiguous(), 0)[0]
@@ -137,6 +156,10 @@ def _watched(network: nn.Module, paths: list[str], caught: dict[str, Tensor]) ->
             hook.remove()
 
 
+def _is_linear(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == TRANSPOSED
+
+
 def _grouped(network: nn.Module, probe: Tensor, trained: set[str]) -> tuple[tuple[str, ...], ...]:
     """The linear layers that read (1, length, width) and are trained, those of the same input together."""
     groups: list[tuple[Tensor, list[str]]] = []
@@ -154,7 +177,7 @@ def _grouped(network: nn.Module, probe: Tensor, trained: set[str]) -> tuple[tupl
 
         return hook
 
-    linear = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    linear = [(path, layer) for path, layer in network.named_modules() if _is_linear(layer)]
     sent = [(path, layer) for path, layer in linear if f"{path}.weight" in trained]
     hooks = [layer.register_forward_pre_hook(note(path)) for path, layer in sent]
     try:

@@ -62,15 +62,25 @@ class TextTrial:
     def telling(self) -> list[int]:
         return [depth for depth, span in enumerate(self.spans) if depth and span is not None]
 
-    def off(self, texts: Tensor, last: bool = False) -> Tensor:
-        """The shares outside of texts (n, length): (n, length), the largest of all layers; of the last place alone."""
+    def off(self, texts: Tensor) -> Tensor:
+        """The shares outside of texts (n, length): (n, length), the largest of all layers."""
         made = []
         depth = max(self.telling)
         for part in texts.split(RUNS):
             read = self.layers.inputs(part, depth)
-            shares = [_at(self.spans[d], read[d][:, -1:] if last else read[d]) for d in self.telling]
-            made.append(torch.stack(shares).amax(0))
+            made.append(torch.stack([_at(self.spans[d], read[d]) for d in self.telling]).amax(0))
         return torch.cat(made)
+
+    def last_fit(self, texts: Tensor) -> Tensor:
+        """Which of texts (n, length) make each layer read at their last place what was there; layer by layer, as few
+        texts come to the second.
+        """
+        fit = torch.arange(len(texts))
+        for depth in self.telling:
+            parts = texts[fit].split(RUNS) if len(fit) else ()
+            read = [_at(self.spans[depth], self.layers.inputs(part, depth)[depth][:, -1]) for part in parts]
+            fit = fit[torch.cat(read) < SAME] if read else fit
+        return fit
 
 
 def _at(span: SpanOfInputs | None, inputs: Tensor) -> Tensor:
@@ -83,7 +93,11 @@ def _at(span: SpanOfInputs | None, inputs: Tensor) -> Tensor:
 
 
 def from_the_left(trial: TextTrial) -> list[FoundText]:
-    """All texts of which every beginning was there, the longest of each; none where too many beginnings pass."""
+    """All texts of which every beginning was there, the longest of each; none where too many beginnings pass.
+
+    Where attention alone knows places, a first word again and again makes it read what the word makes it read, so that
+    it always passes: of that nothing but the word is told.
+    """
     places = len(trial.pairs)
     begun, ended = torch.zeros(1, 0, dtype=torch.int64), []
     for place in range(places + 1):
@@ -93,7 +107,7 @@ def from_the_left(trial: TextTrial) -> list[FoundText]:
             words = trial.words[trial.pairs[place]]
             grown = torch.cat([begun.repeat_interleave(len(words), 0), words.repeat(len(begun))[:, None]], 1)
             if len(grown):
-                kept = grown[trial.off(grown, last=True)[:, 0] < SAME]
+                kept = grown[trial.last_fit(grown)]
         carried = {tuple(row) for row in kept[:, :-1].tolist()} if len(kept) else set()
         ended += [row for row in begun.tolist() if row and tuple(row) not in carried]
         begun = kept
@@ -101,6 +115,9 @@ def from_the_left(trial: TextTrial) -> list[FoundText]:
             break
     if len(begun) > PREFIXES:
         return []
+    if not trial.layers.placed:
+        others = [row for row in ended if len({*row}) > 1]
+        ended = others + [row[:1] for row in ended if len({*row}) == 1 and row[0] not in {text[0] for text in others}]
     return [FoundText(torch.tensor(row), float(trial.off(torch.tensor([row])).max())) for row in ended]
 
 

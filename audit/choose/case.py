@@ -143,7 +143,7 @@ class StudyCase:
     @property
     def classifies(self) -> bool:
         """Whether there is an accuracy."""
-        return all(parts.data.classes > 0 for parts in self.parts.values())
+        return all(parts.data.classes > 0 and not parts.data.target_shape for parts in self.parts.values())
 
     @property
     def digest(self) -> str:

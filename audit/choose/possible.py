@@ -24,7 +24,7 @@ def check_goals(case: StudyCase) -> None:
     """Raises BadInput where a goal cannot be measured."""
     goals, capture, observer = case.goals, case.config.capture, case.config.audit.observer
     if goals.accuracy_at_least is not None and not case.classifies:
-        raise BadInput("--accuracy-at-least: this config's targets are no classes, so there is no accuracy")
+        raise BadInput("--accuracy-at-least: this config's targets are no classes of records, so there is no accuracy")
     if goals.of_attacks and not capture.truth:
         raise BadInput(
             "[capture] truth = false: without the truth no attack is scored and no limit on leakage kept; set truth ="
@@ -40,7 +40,7 @@ def check_goals(case: StudyCase) -> None:
 
 
 def _check_pictures(case: StudyCase) -> None:
-    """Raises BadInput where no attack can single out an image or a row."""
+    """Raises BadInput where no attack can single out an image, a text or a row."""
     for data in (parts.data for parts in case.parts.values()):
         if len(data.input_shape) not in (1, 3):
             raise BadInput(

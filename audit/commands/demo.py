@@ -1,4 +1,4 @@
-"""`audit demo`: the whole way on digits that scikit-learn brings."""
+"""`audit demo`: the whole way on digits that scikit-learn brings, or on invented notes."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from .printing import json_document, shown_progress
     flag_value=NETS[0],
     help=f"Fetch weights for LPIPS first, as `audit weights` does; {NETS[0]} where no name follows.",
 )
+@click.option("--text", is_flag=True, help="Invented notes in place of digits: bare, and as recommended.")
 @common
-def command(output: Path, quick: bool, weights: str | None, as_json: bool, quiet: bool) -> None:
+def command(output: Path, quick: bool, weights: str | None, text: bool, as_json: bool, quiet: bool) -> None:
     """One training three times, attacked each time: bare, with a published scheme's claim, and as recommended. No GPU,
     and no network unless --weights asks for it.
 
     \b
     Example:  audit demo -o audit-demo
+              audit demo --text -o text-demo
     """
     progress = shown_progress(quiet)
     from .. import demo as demonstration
 
-    made = demonstration.demo(output, quick=quick, weights=cast(Any, weights), progress=progress)
+    made = demonstration.demo(output, quick=quick, weights=cast(Any, weights), text=text, progress=progress)
     progress.close()
-    results = [str(folder.resolve() / "results") for folder in demonstration.folders(output)]
+    results = [str(folder.resolve() / "results") for folder in demonstration.folders(output, text)]
     page = str(made.page.resolve())
     if as_json:
         click.echo(json_document({"report": page, "results": results, "answers": list(made.answers)}))

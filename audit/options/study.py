@@ -29,7 +29,7 @@ class GoalLimits:
 
     accuracy_at_least: Annotated[float | None, Option("Of the final model on test records, such as 0.7.")] = None
     reidentified_at_most: Annotated[
-        float | None, Option("Images, or rows of a table, that an inversion picks out.")
+        float | None, Option("Images, texts, or rows of a table, that an inversion picks out.")
     ] = None
     leakage_at_most: Annotated[
         float | None, Option("Records that any attack singles out, beyond chance. Default: 0.1.")

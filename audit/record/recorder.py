@@ -53,7 +53,7 @@ from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import Refusal, SentJournal
 from .spent import spent
 from .targets import TargetKind, stored_targets, target_kind
-from .texts import text_records
+from .texts import next_word_targets, text_records
 from .usable import SeenRecords, check_usable, outputs_of
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
 from .wrappers import bare_module
@@ -587,7 +587,10 @@ class Recorder:
             if facts.vocabulary is None:
                 array = _array(dense_tensor(read, "records' inputs"))
             else:
-                array = text_records(read, facts, where).numpy()
+                texts, stood = text_records(read, facts, where)
+                array = texts.numpy()
+                if self._begun.recording.tells_next_word:
+                    targets = next_word_targets(targets, read, stood, where)
         if array.ndim < 2 or targets.dim() < 1 or len(array) != len(targets) or len(array) == 0:
             raise BadInput(
                 f"{where}: records of shapes {tuple(array.shape)} and {tuple(targets.shape)}: expected inputs (n, …)"
@@ -607,7 +610,9 @@ class Recorder:
             raise BadInput(f"{where}: records of shape {tuple(inputs.shape[1:])}; they were {data.input_shape} before")
         self.note(*notes)
         if facts.vocabulary is not None:
-            return torch.from_numpy(array), _classes(targets, data.classes, where)
+            if not data.target_shape:
+                targets = _classes(targets, data.classes, where)
+            return torch.from_numpy(array), targets
         network = self._begun.recording.network
         channels = inputs.shape[1]
         mean = network.mean or data.mean or (0.0,) * channels

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from torch import nn
 
 from ...defenses.data.vocabulary import read_tokenizer
+from ...defenses.losses import NextToken, loss_of
 from ...defenses.wire import Kind
 from ..errors import BadInput, bad_input
 from ..setup.config import Config, ConfigTable, parse_config
@@ -91,6 +92,10 @@ class Recording:
     def minimised(self) -> str | None:
         """The loss that attacks take gradients of, None for the usual one."""
         return self.data.loss or self.loss
+
+    @property
+    def tells_next_word(self) -> bool:
+        return self.loss is not None and loss_of(self.loss).name == NextToken.name
 
     @property
     def local_known(self) -> bool:

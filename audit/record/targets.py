@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ...defenses.losses import MOST_LABELS, Loss, loss_of
+from ...defenses.losses import MOST_LABELS, Loss, NextToken, loss_of
 from ..errors import BadInput
 from .recording import DataFacts
 
@@ -40,10 +40,17 @@ def target_kind(
     Raises:
         BadInput: they do not go with the outputs or the loss.
     """
+    if loss is not None and loss_of(loss).name == NextToken.name:
+        if data.vocabulary is None or (outputs is not None and outputs != (*targets.shape[1:], len(data.vocabulary))):
+            raise BadInput(
+                f"{where}: loss = {loss!r} scores each word of a vocabulary at each place of a text, and the network"
+                f" gives {outputs} for a record"
+            )
+        return TargetKind(len(data.vocabulary), tuple(targets.shape[1:]), loss)
     if targets.dim() > 1 and loss is None:
         raise BadInput(
             f"{where}: targets of shape {tuple(targets.shape[1:])} for a record; say what was minimised, such as"
-            " loss='bce_with_logits' of sets of labels, or loss='squared_error' of numbers"
+            " loss='bce_with_logits' of sets of labels, loss='squared_error' of numbers, or loss='next_token' of text"
         )
     if targets.dim() > 1:
         return _of_several(targets, outputs or (data.classes,), loss_of(str(loss)), where)

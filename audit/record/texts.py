@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...defenses.data.vocabulary import PAD
+from ...defenses.losses import IGNORED
 from ..errors import BadInput
 from ..tensors import dense_tensor
 from .recording import DataFacts
@@ -16,8 +17,9 @@ from .recording import DataFacts
 MASK = "attention_mask"
 
 
-def text_records(given: Any, data: DataFacts, where: str) -> Tensor:
-    """Texts (n, length) int64 with `PAD` behind their ends, of the length that the recording has, or of their own.
+def text_records(given: Any, data: DataFacts, where: str) -> tuple[Tensor, Tensor]:
+    """Texts (n, length) int64 with `PAD` behind their ends, of the length that the recording has, or of their own; and
+    where each place of theirs (n, length) stood in what was given, −1 for padding.
 
     Args:
         given: (n, …) whole numbers, padded with `data.pad`; or a mapping with input_ids and attention_mask, as a
@@ -53,8 +55,36 @@ def text_records(given: Any, data: DataFacts, where: str) -> Tensor:
     return _of_length(tokens, tokens.shape[1] if data.input_shape is None else data.input_shape[0], where)
 
 
-def _of_length(tokens: Tensor, length: int, where: str) -> Tensor:
-    """Padding, which may stand in front, goes behind the words."""
+def next_word_targets(labels: Tensor, given: Any, stood: Tensor, where: str) -> Tensor:
+    """What each place of texts is to tell, (n, length) int64, `IGNORED` where nothing is asked.
+
+    Args:
+        labels: (n, …), each place's own word, as the transformers library takes them, or each place's next word.
+        given: the records, of which these are. stood: as `text_records` gives it. where: for a sentence.
+
+    Raises:
+        BadInput: they are neither, or of another shape.
+    """
+    tokens = dense_tensor(given["input_ids"] if isinstance(given, Mapping) else given, "records' tokens").long()
+    if labels.shape != tokens.shape or labels.is_floating_point():
+        raise BadInput(
+            f"{where}: labels of shape {tuple(labels.shape)}, {labels.dtype}, for tokens of {tuple(tokens.shape)};"
+            " next_token takes a word for each place, −100 where none is asked"
+        )
+    labels, asked = labels.long(), labels != IGNORED
+    behind = torch.cat([tokens[:, 1:], labels[:, -1:]], 1)  # the last word is told by nothing else
+    if bool((labels == tokens)[asked].all()):
+        labels = torch.cat([labels[:, 1:], labels.new_full((len(labels), 1), IGNORED)], 1)
+    elif not bool((labels == behind)[asked].all()):
+        raise BadInput(
+            f"{where}: labels are neither the texts' own words, as the transformers library takes them, nor each"
+            " place's next word"
+        )
+    return torch.where(stood < 0, IGNORED, labels.gather(1, stood.clamp_min(0)))
+
+
+def _of_length(tokens: Tensor, length: int, where: str) -> tuple[Tensor, Tensor]:
+    """Padding, which may stand in front, goes behind the words; and where each place stood, −1 for padding."""
     order = (tokens < 0).long().argsort(dim=1, stable=True)
     tokens = tokens.gather(1, order)
     longest = int((tokens >= 0).sum(1).max())
@@ -62,6 +92,7 @@ def _of_length(tokens: Tensor, length: int, where: str) -> Tensor:
         raise BadInput(
             f"{where}: a text of {longest} tokens; the recording's have {length}, which data={{'input_shape': …}} says"
         )
-    made = torch.full((len(tokens), length), PAD, dtype=torch.int64)
+    made, stood = torch.full((2, len(tokens), length), PAD, dtype=torch.int64)
     made[:, :longest] = tokens[:, :longest]
-    return made
+    stood[:, :longest] = order[:, :longest]
+    return made, torch.where(made < 0, -1, stood)

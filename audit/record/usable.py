@@ -20,6 +20,11 @@ from .wrappers import bare_module
 
 Builder = Callable[..., Any]  # a class or a function that gives a network
 LIKE_IMAGES = (3, 32, 32)  # a shape that a class of images or of tables can be tried with before records are known
+# Of a network that gives more than a row for a record, by whether records are texts: dimensions, shape, loss.
+OUTPUTS = {
+    True: (3, "or (1, length, words)", "'next_token' of each place's next word"),
+    False: (4, "or (1, classes, height, width)", "'cross_entropy' of a class for each pixel"),
+}
 ALONE = "; without records and data={'input_shape': …} ε is priced all the same"
 
 
@@ -55,7 +60,7 @@ def check_usable(
     if outputs is not None and len(outputs) > 1 and loss is None:
         raise BadInput(
             f"{where}: the network gives shape {(1, *outputs)} for one record; say what is minimised, as"
-            f" loss='cross_entropy' of a class for each pixel{ALONE}"
+            f" loss={OUTPUTS[records.texts][2]}{ALONE}"
         )
     if outputs is not None and classes is not None and len(outputs) == 1:
         if classes and outputs[0] != classes and (outputs[0], classes) != (1, 2):
@@ -68,7 +73,10 @@ def check_usable(
         _check_last(module, loss)
     if ":" in name:
         if classes is None and outputs is not None:
-            classes = outputs[0] * (outputs[0] > 1)
+            most = outputs[0]
+            if records.texts:
+                most = outputs[-1]
+            classes = most * (most > 1)
         check_builder(module, type(module) if builder is None else builder, shape, classes)
     return outputs
 
@@ -169,11 +177,10 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts:
     finally:
         for part, mode in modes:
             part.training = mode
-    if not isinstance(result, Tensor) or result.dim() not in (2, 4):
+    if not isinstance(result, Tensor) or result.dim() not in (2, OUTPUTS[texts][0]):
         gives = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
         raise BadInput(
-            f"{where}: the network gives {gives} for one record; attacks need (1, outputs), or (1, classes, height,"
-            f" width){ALONE}"
+            f"{where}: the network gives {gives} for one record; attacks need (1, outputs), {OUTPUTS[texts][1]}{ALONE}"
         )
     if not texts and not _follows(result, record):
         raise BadInput(

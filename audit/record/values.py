@@ -74,7 +74,7 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     shapes = dict(zip(network.state, network.shapes))
     if missing := [n for n in names if n not in read]:
         how = f"what came are {_few([*read])}"
-        if missing[0] in network.untrained:
+        if missing[0] in network.untrained or missing[0] in network.twins:
             how = "where clients keep it to themselves, broadcast without it, as dict(net.named_parameters())"
         raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it; {how}")
     if more := [n for n in read if n not in names]:

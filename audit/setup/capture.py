@@ -480,8 +480,8 @@ class _Recorder:
             if r["rows"].get(str(sender.get(m["id"])))  # secret batches may all be empty
         }
         items, public = [], Public(self.folder)
-        labels = {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()}
-        if data.classes:
+        if data.classes and not data.target_shape:
+            labels = {i: sorted(data.targets[torch.tensor(r)].tolist()) for i, r in rows.items()}
             items += public.write_labels(labels, self.experiment.scheme.local.per_example is not None)
         n = min(capture.auxiliary, len(data.auxiliary_inputs))
         if n:
@@ -570,7 +570,8 @@ class _Recorder:
         spare = (data.inputs[left], data.targets[left]) if by_lot else (data.test_inputs, data.test_targets)
         others = torch.randperm(len(spare[0]), generator=rng)
         test = DEALT_BY_LOT if by_lot else data.description.get("test")
-        if lot_of(experiment.config.data.partition, data.classes, test).by_class:
+        classes = 0 if data.target_shape else data.classes
+        if lot_of(experiment.config.data.partition, classes, test).by_class:
             others = _of_the_classes(data.targets[held[pick]], spare[1], others, capture.candidates, rng)
         others = others[:wanted]
         inputs = torch.cat([data.inputs[held[pick]], spare[0][others]])

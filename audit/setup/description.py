@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ... import __version__
 from ...defenses import engine as engines
+from ...defenses.data.dataset import Dataset
 from ...defenses.layout import frozen_of
 from ...defenses.models import describe
 from ...defenses.randomness import stream
@@ -172,6 +173,13 @@ def model_part(name: str, parameters: int, layers: Sequence[str], frozen: int) -
     return part
 
 
+def _shape_of_targets(data: Dataset) -> dict[str, Any]:
+    """As of a `DataPart`; {} for one target a record."""
+    if not data.target_shape:
+        return {}
+    return {"target_shape": list(data.target_shape)}
+
+
 def manifest_of(
     experiment: Experiment,
     status: str,
@@ -228,6 +236,7 @@ def manifest_of(
             "mean": list(data.mean),
             "std": list(data.std),
             "description": described(experiment),
+            **_shape_of_targets(data),
         },
         "engine": {"name": engine, "chunk_numbers": engines.CHUNK_NUMBERS},
         "versions": versions(),

@@ -16,11 +16,12 @@ from ...defenses.data import load
 from ...defenses.data.dataset import Dataset
 from ...defenses.data.partition import partition
 from ...defenses.data.stand_in import of_auxiliary
+from ...defenses.data.text import told_by_next_words
 from ...defenses.data.vocabulary import vocabulary_of
 from ...defenses.federation import Federation, cohort_of, groups_of
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
-from ...defenses.losses import loss_of
+from ...defenses.losses import NextToken, loss_of
 from ...defenses.nearest import instead
 from ...defenses.presets import PRESETS, Population, Preset
 from ...defenses.randomness import generator, stream
@@ -111,6 +112,14 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
             generator(config.seed, "partition"),
             **config.data.partition_options,
         )
+    if loss_of(config.local.loss or "cross_entropy").name == NextToken.name:
+        if config.data.partition != "iid":
+            raise BadInput(
+                f"[data] partition = {config.data.partition!r} deals records by their class, and texts that are trained"
+                ' on by next_token have none; "iid" deals them by lot'
+            )
+        with bad_input("[local] loss"):
+            data = told_by_next_words(data)
     module = build_model(config, data, allow_model)
     outside = [c for c in config.capture.clients if not 0 <= c < len(clients)]
     if outside:
@@ -234,7 +243,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
         "[model]",
         "options",
         config.model.options,
-        ("name", "input_shape", "classes", "mean", "std", "seed", "vocabulary", "allow", "batchnorm"),
+        ("name", "input_shape", "classes", "mean", "std", "seed", "vocabulary", "target_shape", "allow", "batchnorm"),
     ):
         return models.build(
             config.model.name,
@@ -244,6 +253,7 @@ def build_model(config: Config, data: Dataset, allow_model: str | None) -> nn.Mo
             std=data.std,
             seed=stream(config.seed, "model"),
             vocabulary=len(vocabulary_of(data.description) or ()),
+            target_shape=data.target_shape,
             allow=allow_model,
             batchnorm=config.model.batchnorm,
             **config.model.options,

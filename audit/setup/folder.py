@@ -155,6 +155,7 @@ class Setup:
                 std=tuple(data.std),
                 seed=0,
                 vocabulary=len(self.vocabulary or ()),
+                target_shape=tuple(data.target_shape),
                 pad=data.description.get("pad"),
                 allow=allow_model,
                 batchnorm=self.config.model.batchnorm,
@@ -177,10 +178,14 @@ class Setup:
             freeze(module, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def _trained(self, module: nn.Module) -> Layout:
-        """The layout of what is trained; a recording may hold a BatchNorm's running statistics beside it."""
+        """The layout of what is trained; a recording may hold a BatchNorm's running statistics beside it, and tied
+        weights twice.
+        """
         if self.manifest.recorded is None:
             return self.layout
-        beside = {name for name, _ in module.named_buffers()}
+        once = {name for name, _ in module.named_parameters()}
+        twins = {name for name, _ in module.named_parameters(remove_duplicate=False)} - once
+        beside = twins | {name for name, _ in module.named_buffers()}
         kept = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in beside]
         return Layout(tuple(name for name, _ in kept), tuple(shape for _, shape in kept))
 
@@ -411,7 +416,7 @@ class Setup:
         inputs = torch.zeros(0, *self.manifest.data.input_shape)
         if self.vocabulary is not None:
             inputs = inputs.long()
-        return inputs, torch.zeros(0, dtype=torch.long)
+        return inputs, torch.zeros(0, *self.manifest.data.target_shape, dtype=torch.long)
 
     def _records(self, path: Path) -> tuple[Tensor, Tensor] | None:
         return read_records(self.folder, path, self.manifest.data)

@@ -250,6 +250,7 @@ def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tens
     import torch
 
     from ...defenses.data.vocabulary import vocabulary_of
+    from ...defenses.losses import IGNORED
 
     if not present(path):
         return None
@@ -272,6 +273,7 @@ def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tens
         )
     if len(inputs) != len(targets):
         raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every record needs one of each")
-    if most and (targets.dtype != torch.long or bool(((targets < 0) | (targets >= most)).any())):
+    least = IGNORED if words is not None and data.target_shape else 0
+    if most and (targets.dtype != torch.long or bool(((targets < least) | (targets >= most)).any())):
         raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {most - 1} as torch.int64")
     return inputs, targets

@@ -23,7 +23,7 @@ def remarks(experiment: Experiment, engine: str = "batched") -> list[str]:
             f" all that a client has; batch_size = {most} says so."
         )
     shown = 1 + max(int(t.max()) for t in (data.targets, data.test_targets, data.auxiliary_targets) if len(t))
-    if shown < data.classes:
+    if shown < data.classes and not data.target_shape:
         told.append(
             f"[data] classes = {data.classes}: the targets show {shown} (0 to {shown - 1}), and the model gets"
             f" {data.classes} outputs; unless the others are only missing here, say classes = {shown}."

@@ -65,6 +65,11 @@ class Dataset:
         """(c, h, w) of an image, (features,) of a row."""
         return tuple(self.inputs.shape[1:])
 
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """(length,) of next words, () of one target a record."""
+        return tuple(self.targets.shape[1:])
+
 
 # What "test" says in the description where test and training records traded places by lot, and where they are published
 # as two parts of one set. Of another test split nothing is known: it may be of a later month, or of other places.

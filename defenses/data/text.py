@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..nearest import instead
 from .csv_table import LEAST, deal_of, targets_of
 from .dataset import DEALT_BY_LOT, Dataset, Records, digest
 from .tabular import Deal, read_table
-from .vocabulary import UNKNOWN, WORD, Vocabulary, padded
+from .vocabulary import UNKNOWN, WORD, Vocabulary, next_words, padded, vocabulary_of
 
 KNOWN_ENDS = (".csv", ".tsv", ".jsonl")
 TOKENIZER = "tokenizer.json"
@@ -111,6 +112,24 @@ def text_dataset(
         "statistics_of": "none",
     }
     return Dataset(name, *train, *test, *auxiliary, classes, (), (), facts, statistics_of="none")
+
+
+def told_by_next_words(data: Dataset) -> Dataset:
+    """The same texts, whose targets are each place's next word, (n, length), and whose classes are the words.
+
+    Raises:
+        ValueError: the records are no text.
+    """
+    vocabulary = vocabulary_of(data.description)
+    if vocabulary is None:
+        raise ValueError(f"next_token tells the words of a text, and the records of {data.name} are none")
+    return replace(
+        data,
+        targets=next_words(data.inputs),
+        test_targets=next_words(data.test_inputs),
+        auxiliary_targets=next_words(data.auxiliary_inputs),
+        classes=len(vocabulary),
+    )
 
 
 def _read(path: Path) -> pd.DataFrame:

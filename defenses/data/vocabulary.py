@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..losses import IGNORED
+
 PAD = -1  # no word's number, as some models pad with a word that texts have too
 UNKNOWN = "[UNK]"
 SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<|endoftext|>", "<|im_end|>")
@@ -91,6 +93,16 @@ def read_tokenizer(path: Path) -> Vocabulary:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         why = " ".join(str(error).split())[:80]
         raise ValueError(f"tokenizer = {str(path)!r}: expected a tokenizer.json with a vocabulary ({why})") from None
+
+
+def next_words(inputs: Tensor) -> Tensor:
+    """Of each place of texts (n, length) the word behind it, `IGNORED` where there is none.
+
+    >>> next_words(torch.tensor([[5, 6, 7, PAD]])).tolist()
+    [[6, 7, -100, -100]]
+    """
+    behind = torch.cat([inputs[:, 1:], inputs.new_full((len(inputs), 1), PAD)], 1)
+    return torch.where(behind < 0, IGNORED, behind)
 
 
 def padded(rows: Sequence[Sequence[int]], length: int) -> Tensor:

@@ -12,6 +12,7 @@ from command import called
 from dpfl_audit import Results
 from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit.proven.table import table
+from dpfl_audit.audit.report.texts import read_texts
 from dpfl_audit.audit.setup.config import Config, parse_config
 
 WHOLE = demonstration.config
@@ -21,7 +22,7 @@ def small(setting: demonstration.DemoSetting) -> Config:
     """Ten clients, two rounds, a few iterations and draws."""
     raw = WHOLE(replace(setting, captured=tuple(range(10)) if len(setting.captured) > 10 else (0,))).model_dump()
     raw["data"] |= {"clients": 10}
-    raw["model"] |= {"options": {"widths": [8]}}
+    raw["model"] |= {"options": {"width": 80, "layers": 1} if setting.text else {"widths": [8]}}
     raw["scheme"] |= {"rounds": 2}
     raw["capture"] |= {"rounds": 1, "candidates": 40}
     raw["attack"] = {"inversion": {"iterations": 6, "labels": "inferred"}, "canary": {"draws": 50}}
@@ -64,6 +65,26 @@ def test_three_answers_and_a_page(short, tmp_path, capsys) -> None:
     assert bare.verdict.proof == "none" and published.setup.config["claim"] == "paper"
     assert [bool(r.setup.secret_key) for r in (bare, published, recommended)] == [True] * 3
     assert len(told["answers"]) == 3 and Path(told["report"]).stat().st_size > 10_000
+
+
+def test_notes_come_back_bare_and_stand_on_the_page_with_their_words_marked(short, tmp_path, capsys) -> None:
+    code, out, _ = called(capsys, "demo", "--text", "-o", tmp_path / "demo", "--json")
+    told = json.loads(out)
+    bare, recommended = (Results.read(Path(folder)) for folder in told["results"])
+    read = next(attack for attack in bare.attacks if attack.thing == "text")
+    assert code == 0 and (read.value("whole"), bare.verdict.level) == (1.0, "severe")
+    assert all(control["whole"] == 0 for control in read.controls.values()) and len(read.controls) == 2
+    assert "recommended" in str(recommended.folder) and bare.setup.data["name"] == "notes"
+    page = Path(told["report"]).read_text()
+    first = read_texts(bare.folder, read).texts[0]
+    assert " ".join(f"<b>{word}</b>" for word in first.original) in page
+
+
+def test_of_notes_less_than_eight_is_proven_of_the_recommended_training(tmp_path) -> None:
+    path = tmp_path / "recommended.toml"
+    path.write_text(tomlkit.dumps(WHOLE(demonstration.TEXTS[-1]).model_dump(mode="json", exclude_none=True)))
+    rows = [row for row in table(path).rows if row.observer == "aggregate"]
+    assert len(rows) == 4 and max(row.proven for row in rows) <= 8
 
 
 def test_the_three_differ_in_noise_clip_and_observer_alone_and_eight_is_proven_of_the_last(tmp_path) -> None:

@@ -7,9 +7,13 @@ import shutil
 
 import dpfl_audit
 import pytest
+import torch
+from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.page import page as page_of
 from dpfl_audit.audit.report.texts import read_texts
 from dpfl_audit.audit.results.format import Results
+from dpfl_audit.defenses.data.vocabulary import next_words
+from safetensors.torch import load_file
 
 CONFIG = """
 seed = 3
@@ -67,6 +71,36 @@ def test_without_the_truth_texts_are_read_and_not_scored(setup, tmp_path):
     shutil.rmtree(tmp_path / "s" / "auditor")
     found = dpfl_audit.run(tmp_path / "s", tmp_path / "r", attacks=["inversion-text"], quiet=True)
     assert not any(attack.scored for attack in found.attacks) and found.attacks[0].n == 2
+
+
+def test_a_decoder_that_tells_the_next_word_gives_its_notes_away(tmp_path):
+    config = CONFIG.replace("batch_size = 2", 'batch_size = 2\nloss = "next_token"') + "candidates = 8\n"
+    (tmp_path / "c.toml").write_text(config)
+    dpfl_audit.train(tmp_path / "c.toml", tmp_path / "setup", quiet=True)
+    asked = ["inversion-text", "membership-projection", "membership-loss"]
+    found = dpfl_audit.run(tmp_path / "setup", tmp_path / "r", attacks=asked, quiet=True)
+    assert [attack.value("whole") for attack in found.attacks if attack.thing == "text"] == [1.0, 1.0]
+    assert {a.attack: a.value("auc") for a in found.attacks if a.attack == asked[1]} == {asked[1]: 1.0}
+    assert all(0 <= a.value("auc") <= 1 for a in found.attacks if a.attack == asked[2])
+    assert found.setup.test_accuracy is None and found.verdict.level == "severe"
+    truth = load_file(tmp_path / "setup" / "truth" / "records.safetensors")
+    assert torch.equal(truth["targets"], next_words(truth["inputs"]))
+    assert not (tmp_path / "setup" / "knowledge" / "labels.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("causal = true", "causal = false", "causal = true"),
+        ('name = "notes"', 'name = "notes"\npartition = "sorted"', "have none"),
+        ('name = "notes"', 'name = "digits"', "next_token tells the words of a text"),
+    ],
+)
+def test_what_next_words_do_not_go_with_is_refused(tmp_path, old, new, sentence):
+    config = CONFIG.replace("batch_size = 2", 'batch_size = 2\nloss = "next_token"').replace(old, new)
+    (tmp_path / "c.toml").write_text(config)
+    with pytest.raises(BadInput, match=sentence):
+        dpfl_audit.train(tmp_path / "c.toml", tmp_path / "setup", quiet=True)
 
 
 def test_the_same_command_leaves_the_same_bytes(setup, results, tmp_path):

@@ -9,11 +9,27 @@ import torch
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.csv_table import deal_of
-from dpfl_audit.defenses.data.text import text_dataset
+from dpfl_audit.defenses.data.text import text_dataset, told_by_next_words
 from dpfl_audit.defenses.data.vocabulary import PAD, UNKNOWN, Vocabulary, vocabulary_of
 from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample
+
+
+@pytest.mark.parametrize("loss", ["next_token", "next_token(by='token')"])
+@pytest.mark.parametrize("rule", [None, PerExample(0.5, 1.0)], ids=["sgd", "dpsgd"])
+def test_engines_train_a_decoder_on_the_next_word_alike(rule, loss):
+    data = told_by_next_words(load("notes", seed=5))
+    module = network(data, torch.float64, causal=True, target_shape=(24,))
+    layout = Layout.of(module)
+    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
+    training = LocalTraining(lr=0.1, batch_size=3, per_example=rule, loss=loss)
+    batches = (torch.tensor([[0, 1, 2], [3, 4, -1]]), torch.tensor([[7, 8, 9], [10, 11, 12]]))
+    about = (module, layout, training, start, data.inputs, data.targets)
+    jobs = [LocalJob(*about, rows, "update", 0.1, 7, num_examples=6) for rows in batches]
+    for a, b in zip(batched(jobs), looped(jobs), strict=True):
+        assert float(a.value.norm()) > 0.01
+        assert torch.allclose(a.value, b.value, atol=1e-9)
 
 
 def network(data, dtype=torch.float32, **options):
@@ -128,6 +144,15 @@ def test_a_folder_of_pickles_is_not_opened(tmp_path):
     about = {"input_shape": (4,), "classes": 2, "mean": (), "std": (), "seed": 0}
     with pytest.raises(ValueError, match=r"no model\.safetensors"):
         models.build(f"hf:{tmp_path}", vocabulary=9, **about)
+
+
+def test_a_decoder_alone_tells_the_next_word():
+    about = {"input_shape": (4,), "classes": 9, "mean": (), "std": (), "seed": 0, "vocabulary": 9, "target_shape": (4,)}
+    with pytest.raises(ValueError, match="causal = true"):
+        models.build("transformer", **about)
+    assert models.build("transformer", causal=True, **about)(torch.zeros(2, 4)).shape == (2, 4, 9)
+    with pytest.raises(ValueError, match="the records of digits are none"):
+        told_by_next_words(load("digits", seed=0))
 
 
 def test_text_and_images_have_models_of_their_own():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from dpfl_audit.metrics.text import TextsBeside, rouge_l, rouge_n, score_texts
 
 WORDS = [f"w{k}" for k in range(60)]
@@ -69,3 +70,16 @@ def test_words_that_know_nothing_pass_in_one_run_of_twenty():
         of, made = beside(seed=seed), texts(4, 10_000 + seed)
         passed += score_texts(of, made, [], seed=seed, relabellings=99)["p_values"]["words_told"] <= 0.05
     assert passed <= 21
+
+
+def test_of_many_texts_pairs_are_found_by_their_words_and_scored_by_their_order():
+    """400 texts of five words each, read in another order of texts and with two words exchanged."""
+    rng = np.random.default_rng(0)
+    texts = [tuple(f"w{n}" for n in rng.integers(0, 300, 5)) for _ in range(400)]
+    order = rng.permutation(400)
+    made = [(texts[k][1], texts[k][0], *texts[k][2:]) for k in order]
+    scores = score_texts(TextsBeside(texts, [], []), made, (), 0, 10)
+    assert {pair["original"]: int(order[pair["reconstruction"]]) for pair in scores["pairs"]} == {
+        k: k for k in range(400)
+    }
+    assert scores["rouge1"] == 1.0 and scores["rougeL"] == pytest.approx(0.8, abs=0.01)

@@ -155,3 +155,76 @@ def test_a_network_of_the_library_with_pefts_adapters_is_built_again_without_cod
     found = read(tmp_path / "s")
     assert set(found.words.tolist()) == set(ids[0].tolist())
     assert sum(words.startswith("no Dropout") for words in found.assumed) == 1
+
+
+@pytest.mark.parametrize("convention", ["own words", "next words"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_decoder_of_the_library_is_recorded_with_its_labels(tmp_path, side, convention):
+    """Padding in front, a word that is not asked for, and labels as the library or as plain torch takes them."""
+    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=60, n_positions=16, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3
+    )
+    net = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
+    ids, own = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, 13, 0]]), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
+    if side == "left":
+        ids[1], own[1] = ids[1].roll(1), own[1].roll(1)
+    labels = torch.where(own == 1, ids, -100)
+    labels[0, 1] = -100
+    places = (own.cumsum(1) - 1).clamp_min(0)
+    logits = net(input_ids=ids, attention_mask=own, position_ids=places).logits
+    shifted = torch.cat([labels[:, 1:], torch.full((2, 1), -100)], 1)
+    shifted[own == 0] = -100
+    loss = nn.functional.cross_entropy(logits.transpose(1, 2), shifted, ignore_index=-100)
+    given = ({"input_ids": ids, "attention_mask": own}, labels if convention == "own words" else shifted)
+    data, words = {"vocabulary": [f"w{i}" for i in range(60)]}, "next_token(by='token')"
+    with Recorder(tmp_path / "s", net, share="gradient", data=data, loss=words, strict=True) as rec:
+        rec.broadcast(0, dict(net.named_parameters()))
+        rec.upload(0, 0, gradient(net, loss), 2, records=given)
+    setup, auditor = check_setup(tmp_path / "s")
+    assert auditor.truth.inputs.tolist() == [[5, 6, 7, 8, 9], [10, 11, 12, 13, PAD]]
+    assert auditor.truth.targets.tolist() == [[-100, 7, 8, 9, -100], [11, 12, 13, -100, -100]]
+    assert (setup.manifest.data.classes, setup.manifest.data.target_shape) == (60, [5])
+    found = read(tmp_path / "s")
+    assert sorted(text.tolist() for text in found.texts) == sorted(auditor.truth.inputs.tolist())
+
+
+def test_labels_that_are_not_the_texts_words_are_refused(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
+    config = transformers.GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=1, n_head=2)
+    net = transformers.GPT2LMHeadModel(config).eval()
+    ids, data = torch.tensor([[5, 6, 7]]), {"vocabulary": [f"w{i}" for i in range(60)]}
+    with Recorder(tmp_path / "s", net, share="gradient", data=data, loss="next_token", strict=True) as rec:
+        rec.broadcast(0, dict(net.named_parameters()))
+        refused = (torch.tensor([[9, 9, 9]]), "neither"), (torch.tensor([1]), "a word for each place")
+        for client, (labels, why) in enumerate(refused):
+            with pytest.raises(BadInput, match=why):
+                rec.upload(0, client, dict(net.named_parameters()), 1, records=(ids, labels))
+        rec.abandon()
+
+
+def test_tied_weights_that_a_state_dict_has_twice_are_read_once(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "n_positions": 16, "n_embd": 64, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+    config = transformers.GPT2Config(**sizes)
+    net = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
+    ids, data = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]]), {"vocabulary": [f"w{i}" for i in range(60)]}
+    with Recorder(tmp_path / "s", net, data=data, loss="next_token", strict=True) as rec:
+        rec.broadcast(0, net.state_dict())
+        moved = gradient(net, net(input_ids=ids, labels=ids).loss)
+        sent = {name: -0.1 * moved[name.replace("lm_head", "transformer.wte")] for name in net.state_dict()}
+        rec.upload(0, 0, sent, 2, records=(ids, ids))
+    setup = check_setup(tmp_path / "s")[0]
+    assert "1.network.lm_head.weight" in setup.layout.names
+    assert "1.network.lm_head.weight" not in setup.view(Observer.parse("server")).layout.names
+    assert sorted(text.tolist() for text in read(tmp_path / "s").texts) == [
+        [
+            5,
+            6,
+            7,
+            8,
+        ],
+        [9, 10, 11, 12],
+    ]

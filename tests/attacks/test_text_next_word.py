@@ -1,0 +1,149 @@
+"""Texts out of decoders that were trained on the next word: what layers read, and the last words by the head."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.text.attack import TextInversion
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.vocabulary import PAD, Vocabulary, next_words, padded, read_tokenizer, vocabulary_of
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.defenses.losses import loss_of
+from torch import nn
+
+NOTHING = Knowledge({}, torch.zeros(0), torch.zeros(0))
+NEXT = "next_token"
+SMALL = {"vocab_size": 60, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.3}
+
+
+def view_of(module, words, texts, *, share="gradient", noise=0.0, loss=NEXT):
+    """What a server sees of one client with these texts, trained on each place's next word."""
+    layout, n = Layout.of(module), len(texts)
+    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
+    training = LocalTraining(lr=0.1, batch_size=n, loss=loss)
+    job = LocalJob(module, layout, training, start, texts, next_words(texts), torch.arange(n)[None], share, 0.1)
+    value = looped([job])[0].value
+    value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
+    facts = PublicFacts("fedavg", share, "sgd", 0.1, n, None, 1, noise_std=noise, loss=loss)
+    messages = (
+        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
+        Seen("upload", 0, "client-0", ("server",), share, n, lambda: value, False),
+    )
+    vocabulary, shape = Vocabulary(tuple(words)), tuple(texts.shape[1:])
+    return View("server", messages, module, layout, facts, shape, len(words), target_shape=shape, vocabulary=vocabulary)
+
+
+def read(view):
+    attack = TextInversion()
+    return attack.run_part(attack.parts(view, NOTHING)[0], view, NOTHING, 0)
+
+
+def texts_of(records):
+    return sorted(tuple(n for n in record if n != PAD) for record in records.tolist())
+
+
+@pytest.fixture(scope="module")
+def notes():
+    return load("notes", seed=5)
+
+
+def decoder_of(notes):
+    words = vocabulary_of(notes.description).words
+    about = {"input_shape": notes.input_shape, "classes": len(words), "mean": (), "std": (), "seed": 1}
+    return models.build("transformer", vocabulary=len(words), causal=True, target_shape=(24,), **about), words
+
+
+@pytest.mark.parametrize("loss", [NEXT, "next_token(by='token')"])
+@pytest.mark.parametrize(("count", "share"), [(2, "gradient"), (6, "gradient"), (2, "update")])
+def test_notes_come_back_with_their_last_words(notes, count, share, loss):
+    """The embedding has rows of all words but the last ones, which the head tells."""
+    module, words = decoder_of(notes)
+    texts = notes.inputs[:count].clone()
+    texts[0, 9:] = PAD
+    found = read(view_of(module, words, texts, share=share, loss=loss))
+    assert texts_of(found.texts) == texts_of(texts) and found.certain.all()
+    seen = {n for text in texts_of(texts) for n in text[:-1]}
+    assert set(found.words.tolist()) == seen
+
+
+def test_nothing_is_read_of_strong_noise(notes):
+    module, words = decoder_of(notes)
+    found = read(view_of(module, words, notes.inputs[:2], noise=10.0))
+    assert not len(found.words) and not len(found.texts)
+
+
+def random_decoder(kind, **options):
+    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**SMALL, **options)
+    network = getattr(transformers, {"GPT2": "GPT2LMHeadModel", "Llama": "LlamaForCausalLM"}[kind])
+    network = network._from_config(config, attn_implementation="eager").eval()
+    facts = {"network": type(network).__name__, "config": config.to_dict(), "adapters": None}
+    about = {"input_shape": (8,), "classes": 60, "mean": (), "std": (), "seed": 0, "target_shape": (8,)}
+    module = models.build("transformers", vocabulary=60, trained_elsewhere=True, **about, **facts)
+    module[1].network.load_state_dict(network.state_dict())
+    return module, [f"w{n}" for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("GPT2", {"n_positions": 16, "n_embd": 64}),  # tied, and its linear layers' weights are transposed
+        ("Llama", {"hidden_size": 64, "intermediate_size": 96, "tie_word_embeddings": True}),  # no places of its own
+    ],
+)
+def test_decoders_of_the_library_tell_their_texts(kind, options):
+    module, words = random_decoder(kind, **options)
+    texts = padded([[5, 5, 6, 7, 8], [9, 10, 9, 11, 12, 13], [14, 5, 15]], 8)
+    found = read(view_of(module, words, texts))
+    assert texts_of(found.texts) == texts_of(texts) and found.certain.all()
+
+
+def test_a_first_word_again_and_again_is_no_text():
+    """A decoder that knows places by attention alone reads the same of "w9", "w9 w9" and so on."""
+    module, words = random_decoder("Llama", hidden_size=64, intermediate_size=96)
+    found = read(view_of(module, words, padded([[9, 10], [11, 12, 13]], 8)))
+    assert texts_of(found.texts) == [(9, 10), (11, 12, 13)]
+
+
+def test_the_loss_is_that_of_the_library():
+    module, _ = random_decoder("GPT2", n_positions=16, n_embd=64)
+    texts = torch.tensor([[5, 6, 7, 8], [9, 10, 11, PAD]])
+    theirs = (
+        module[1]
+        .network(
+            input_ids=texts.clamp_min(0), attention_mask=(texts >= 0).long(), labels=torch.where(texts < 0, -100, texts)
+        )
+        .loss
+    )
+    ours = loss_of("next_token(by='token')").mean(module(texts), next_words(texts))
+    assert torch.allclose(ours, theirs, atol=1e-6)
+    by_record = loss_of(NEXT).mean(module(texts), next_words(texts))
+    each = [nn.functional.cross_entropy(module(t[None])[0, :-1], t[1:]) for t in (texts[0], texts[1, :3])]
+    assert torch.allclose(by_record, sum(each) / 2, atol=1e-6) and not torch.allclose(ours, by_record, atol=1e-3)
+
+
+@pytest.mark.full
+def test_eight_sentences_of_smollm2_come_back_whole():
+    """SmolLM2-135M as a folder that DPFL_AUDIT_SMOLLM2 names, as `benchmarks/unpack_gguf.py` makes it."""
+    folder = Path(os.environ.get("DPFL_AUDIT_SMOLLM2", "smollm2"))
+    data = Path(__file__).resolve().parents[3] / "shared" / "data" / "text" / "cola_val.tsv.gz"
+    if not (folder / "model.safetensors").is_file() or not data.is_file():
+        pytest.skip("the weights or the sentences are not here; set DPFL_AUDIT_SMOLLM2 to the folder of SmolLM2-135M")
+    tokenizers = pytest.importorskip("tokenizers")
+    reader = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    with gzip.open(data, "rt") as lines:
+        texts = padded([reader.encode(line.split("\t")[3].strip()).ids for _, line in zip(range(8), lines)], 32)
+    words = read_tokenizer(folder / "tokenizer.json").words
+    about = {"input_shape": (32,), "classes": len(words), "mean": (), "std": (), "seed": 0, "target_shape": (32,)}
+    module = models.build(f"hf:{folder}", vocabulary=len(words), **about)
+    found = read(view_of(module, words, texts))
+    assert texts_of(found.texts) == texts_of(texts) and found.certain.all()
