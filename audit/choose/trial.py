@@ -275,7 +275,7 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
         return "training diverged"
     least, limits = case.goals.accuracy_at_least, trained.accuracy_limits
     if least is not None and limits is not None and limits[1] < least:
-        return f"not attacked: accuracy {percent(trained.accuracy)}, too far below {percent(least)}"
+        return f"not attacked: accuracy {percent(trained.accuracy, 3)}, too far below {percent(least, 3)}"
     worth, epsilon = trained.worth, inf if trial.epsilon is None else trial.epsilon
     for other in before:
         if other.outcome is None or other.leakage is None or other.outcome.worth is None or worth is None:

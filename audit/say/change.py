@@ -72,12 +72,13 @@ def first_steps(setup: AuditedSetup, noisy: bool) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def first_steps_note(noisy: bool) -> str:
-    """The command that computes the noise; a scheme without noise has none to compute."""
-    asked = f"--set scheme.name=local-gaussian --set scheme.clip=1 --set scheme.target_epsilon={USEFUL_EPSILON:g}"
+def first_steps_note(noisy: bool, target: float = USEFUL_EPSILON) -> str:
+    """The command that computes the noise; a scheme without noise has none to compute. target: the ε to prove."""
+    wished = f"{target:.3g}"
+    asked = f"--set scheme.name=local-gaussian --set scheme.clip=1 --set scheme.target_epsilon={wished}"
     if noisy:
-        asked = f"--target-epsilon {USEFUL_EPSILON:g}"
-    return f"`audit epsilon CONFIG {asked}` computes how much of it proves ε ≤ {USEFUL_EPSILON:g}."
+        asked = f"--target-epsilon {wished}"
+    return f"`audit epsilon CONFIG {asked}` computes how much of it proves ε ≤ {wished}."
 
 
 def accuracy_beside(setup: AuditedSetup, without_noise: str) -> str:

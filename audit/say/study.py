@@ -50,7 +50,10 @@ def take_setting(taken: str, seeds: int, kept: Sequence[str]) -> str:
 
 def too_weak(useless: str) -> str:
     """useless: that its model is."""
-    return f"{useless} Train longer, or ask for a larger --accuracy-at-least or --epsilon-at-most."
+    return (
+        f"{useless} Train longer, or allow a larger --epsilon-at-most. Where one class is frequent, balanced accuracy"
+        " and AUC say more than accuracy."
+    )
 
 
 def attacks_shortened(minutes: float, needed: int, left_out: Sequence[str]) -> str:

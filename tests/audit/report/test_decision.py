@@ -486,6 +486,12 @@ def test_why_this_epsilon_is_said(decide: Any, row: Any, multiplier: float, targ
     assert (change.proven, change.why) == (proven / 2 if target is None else target, why)
 
 
+def test_the_command_for_more_noise_asks_for_less_than_is_proven(decide: Any, row: Any) -> None:
+    """Beside a proven ε of 4.77 it asked for 10, which takes less noise."""
+    change = decide({"quality": 0.97, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=4.77)]}).change
+    assert change.basis == "unknown" and change.note == first_steps_note(noisy=True, target=1.0)
+
+
 def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -> None:
     """The quiet setting has noise_std .3 and a proof of 23: the answer is the noise of a proof, not .3."""
     quiet = {"name": "quiet", "quality": 0.0, "n": 8, "noise_std": 0.3, "epsilon": multiplier_one(row)}
