@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from math import inf
 from typing import Any
@@ -28,6 +28,8 @@ class ProofQuestion:
 
 
 _MAKER = object()
+PROFILE = (0.3, 0.1, 0.03, 0.01)  # δ of a row's profile, which bound attacks at few false alarms
+HALVINGS = 9  # in search of the δ at which ε is 0: to 0.002, and so a guess at even odds to 0.1 %
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,10 @@ def prove(views: Views, question: ProofQuestion) -> Proven | Unproven:
     """The ε of the worst that the observer may have in front of it, about the subject who is worst off."""
     sights = views.of(question.observer, question.unit, question.adjacency)
     prices = [_priced(sight, question) for sight in sights]
-    price = max(prices, key=lambda one: one.epsilon)
-    return _made(question, price, worst_mu(one.mu for one in prices), views.ledger.digest, _premises(views, sights))
+    mu, price = worst_mu(one.mu for one in prices), max(prices, key=lambda one: one.epsilon)
+    if mu is None and price.epsilon < inf:
+        price = replace(price, profile=tuple(_profile(sights, question)))
+    return _made(question, price, mu, views.ledger.digest, _premises(views, sights))
 
 
 def prove_together(views: Sequence[Views], question: ProofQuestion) -> Proven | Unproven:
@@ -163,6 +167,7 @@ def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
         "multiplier": price.multiplier,
         "releases": price.releases,
         "mu": price.mu,
+        "profile": price.profile,
         "premises": tuple(premises),
         "ledger": proof.ledger,
         **more,
@@ -172,6 +177,22 @@ def row_of(proof: Proven | Unproven, **more: Any) -> Epsilon:
 
 def _priced(sight: Sight, question: ProofQuestion) -> Price:
     return sight.price(unit=question.unit, adjacency=question.adjacency, delta=question.delta)
+
+
+def _profile(sights: Sequence[Sight], question: ProofQuestion) -> Iterator[tuple[float, float]]:
+    """(δ, ε) at large δ, the least at which ε is nearly 0 among them: that one bounds how often a guess at even odds is
+    right, as ε at a small δ bounds an attack's rarest success.
+    """
+
+    def epsilon(delta: float) -> float:
+        return max(_priced(sight, replace(question, delta=delta)).epsilon for sight in sights)
+
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon(middle) > 0 else (low, middle)
+    for delta in sorted({*PROFILE, low, high} - {0.0, 1.0}):
+        yield delta, epsilon(delta)
 
 
 def _made(

@@ -79,6 +79,9 @@ def recheck_rows(rows: Iterable[Epsilon], views: Views) -> list[str]:
         for name, epsilon in _stored_with(row):
             if epsilon < low * (1 - BELOW) - BELOW * row.delta:
                 wrong.append(f"{where}: its {name} stands for {epsilon:.6g}, and an explicit attack learns {low:.6g}")
+        for delta, epsilon in row.profile[-1:]:  # of the average attack; the others are between it and ε
+            if epsilon < bracket(views, observer, row.unit, row.adjacency, delta)[0] * (1 - BELOW) - BELOW * delta:
+                wrong.append(f"{where}: at δ = {delta:g} it says {epsilon:.6g}, and an explicit attack learns more")
         if row.proven < low * (1 - BELOW) - BELOW * row.delta:
             wrong.append(f"{where} is below {low:.6g}, which an explicit attack learns")
         elif row.proven > high * (1 + ABOVE) + BELOW:

@@ -51,6 +51,7 @@ class Price:
     mu: of the Gaussian whose trade-off curve bounds every attack on any subject (`composition.gaussian_mu`); None where
       no such curve is known, and (ε, δ) is all there is.
     reasons: in plain words: what was assumed, why it is infinite, why it differs from a naive reading.
+    profile: further (δ, ε) that hold too, where there is no mu.
     """
 
     epsilon: float
@@ -59,6 +60,7 @@ class Price:
     releases: int
     mu: float | None
     reasons: tuple[str, ...]
+    profile: tuple[tuple[float, float], ...] = ()
 
 
 def _seen(releases: Iterable[Facts]) -> tuple[list[Counted], int]:

@@ -187,7 +187,8 @@ class Epsilon(_Part):
     """Claimed, proven and demonstrated ε for one observer, unit, adjacency and δ; None: not measured.
 
     claimed_by: whose the claim is; "" where there is none.
-    mu: of the Gaussian whose trade-off curve bounds every attack (μ-GDP); None where only `proven` at δ is known.
+    mu: of the Gaussian whose trade-off curve bounds every attack (μ-GDP); None where no such curve is known.
+    profile: further (δ, ε) that are proven too, where there is no mu.
     proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been
@@ -215,6 +216,7 @@ class Epsilon(_Part):
     multiplier: Number | None = None  # the least noise over sensitivity of any release
     releases: int | None = None  # how many draws of noise were composed
     mu: Annotated[Number, Field(ge=0)] | None = None
+    profile: tuple[tuple[Share, Annotated[Number, Field(ge=0)]], ...] = ()
     demonstrated: Number | None = None
     confidence: Share | None = None
     ceiling: Number | None = None
@@ -251,6 +253,12 @@ class Epsilon(_Part):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """As `having`: pydantic's own copy validates nothing."""
         return self.having(**(update or {}))
+
+    @property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """All (δ, ε) that are proven; ε is ∞ where none is."""
+        proven = math.inf if self.proven is None else self.proven
+        return ((self.delta or 0.0, proven), *self.profile)
 
     @property
     def finite(self) -> bool:

@@ -11,13 +11,15 @@ from ..files import plain
 
 SEALED = (
     *("observer", "unit", "adjacency", "delta", "proven", "proven_without_sampling"),
-    *("accountant", "multiplier", "releases", "mu", "premises", "ledger"),
+    *("accountant", "multiplier", "releases", "mu", "profile", "premises", "ledger"),
 )  # fields of a row that belong to its proof
 
 
 def seal(row: Mapping[str, Any]) -> str:
-    """SHA-256 of a row's sealed fields, of which those that are missing count as None; 32 hexadecimal digits."""
-    return mark([plain(row.get(name)) for name in SEALED])
+    """SHA-256 of a row's sealed fields, of which those that are missing count as None, and a missing profile as an
+    empty one; 32 hexadecimal digits.
+    """
+    return mark([plain(row.get(name, () if name == "profile" else None)) for name in SEALED])
 
 
 def mark(content: Any) -> str:

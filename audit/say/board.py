@@ -55,16 +55,18 @@ SOURCES = ("line", "NIST SP 800-226 (2025)", "EDPB Opinion 28/2024", "ICO sample
 
 def most_recognised(row: Epsilon) -> float:
     """The largest true positive rate that the row's proof allows at `FALSE_ALARMS`: on the curve of its Gaussian (Dong,
-    Roth and Su 2019, Definition 2.6), else by (ε, δ) (Wasserman and Zhou 2010).
+    Roth and Su 2019, Definition 2.6), else by its (ε, δ) (Wasserman and Zhou 2010).
 
     >>> most_recognised(Epsilon(observer="server", unit="record", adjacency="zero_out", proven=inf))
     1.0
     """
     if row.mu is not None:
         return float(ndtr(row.mu + ndtri(FALSE_ALARMS)))
-    if row.proven is None or row.proven == inf:
-        return 1.0
-    delta, factor = row.delta or 0.0, exp(min(row.proven, 700.0))
+    return min(_recognised(epsilon, delta) for delta, epsilon in row.points)
+
+
+def _recognised(epsilon: float, delta: float) -> float:
+    factor = exp(min(epsilon, 700.0))
     return min(1.0, factor * FALSE_ALARMS + delta, 1 - (1 - FALSE_ALARMS - delta) / factor)
 
 

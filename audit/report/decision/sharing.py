@@ -217,7 +217,7 @@ def _bound(judgement: Judgement) -> _Bound:
 
 
 def _least_wrong(row: Epsilon) -> float:
-    return least_wrong(row.proven or 0.0, row.delta or 0.0, row.mu)
+    return max(least_wrong(epsilon, delta, row.mu) for delta, epsilon in row.points)
 
 
 def least_wrong(epsilon: float, delta: float, mu: float | None = None) -> float:
