@@ -8,18 +8,22 @@ whose wheel has the file.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path, help="ends in .gguf")
+    parser.add_argument("folder", type=Path, help="to be made")
+    asked = parser.parse_args()
     import torch
     import transformers
     from safetensors.torch import save_file
 
-    file, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    file, folder = asked.file, asked.folder
     library: Any = transformers
     told = {"gguf_file": file.name}
     network = library.AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **told)

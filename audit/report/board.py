@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import BadInput
 from ..files import write_named
+from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
 from ..say import board as say
 from ..say.accuracy import accuracy_said, without_noise
@@ -52,13 +53,15 @@ def write_statement(folders: Sequence[Path], output: Path, owner: Path | None = 
 def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
     results, judgement = setting.results, setting.judgement
     decision = decision_on([setting])
-    units = dict.fromkeys(row.unit for row in results.epsilon)
+    units = dict.fromkeys(
+        row.unit for row in results.epsilon if row.proven is not None and row.proven <= USEFUL_EPSILON
+    )
     return [
         (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
         ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
         ("What an attacker got", [setting.sentences[0]]),
         ("What any attack can do", _proven(setting, owner)),
-        ("Who is covered", [f"{unit.capitalize()}: {say.PEOPLE[unit]}." for unit in units] + [setting.sentences[2]]),
+        ("Who is covered", [*map(say.covered, units), *([] if units else [say.NOBODY]), setting.sentences[2]]),
         (
             "What has to hold",
             [*holds_if(results.epsilon), *([say.declared(judgement.stated)] if judgement.stated else [])],

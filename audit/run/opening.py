@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ...defenses.terms import Observer
@@ -18,6 +19,7 @@ from .choosing import NOT_OURS, chosen_attacks
 from .job import Job
 from .options import RunOptions, check_settings, settings_of, spelled_out
 from .public_half import PublicHalf
+from .times import classifier_operations
 from .variants import variants_of
 
 
@@ -45,6 +47,8 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if options.ablate:
         options = to_ablate(options)
     options = spelled_out(options, setup)
+    if options.quick and classifier_operations(setup, options):  # they take longer than quick attacks
+        options = replace(options, pixels_only=True)
     names, chosen_by_us = options.attacks, None
     if not names:
         chosen_by_us, options = chosen_attacks(setup, auditor, observers, options)

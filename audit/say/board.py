@@ -7,11 +7,13 @@ from math import exp, inf
 
 from scipy.special import ndtr, ndtri
 
+from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
 from .words import at_most, listed, observer, percent_at_most, terms
 
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
+NOBODY = f"Nobody: no ε of {USEFUL_EPSILON:g} or less is proven."
 PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
 # A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. Of the
 # template the questions of steps 1 to 3 were read, of the other steps the headings.
@@ -68,6 +70,10 @@ def most_recognised(row: Epsilon) -> float:
 def _recognised(epsilon: float, delta: float) -> float:
     factor = exp(min(epsilon, 700.0))
     return min(1.0, factor * FALSE_ALARMS + delta, 1 - (1 - FALSE_ALARMS - delta) / factor)
+
+
+def covered(unit: str) -> str:
+    return f"{unit.capitalize()}: {PEOPLE[unit]}."
 
 
 def declared(stated: Sequence[str]) -> str:

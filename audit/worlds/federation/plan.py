@@ -196,6 +196,20 @@ def planned(
     return AuditPlan(take, draws, calibrating(draws), most, needed)
 
 
+def rounds_tested(tested: int, rounds: int) -> str:
+    """That a test of a mechanism is of some rounds alone, in a sentence; "" where it is of all.
+
+    >>> rounds_tested(2, 2), rounds_tested(1, 30)[:29]
+    ('', 'The test is of 1 of 30 rounds')
+    """
+    if tested >= rounds:
+        return ""
+    return (
+        f"The test is of {tested} of {rounds} rounds and shows what these tell at most; --set canary.rounds={rounds}"
+        " tests all, with fewer draws or more minutes."
+    )
+
+
 def calibrating(draws: int) -> int:
     """Trials a world to fit the score and make the first bets on; later bets are learned from tested draws too."""
     return min(100, max(50, draws // 4))

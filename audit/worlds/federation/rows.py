@@ -33,7 +33,7 @@ from .case import CanaryCase, NoDemonstration, Question, releases_seen, trial_co
 from .client_round import constants_apart, from_crafted
 from .coins import CoinAudit, CoinRun, coin_flips
 from .end_to_end import TrainedWorlds, end_to_end
-from .plan import AuditPlan, CanarySettings, Protocol, calibrating, counting_takes, planned
+from .plan import AuditPlan, CanarySettings, Protocol, calibrating, counting_takes, planned, rounds_tested
 from .shape import noise_last, not_gaussian
 from .trials import FederationTrials
 
@@ -377,11 +377,13 @@ def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     claimed, proven, target = case.question.claimed, case.question.proven, case.question.target
     where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
-    notes = []
+    notes: list[str] = []
     if claimed is not None:
         notes.append(judgement(measured.judging(claimed), claimed, "claim"))
     if proven is not None and isfinite(proven):
         notes.append(judgement(measured.judging(proven), proven, "proof"))
+    if protocol == "mechanism":
+        notes += filter(None, [rounds_tested(len(case.rounds), releases_seen(case.federation, case.question.observer))])
     notes += measured.notes(f"{case.name!r} ({where})", f"protocol {protocol!r}: {case.told(protocol)}")
     if measured.ceiling <= target < inf:
         if measured.why_not:
