@@ -131,7 +131,8 @@ def collect_together(
 
         return tick
 
-    outcomes = workers.map(partial(_attempted, seed=seed), (_given(unit, errands) for unit in todo), watch)
+    known = _known(errands)
+    outcomes = workers.map(partial(_attempted, seed=seed), (_given(unit, known) for unit in todo), watch)
     for n, (unit, brought) in enumerate(zip(todo, outcomes)):
         for group, found in zip(unit, brought):
             if isinstance(found, ValueError):
@@ -182,11 +183,17 @@ class _Given:
         return [first.attack.run_part(first.part, first.view, self.knowledge[0], seed, progress)]
 
 
-def _given(unit: Sequence[Sequence[_Placed]], errands: Sequence[Errand]) -> list[_Given]:
+def _known(errands: Sequence[Errand]) -> dict[tuple[int, int], Knowledge]:
+    """What the attacker knows beside each errand's view, one of each: what attacks compute once is kept by it."""
+    places = {(i, id(cell.view)): cell.view for i, errand in enumerate(errands) for cell in errand.plan.cells}
+    return {key: errands[key[0]].plan.knowledge.beside(view) for key, view in places.items()}
+
+
+def _given(unit: Sequence[Sequence[_Placed]], known: Mapping[tuple[int, int], Knowledge]) -> list[_Given]:
     return [
         _Given(
             tuple(placed.cell for placed in group),
-            tuple(errands[placed.errand].plan.knowledge.beside(placed.cell.view) for placed in group),
+            tuple(known[placed.errand, id(placed.cell.view)] for placed in group),
         )
         for group in unit
     ]

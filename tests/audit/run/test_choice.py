@@ -16,7 +16,8 @@ from command import called, content
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.cost import A_MINUTE
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.membership import LossThreshold
+from dpfl_audit.attacks.membership import LossThreshold, products
+from dpfl_audit.attacks.membership.gradients import squared_norms
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.results.gates import outcome, parse_gate
@@ -252,3 +253,16 @@ def test_work_is_counted_from_shapes(images) -> None:
     view, knowledge = setup.view(setup.config.audit.observer), setup.knowledge()
     once, twice = ([part.work for part in Inversion(iterations=n).parts(view, knowledge)] for n in (10, 20))
     assert twice == [2 * work for work in once] and min(once) > 0
+
+
+def test_what_all_senders_share_is_computed_once_a_round(images, tmp_path, monkeypatch) -> None:
+    """Each sender's part got a copy of what the attacker knows, and a ResNet-18 its norms for each of ten."""
+    computed: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        computed.append(len(given[2]))
+        return squared_norms(*given)
+
+    monkeypatch.setattr(products, "squared_norms", counted)
+    dpfl_audit.run(images, tmp_path / "results", attacks=["membership-cosine"], quiet=True)
+    assert computed == [100, 100]  # of the candidates, in each of two rounds
