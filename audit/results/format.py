@@ -188,7 +188,7 @@ class Epsilon(_Part):
 
     claimed_by: whose the claim is; "" where there is none.
     mu: of the Gaussian whose trade-off curve bounds every attack (μ-GDP); None where no such curve is known.
-    profile: further (δ, ε) that are proven too, where there is no mu.
+    profile: further (δ, ε) that are proven too, of records behind secret draws, where there is no mu.
     proven_without_sampling: what is proven if the observer knows who, or what, was drawn; None: no draw is secret.
     demonstrated: by counting, whatever the mechanism. ceiling: the most the test could show.
     condition: what must hold for `demonstrated_on_condition`, "" where there is no such bound; that one could have been

@@ -176,7 +176,7 @@ def test_of_a_secret_draw_the_row_holds_the_bound_of_its_whole_curve() -> None:
     accountant = PLDAccountant().compose(PoissonSampledDpEvent(0.05, GaussianDpEvent(1.0)), 200)
     exact = (1 + accountant.get_delta(0.0)) / 2
     assert row.proven == pytest.approx(4.77, abs=0.01)  # a stranger's own convolution
-    assert exact <= 1 - _least_wrong(row) <= exact + 0.003 and 0.65 < exact < 0.675
+    assert exact <= 1 - _least_wrong(row) <= exact + 0.005 and 0.65 < exact < 0.675
     assert 0.08 < most_recognised(row) < 0.3
     with pytest.raises(ValueError, match="changed"):
         Epsilon(**{**row.model_dump(), "profile": ((0.1, 0.0),)})
