@@ -68,11 +68,9 @@ def opened_case(
     source = "" if isinstance(config, dict) else config.read_text(encoding="utf-8")
     raw = with_overrides(raw, options.overrides)
     space = parse_space(options.vary)
-    if (target := _target_beside(raw, space)) and TARGET not in options.overrides:
-        return replace(
-            opened_case(config, replace(options, overrides=(*options.overrides, TARGET)), key, base, fewer),
-            target=TARGET_LEFT_OUT.format(target, *space.keys),
-        )
+    if left_out := _target_left_out(raw, space):
+        without = replace(options, overrides=(*options.overrides, TARGET))
+        return replace(opened_case(config, without, key, base, fewer), target=left_out)
     if options.trials < 2:
         raise BadInput(f"--trials {options.trials}: two at least, to choose between")
     if options.seeds < 2:
@@ -119,13 +117,13 @@ def opened_case(
     return replace(case, first=first, space=space, cut_off=cut_off)
 
 
-def _target_beside(raw: dict[str, Any], space: Space) -> float | None:
-    """The ε of a config that computes its noise by it, where the noise varies."""
+def _target_left_out(raw: dict[str, Any], space: Space) -> str:
+    """That a config's target_epsilon gives way to a noise that varies, in a sentence; "" where nothing does."""
     scheme = raw.get("scheme")
-    if not isinstance(scheme, dict) or scheme.get("name") not in PRESETS:
-        return None
-    varies = {f"scheme.{name}" for name in PRESETS[scheme["name"]].noise} & {*space.keys}
-    return scheme.get("target_epsilon") if varies else None
+    if not isinstance(scheme, dict) or "target_epsilon" not in scheme or scheme.get("name") not in PRESETS:
+        return ""
+    noise = [key for name in PRESETS[scheme["name"]].noise if (key := f"scheme.{name}") in space.keys]
+    return TARGET_LEFT_OUT.format(scheme["target_epsilon"], noise[0]) if noise else ""
 
 
 def _first_setting(case: StudyCase) -> Setting:

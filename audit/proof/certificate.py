@@ -112,7 +112,9 @@ def towards_another_client(views: Views, question: ProofQuestion) -> float | Non
     hides = any(sight.drawn_in_secret or sight.sums_noise for sight in sights)
     if observer.name != "downlink" or not hides or views.coalition(observer) or views.ledger.count_of_clients < 2:
         return None
-    return prove(views, replace(question, observer=replace(observer, colluding=1))).price.epsilon
+    joined = replace(question, observer=replace(observer, colluding=1))
+    seen = views.of(joined.observer, joined.unit, joined.adjacency)
+    return max(_priced(sight, joined).epsilon for sight in seen)
 
 
 def without_secret_draws(views: Views, question: ProofQuestion) -> float | None:

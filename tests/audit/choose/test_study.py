@@ -123,6 +123,13 @@ def test_a_noise_that_varies_takes_the_place_of_a_target() -> None:
     scheme = {name: value for name, value in RAW["scheme"].items() if name != "noise_multiplier"}
     case = opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, OPTIONS, PUBLISHED, Path())
     assert "target_epsilon" not in case.raw["scheme"] and "target_epsilon" in case.remarks[0]
+    reversed_keys = replace(OPTIONS, vary=VARY[::-1])  # the noise is named, wherever it stands
+    assert (
+        "noise_multiplier"
+        in opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, reversed_keys, PUBLISHED, Path()).remarks[
+            0
+        ]
+    )
     varied = replace(OPTIONS, vary=("scheme.clip=0.3,1",))
     kept = opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, varied, PUBLISHED, Path())
     assert kept.raw["scheme"]["target_epsilon"] == 8.0
