@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ...attacks import ATTACKS, cost
+from ...attacks import ATTACKS
 from ...defenses.models import LAYERS
 from ...defenses.terms import Observer
 from ..errors import BadInput
@@ -22,7 +22,6 @@ from .shortened import fewer_iterations, iterations_set, of_iterations
 from .times import canary_work, classifier_operations, scoring_operations
 from .variants import variants_of
 
-CLASSIFIERS = 1 / 3  # of the minutes, which reference classifiers may take; else pixels alone are compared
 NOT_OURS = (
     "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
     " function of yours"
@@ -39,8 +38,6 @@ def chosen_attacks(
     """
     if why := _not_attackable(setup):
         return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), options
-    if cost.minutes(classifier_operations(setup, options)) > CLASSIFIERS * _limit(options):
-        options = replace(options, pixels_only=True)
     half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
     there = _applying(half)
     if (fewer := _with_fewer_iterations(half, there)) is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from ...defenses.terms import Observer
@@ -19,7 +18,7 @@ from .choosing import NOT_OURS, chosen_attacks
 from .job import Job
 from .options import RunOptions, check_settings, settings_of, spelled_out
 from .public_half import PublicHalf
-from .times import classifier_operations
+from .times import with_affordable_classifiers
 from .variants import variants_of
 
 
@@ -47,8 +46,7 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if options.ablate:
         options = to_ablate(options)
     options = spelled_out(options, setup)
-    if options.quick and classifier_operations(setup, options):  # they take longer than quick attacks
-        options = replace(options, pixels_only=True)
+    options = with_affordable_classifiers(setup, options)
     names, chosen_by_us = options.attacks, None
     if not names:
         chosen_by_us, options = chosen_attacks(setup, auditor, observers, options)

@@ -6,24 +6,26 @@ Costs are counted from shapes, as those of attacks are (attacks/cost.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import inf, prod
 
 from torch import nn
 
 from ...attacks.canary import CraftedStart
-from ...attacks.cost import A_MINUTE, CALL, forward_operations
+from ...attacks.cost import A_MINUTE, CALL, forward_operations, minutes
 from ...attacks.membership import ShadowFactory
 from ...defenses.progress import Progress
 from ...metrics import classifiers, families
+from ..scoring.judges import why_untrained
 from ..setup.folder import Setup
 from ..timetable import PlannedStage, Timetable, WorkKind
 from ..worlds.federation.plan import CanarySettings
-from .choice import canary_operations
+from .choice import DEFAULT_MINUTES, canary_operations
 from .evidence import Plan
 from .job import Job
 from .options import RunOptions
 
+THIRD = 1 / 3  # of the minutes, of which attacks need most
 TRAINED = 3  # a training step's cost over that of a forward pass
 A_RECORD = 2 * CALL  # of comparing one record with its controls
 TEST = 2 * 10**5  # of each number of a record, to test whether it is closer than records of others
@@ -46,14 +48,26 @@ def scoring_operations(records: int, shape: tuple[int, ...], options: RunOptions
 def classifier_operations(setup: Setup, options: RunOptions) -> int:
     """About how many it takes to train the reference classifiers, 0 where none are."""
     data = setup.manifest.data
-    if options.pixels_only or data.name in classifiers.shipped() or data.label_sets or not data.classes:
+    if options.pixels_only or data.name in classifiers.shipped() or why_untrained(setup, setup.knowledge()):
         return 0
     shape = tuple(data.input_shape)
-    if len(shape) != 3 or min(shape[1:]) < classifiers.LEAST or setup.columns:
-        return 0
     built = (families.build(family, shape, data.classes, seed=0) for family in families.FAMILIES)
     records = classifiers.STEPS * classifiers.BATCH_SIZE
     return TRAINED * records * sum(forward_operations(network, shape) for network in built)
+
+
+def with_affordable_classifiers(setup: Setup, options: RunOptions) -> RunOptions:
+    """Without reference classifiers where they take longer than what was asked for: beside quick attacks, and above a
+    third of the minutes of a run whose attacks nobody named.
+    """
+    allowed = THIRD * (options.minutes or DEFAULT_MINUTES)
+    if options.quick:
+        allowed = 0
+    elif options.attacks:
+        allowed = inf
+    if minutes(classifier_operations(setup, options)) > allowed:
+        return replace(options, pixels_only=True)
+    return options
 
 
 def canary_work(setup: Setup, settings: CanarySettings, module: nn.Module) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 
-from ...attacks.base import Knowledge, Links, MembershipScores, ReadTexts, Reconstruction
+from ...attacks.base import Links, MembershipScores, ReadTexts, Reconstruction
 from ...attacks.cells import CellEvidence
 from ...defenses.data.partition import BY_LOT
 from ...defenses.progress import Progress, part_of
@@ -17,7 +17,7 @@ from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.labels import label_accuracy, label_control
 from ...metrics.leakage import score_images
 from ...metrics.reidentification import picked_from_pool
-from ..files import cache_folder, write_tensors
+from ..files import write_tensors
 from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Method, Metrics, ReferenceClassifier
 from ..say.warnings import EVERYTHING, NO_TRUTH, NOT_TESTED
@@ -26,7 +26,7 @@ from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
 from .answers import RUNS, Lots
 from .closest import with_closest
-from .kept_classifiers import kept_reference
+from .judges import Judges, reference_judges
 from .limits import Limits
 from .line_ups import LineUps
 from .links import link_entry
@@ -39,7 +39,6 @@ LEFT_OUT = perceptual.NotMeasured(
     "pixels alone were compared, to save time; `audit run` with more --minutes compares through networks too"
 )
 _Lpips = perceptual.Perceptual | perceptual.NotMeasured
-_Classifiers = classifiers.Reference | perceptual.NotMeasured
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +84,10 @@ def score(
     knowledge, seed = setup.knowledge(), depth.seed
     seen = Pictured.of(setup, auditor, knowledge)
     rebuilt = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, Reconstruction)]
-    reference: _Classifiers | None = None
+    reference: Judges | None = None
     if auditor.truth is not None and rebuilt:
         pictures = depth.classifiers and seen.cells is None
-        reference = _reference(setup, knowledge, progress) if pictures else LEFT_OUT
+        reference = reference_judges(setup, knowledge, progress) if pictures else LEFT_OUT
     attacks: list[AttackResult] = []
     ledger = priced_ledger(auditor)
     limits = None if ledger is None else Limits(ledger, setup.config.audit.honest)
@@ -213,36 +212,6 @@ def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
     return entry.having(metrics=Metrics.of(entry.numbers, points))
 
 
-def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) -> _Classifiers:
-    """The five reference classifiers: shipped ones for the data set, or small ones trained on the attacker's auxiliary
-    data.
-    """
-    data = setup.manifest.data
-    if data.name in classifiers.shipped():
-        return classifiers.load_reference(data.name)
-    if data.label_sets:
-        return perceptual.NotMeasured("reference classifiers tell classes apart, and these records have sets of labels")
-    if len(knowledge.auxiliary_inputs) < max(10, 2 * data.classes):
-        return perceptual.NotMeasured(
-            f"{len(knowledge.auxiliary_inputs)} auxiliary images are too few to train reference classifiers of"
-            f" {data.classes} classes on"
-        )
-
-    def tick(done: int, total: int) -> None:
-        if progress is not None:
-            progress(done, total, "training reference classifiers")
-
-    if min(knowledge.auxiliary_inputs.shape[2:]) < classifiers.LEAST:
-        return perceptual.NotMeasured(
-            f"reference classifiers need images of at least {classifiers.LEAST}×{classifiers.LEAST}"
-        )
-    inputs, targets, colour = knowledge.auxiliary_inputs, knowledge.auxiliary_targets, data.input_shape[0] == 3
-    kept = cache_folder("classifiers")
-    reference = kept_reference(kept, inputs, targets, data.classes, seed=0, flip=colour, progress=tick)
-    tick(1, 1)  # of what an earlier run left nothing was heard
-    return reference
-
-
 PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics
 
 
@@ -250,7 +219,7 @@ PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_me
 class _Measures:
     """What images are compared by. relabellings: of each test, 0 for none. seed: of them."""
 
-    reference: _Classifiers | None
+    reference: Judges | None
     lpips: _Lpips
     relabellings: int
     seed: int

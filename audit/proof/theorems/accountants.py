@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from math import exp, inf, isfinite, log, log1p, sqrt
+from math import ceil, exp, inf, isfinite, log, log1p, log2, sqrt
 
 import numpy as np
 from dp_accounting import (
@@ -50,6 +50,7 @@ ORDERS = np.array([1.015, 1.02, 1.03, 1.05, 1.07, *DEFAULT_RDP_ORDERS])  # risin
 # The highest orders take the longest. Each block ends at an integer, at which the series of a sampled Gaussian end too.
 BLOCKS = np.split(ORDERS, np.searchsorted(ORDERS, 2.0 ** np.arange(1, 10), side="right"))
 PLD_UP_TO = 1e6  # beyond this ε the grid's steps are so wide that e^step overflows
+CURVE_FROM = 0.005  # from this δ on a price is a point of a whole curve, whose points share few grids
 ROUNDING = 1e-15  # per draw: ten times what is seen where the closed form is known
 LARGEST_PMF = 200_000  # points of one draw's grid: dp_accounting makes a dict of them
 SERIES_FROM, SERIES_TO = 1e-5, 1e5  # outside, dp_accounting's series under- or overflow: closed form only
@@ -203,8 +204,15 @@ def _pld_epsilon(draws: Draws, delta: float, known: float) -> float:
     """
     count = sum(count for _, count in draws)
     rounding, interval = ROUNDING * (100 + count), _interval(draws, known)
+    if delta >= CURVE_FROM:
+        interval = 2.0 ** ceil(log2(interval))
     if delta <= 10 * rounding or count * interval**2 / 8 > known / 10:
         return inf
+    return float(_composed_pld(draws, interval).get_epsilon_for_delta(delta - rounding))
+
+
+@lru_cache(maxsize=4)
+def _composed_pld(draws: Draws, interval: float) -> pld.PrivacyLossDistribution:
     plain = tuple((draw, count) for draw, count in draws if not _pld_helps(draw))
     total = pld.identity(interval)
     if plain:
@@ -213,7 +221,7 @@ def _pld_epsilon(draws: Draws, delta: float, known: float) -> float:
         for draw, times in draws:
             if _pld_helps(draw):
                 total = total.compose(_pld(draw, interval).self_compose(times))
-    return float(total.get_epsilon_for_delta(delta - rounding))
+    return total
 
 
 def _interval(draws: Draws, known: float) -> float:
