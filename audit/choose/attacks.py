@@ -88,7 +88,7 @@ def plan_attacks(
         costs, job = _costs(setup, options, (*few, f"{INVERSION}.manners={json.dumps(alone)}"))
         if costs[INVERSION] < joined:
             few = (*few, f"{INVERSION}.manners={json.dumps(alone)}")
-            left_out.append(f"{INVERSION} of all rounds together (about {joined:.2g} minutes)")
+            left_out.append(f"{INVERSION} of all rounds together ({_about(joined)})")
     inversion = costs.pop(INVERSION, None)
     names, late, spent = [], [*left_out], 0.0
     if inversion is not None:
@@ -101,7 +101,7 @@ def plan_attacks(
             spent += cost
         else:
             left = max(0.0, minutes - spent)
-            late.append(f"{name} (about {cost:.2g} minutes, when {left:.2g} of {minutes:.2g} were left)")
+            late.append(f"{name} ({_about(cost)}, when {left:.2g} of {minutes:.2g} were left)")
     overrides: tuple[str, ...] = ()
     short: list[str] = []
     if inversion:
@@ -152,8 +152,19 @@ def _lasting(
     short, few = fewer_iterations(settings, cost, limit)
     if (short, few) == (iterations, restarts):
         return (), []
-    said = f"{INVERSION} with {iterations} iterations and {restarts} restarts (about {cost:.2g} minutes): it ran with"
-    return iterations_set(short, few, quick), [f"{said} {short} and {few}"]
+    whole = f"{INVERSION} with {iterations} iterations and {restarts} restarts ({_about(cost)})"
+    return iterations_set(short, few, quick), [f"{whole} ran with {short} and {few}"]
+
+
+def _about(minutes: float) -> str:
+    """Of trainings that differ by luck alone one number: half minutes, and whole ones from two on.
+
+    >>> _about(7.44), _about(1.2), _about(0.1)
+    ('about 7 minutes', 'about 1.0 minutes', 'under half a minute')
+    """
+    if minutes >= 2:
+        return f"about {minutes:.0f} minutes"
+    return "under half a minute" if minutes < 0.5 else f"about {round(2 * minutes) / 2} minutes"
 
 
 def not_tried(results: Results, plan: AttackPlan) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from .space import Setting, Space, overrides
 
 OWN_RECORDS = (
     "the search trains on the clients' own records, and all its trainings cost them ε; on auxiliary ones it would cost"
-    " nobody anything, but {}"
+    " them nothing, but {}"
 )
 FEWER = "{}; the study continues with that"
 # Of the minutes one part is for the attacks of the search and one for those on a setting that is attacked again; the
@@ -49,10 +49,10 @@ class StudyCase:
     """A study, asked for and checked.
 
     raw: the config's tables, to put a point into. source: the text that they are of, and overrides what was set in it;
-    "" for none. base: where its relative paths start. rows: which records are trained
-    on; auxiliary ones are nobody's, so what a search learns of them costs nobody anything. trials: how many points are
-    looked at. seeds: how often a recommended one is trained again. minutes: for the whole study (`PARTS`).
-    baseline: also train it without clip and noise, to compare accuracy with.
+    "" for none. base: where its relative paths start. rows: which records are trained on; auxiliary ones are no
+    client's, so what a search learns of them costs the clients nothing. trials: how many points are looked at.
+    seeds: how often a recommended one is trained again. minutes: for the whole study (`PARTS`). baseline: also train it
+    without clip and noise, to compare accuracy with.
     no_auxiliary: why auxiliary records are not used, where nobody asked for the clients' own. fewer: why clients have
     fewer records than the config asks for; "" where they have not. cut_off: what of the ranges is not looked at, and
     why. target: that the config's target_epsilon is left out; "" where it is not.
@@ -144,6 +144,11 @@ class StudyCase:
     def classifies(self) -> bool:
         """Whether there is an accuracy."""
         return all(parts.data.classes > 0 and not parts.data.target_shape for parts in self.parts.values())
+
+    @property
+    def classes(self) -> int:
+        """How many; 0 where targets are no classes."""
+        return max(parts.data.classes for parts in self.parts.values())
 
     @property
     def digest(self) -> str:

@@ -9,7 +9,7 @@ from math import inf
 from ..say import study as say
 from .again import Again
 from .case import StudyCase
-from .goals import Kept
+from .goals import Goals, Kept
 from .outcome import Performance
 from .space import said
 from .trial import Trial
@@ -50,12 +50,16 @@ def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Ag
         if again.outcome is None:  # which says nothing of its goals
             continue
         missed = again.missed(case, other)
-        accuracy = [k for k in missed if k.by == "measurement"]
-        if accuracy and (trial.accuracy or 0.0) <= (other.accuracy or 0.0) and not _less_noise(trial, other):
+        by_model = [k for k in missed if k.by == "measurement"]
+        if by_model and _worth(case, trial) <= _worth(case, other) and not _less_noise(trial, other):
             return False
-        if len(accuracy) < len(missed) and not _protects_more(trial, other):
+        if len(by_model) < len(missed) and not _protects_more(trial, other):
             return False
     return True
+
+
+def _worth(case: StudyCase, trial: Trial) -> float:
+    return (None if trial.outcome is None else case.goals.worth(trial.outcome)) or 0.0
 
 
 def _less_noise(trial: Trial, other: Trial) -> bool:
@@ -68,13 +72,13 @@ def _protects_more(trial: Trial, other: Trial) -> bool:
     return own is None or its is None or own < its or (trial.epsilon or inf) < (other.epsilon or inf)
 
 
-def front(trials: Sequence[Trial]) -> list[Trial]:
+def front(trials: Sequence[Trial], goals: Goals) -> list[Trial]:
     """The measured trials than which no other is as good in accuracy, leakage and proven ε and better in one."""
     own = [t for t in trials if t.state == "measured" and t.outcome is not None]
 
     def values(trial: Trial) -> tuple[float, float, float]:
         assert trial.outcome is not None
-        worth, leakage = trial.outcome.worth, trial.leakage
+        worth, leakage = goals.worth(trial.outcome), trial.leakage
         return (
             inf if worth is None else -worth,
             inf if leakage is None else leakage,

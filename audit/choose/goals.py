@@ -58,6 +58,7 @@ class Goals(GoalLimits):
         measured = outcome or Performance()
         return [
             *self._accuracy(measured),
+            *self._area(measured),
             *self._reidentified(measured),
             *self._leakage(measured),
             *self._above_control(measured),
@@ -66,7 +67,15 @@ class Goals(GoalLimits):
 
     def out_of_reach(self, outcome: Performance) -> bool:
         """Whether the model is less accurate than is asked, whatever attacks get."""
-        return not all(kept.kept for kept in self._accuracy(outcome))
+        return not all(kept.kept for kept in (*self._accuracy(outcome), *self._area(outcome)))
+
+    def worth(self, outcome: Performance) -> float | None:
+        """What is to be large: the AUC where that is limited; else accuracy, or minus the loss where there is none."""
+        if self.auc_at_least is not None:
+            return outcome.area
+        if outcome.accuracy is not None:
+            return outcome.accuracy
+        return None if outcome.loss is None else -outcome.loss
 
     def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:
@@ -76,6 +85,16 @@ class Goals(GoalLimits):
         said = _beside(value, limits, *outcome.beside_accuracy)
         ok = value is not None and value >= least
         return [Kept(f"accuracy at least {percent(least)}", value, said, ok, ok, "measurement", excess)]
+
+    def _area(self, outcome: Performance) -> list[Kept]:
+        if (least := self.auc_at_least) is None:
+            return []
+        goal, value, limits = f"AUC at least {number(least, 3)}", outcome.area, outcome.area_limits
+        if value is None or limits is None:
+            return [Kept(goal, None, "not measured", False, False, "measurement", inf)]
+        said = f"{number(value, 3)} ({number(limits[0], 3)} to {number(limits[1], 3)}; guessing 0.5)"
+        excess = max(0.0, least - value) / max(least, 0.01)
+        return [Kept(goal, value, said, value >= least, value >= least, "measurement", excess)]
 
     def _reidentified(self, outcome: Performance) -> list[Kept]:
         if (most := self.reidentified_at_most) is None:
@@ -130,7 +149,8 @@ class Goals(GoalLimits):
 
     def order(self, outcome: Performance, epsilon: float | None) -> tuple[float, ...]:
         """The sort key of settings, the best first."""
-        worth = -inf if outcome.worth is None else outcome.worth
+        measured = self.worth(outcome)
+        worth = -inf if measured is None else measured
         leakage = inf if outcome.leakage is None else outcome.leakage
         loss = inf if epsilon is None else epsilon
         return (-worth, leakage, loss) if self.best == "accuracy" else (leakage, loss, -worth)
@@ -138,7 +158,8 @@ class Goals(GoalLimits):
 
 def with_defaults(goals: Goals) -> Goals:
     """The goals, or, where there is no limit at all, `DEFAULT_LEAKAGE`."""
-    limits = (goals.accuracy_at_least, goals.reidentified_at_most, goals.leakage_at_most, goals.epsilon_at_most)
+    of_model = (goals.accuracy_at_least, goals.auc_at_least)
+    limits = (*of_model, goals.reidentified_at_most, goals.leakage_at_most, goals.epsilon_at_most)
     if goals.none_above_control or any(limit is not None for limit in limits):
         return goals
     return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)

@@ -12,6 +12,7 @@ from statistics import mean, stdev
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, norm, t
 
+from ...metrics.utility import auc_standard_error
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
@@ -107,9 +108,9 @@ class Performance(_Frozen):
     """One setting, measured. None: not measured.
 
     accuracies: of the final model on test records, one a training; test_records: how many each is of. guessing: what
-    always answering their most frequent class gets. balanced, areas: of the same, the accuracy over classes and the AUC
-    of two; none where classes are about equal. losses: where there are no classes. leaks: one an attack. psnr_margin:
-    the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
+    always answering their most frequent class gets. balanced: of the same, the accuracy over classes; none where
+    classes are about equal. areas: the AUC of two classes. losses: where there are no classes. leaks: one an attack.
+    psnr_margin: the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
     above_control: attacks of which some training's tests say that they are clearly above their control; None where
     nothing could have said so. noise_std, server_noise_std, clip_norm: as trained.
     """
@@ -143,24 +144,29 @@ class Performance(_Frozen):
         """What an accuracy is to be compared with, in words."""
         known = [] if self.guessing is None else [f"guessing {percent(self.guessing, 3)}"]
         if self.balanced:
-            known.append(balanced_said(mean(self.balanced), mean(self.areas) if self.areas else None))
+            known.append(balanced_said(mean(self.balanced), self.area))
         return known
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
-        """Of the mean accuracy of such trainings: by Student's t over several, and by the test records of one, as all
-        may have been measured on the same.
-        """
-        p, several = self.accuracy, len(self.accuracies)
-        if p is None:
+        """Of the mean accuracy of such trainings."""
+        if self.accuracy is None:
             return None
-        by_seeds = 0.0
-        if several > 1:
-            by_seeds = float(t.ppf(CONFIDENCE, several - 1)) * stdev(self.accuracies) / sqrt(several)
-        n = self.test_records or 1
-        by_records = float(norm.ppf(CONFIDENCE)) * sqrt(max(p * (1 - p), 1 / n) / n)
-        half = hypot(by_records, by_seeds)
-        return max(0.0, p - half), min(1.0, p + half)
+        p, n = self.accuracy, self.test_records or 1
+        return _limits_of_mean(self.accuracies, sqrt(max(p * (1 - p), 1 / n) / n))
+
+    @property
+    def area(self) -> float | None:
+        return mean(self.areas) if self.areas else None
+
+    @cached_property
+    def area_limits(self) -> tuple[float, float] | None:
+        """Of the mean AUC of such trainings."""
+        if self.area is None or self.test_records is None:
+            return None
+        frequent = round((self.guessing or 0.5) * self.test_records)
+        rare = self.test_records - frequent
+        return _limits_of_mean(self.areas, auc_standard_error(self.area, max(1, rare), max(1, frequent)))
 
     @property
     def useless(self) -> str:
@@ -188,12 +194,17 @@ class Performance(_Frozen):
         own = [leak for leak in self.leaks if leak.attack.startswith("inversion")]
         return max(own, key=lambda leak: (leak.share, leak.high), default=None)
 
-    @property
-    def worth(self) -> float | None:
-        """What is to be large: accuracy, or minus the loss where there is none."""
-        if self.accuracy is not None:
-            return self.accuracy
-        return None if self.loss is None else -self.loss
+
+def _limits_of_mean(values: Sequence[float], by_records: float) -> tuple[float, float]:
+    """By Student's t over several trainings, and by the test records of one, as all may have been measured on the same.
+
+    by_records: the standard error of one.
+    """
+    by_seeds = 0.0
+    if len(values) > 1:
+        by_seeds = float(t.ppf(CONFIDENCE, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    half = hypot(float(norm.ppf(CONFIDENCE)) * by_records, by_seeds)
+    return max(0.0, mean(values) - half), min(1.0, mean(values) + half)
 
 
 def trained_together(outcomes: Sequence[Performance | None]) -> Performance | None:
@@ -201,12 +212,10 @@ def trained_together(outcomes: Sequence[Performance | None]) -> Performance | No
     known = [outcome for outcome in outcomes if outcome is not None]
     if len(known) < len(outcomes):
         return None
-    accuracies = tuple(chain.from_iterable(outcome.accuracies for outcome in known))
+    figures = ("accuracies", "balanced", "areas", "losses")
+    joined = {name: tuple(chain.from_iterable(getattr(outcome, name) for outcome in known)) for name in figures}
     return known[0].model_copy(
-        update={
-            "accuracies": accuracies if len(accuracies) == len(known) else (),
-            "losses": tuple(chain.from_iterable(outcome.losses for outcome in known)),
-        }
+        update={name: values if len(values) == len(known) else () for name, values in joined.items()}
     )
 
 
@@ -218,6 +227,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
     """
     setup = results[0].setup
     accuracies = [r.setup.test_accuracy for r in results if r.setup.test_accuracy is not None]
+    areas = [r.setup.test_auc for r in results if r.setup.test_auc is not None]
     losses = [r.rounds[-1]["test_loss"] for r in results if r.rounds and r.rounds[-1].get("test_loss") is not None]
     entries = [entry for r in results for entry in r.attacks]
     margins = [m for entry in entries if (m := entry.value("psnr_margin")) is not None]
@@ -229,7 +239,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         test_records=setup.test_records,
         guessing=setup.guessing_accuracy,
         balanced=_of_unequal(results, "balanced_accuracy"),
-        areas=_of_unequal(results, "test_auc"),
+        areas=tuple(areas) if len(areas) == len(results) else (),
         losses=tuple(losses) if len(losses) == len(results) else (),
         leaks=tuple(_leaks(results)),
         psnr_margin=max(margins, default=None),

@@ -198,19 +198,20 @@ def _row(study: Study, trial: Trial) -> dict[str, Any]:
 
 def _plots(study: Study) -> list[dict[str, str]]:
     """Accuracy against leakage, and against proven ε."""
-    measured = [t for t in study.trials if t.outcome is not None and t.outcome.worth is not None]
-    name, scale = "accuracy (%)", 100
-    if any(t.outcome is not None and t.outcome.accuracy is None for t in measured):
+    goals = study.case.goals
+    measured = [(t, w) for t in study.trials if t.outcome is not None and (w := goals.worth(t.outcome)) is not None]
+    name, scale, least = "accuracy (%)", 100, goals.accuracy_at_least
+    if goals.auc_at_least is not None:
+        name, scale, least = "AUC", 1, goals.auc_at_least
+    elif any(t.outcome is not None and t.outcome.accuracy is None for t, _ in measured):
         name, scale = "minus the test loss", 1
     plots = []
-    goals = study.case.goals
-    least = None if scale == 1 or goals.accuracy_at_least is None else scale * goals.accuracy_at_least
     leakage = None if goals.leakage_at_most is None else 100 * goals.leakage_at_most
     for what, label, value, log, most in (
         ("leakage", "singled out beyond chance (%)", _leakage_in_percent, False, leakage),
         ("proven ε", "proven ε", _proven, True, goals.epsilon_at_most),
     ):
-        points = [(t, x) for t in measured if (x := value(t)) is not None and isfinite(x)]
+        points = [(t, w, x) for t, w in measured if (x := value(t)) is not None and isfinite(x)]
         if len(points) < 2:
             continue
         best = {t.number for t in study.front}
@@ -223,20 +224,19 @@ def _plots(study: Study) -> list[dict[str, str]]:
             best: set[int] = best,
             most: float | None = most,
         ) -> None:
-            for trial, x in points:
-                assert trial.outcome is not None and trial.outcome.worth is not None
+            for trial, worth, x in points:
                 chosen = study.chosen is not None and trial.number == study.chosen.number
                 marker, size = ("*", 190) if chosen else ("o", 42)
                 filled_in = chosen or trial.number in best
                 colour = COLOURS[1] if chosen else COLOURS[0]
-                y, face = scale * trial.outcome.worth, colour if filled_in else "none"
+                y, face = scale * worth, colour if filled_in else "none"
                 axes.scatter([x], [y], marker=marker, s=size, facecolors=face, edgecolors=colour, zorder=3)
                 if filled_in:
                     axes.annotate(
                         str(trial.number), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=9, zorder=4
                     )
             if least is not None:
-                axes.axhline(least, **_LIMIT)
+                axes.axhline(scale * least, **_LIMIT)
             if most is not None:
                 axes.axvline(most, **_LIMIT)
             if log:

@@ -25,6 +25,8 @@ def check_goals(case: StudyCase) -> None:
     goals, capture, observer = case.goals, case.config.capture, case.config.audit.observer
     if goals.accuracy_at_least is not None and not case.classifies:
         raise BadInput("--accuracy-at-least: this config's targets are no classes of records, so there is no accuracy")
+    if goals.auc_at_least is not None and not (case.classifies and case.classes == 2):
+        raise BadInput("--auc-at-least: it is of two classes of records, and this config's targets are none")
     if goals.of_attacks and not capture.truth:
         raise BadInput(
             "[capture] truth = false: without the truth no attack is scored and no limit on leakage kept; set truth ="

@@ -130,10 +130,11 @@ def _tell(case: StudyCase, study: Study, trial: Trial) -> None:
     outcome = trial.outcome
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if trial.state == "dropped" or outcome is None or outcome.worth is None or outcome.leakage is None:
+        worth = None if outcome is None else case.goals.worth(outcome)
+        if trial.state == "dropped" or outcome is None or worth is None or outcome.leakage is None:
             study.tell(trial.number, state=TrialState.PRUNED)
             return
-        study.tell(trial.number, [outcome.worth, outcome.leakage, _bounded(trial.epsilon)])
+        study.tell(trial.number, [worth, outcome.leakage, _bounded(trial.epsilon)])
 
 
 def _bounded(value: float | None) -> float:

@@ -34,7 +34,7 @@ class Study:
 
     @cached_property
     def front(self) -> list[Trial]:
-        return front(self.trials)
+        return front(self.trials, self.case.goals)
 
     @cached_property
     def steps(self) -> list[Neighbour]:
@@ -64,7 +64,7 @@ class Study:
         outcome = None if self.again is None else self.again.outcome
         if self.obstacle is not None and (nearest := self.obstacle.nearest) is not None:
             outcome = next((a.outcome for a in self.tried if a.trial == nearest.number), nearest.outcome)
-        if outcome is None or not outcome.useless:
+        if outcome is None or not outcome.useless or self.case.goals.auc_at_least is not None:  # that is asked instead
             return ""
         return say.too_weak(outcome.useless)
 

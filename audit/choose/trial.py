@@ -259,12 +259,13 @@ def trained_outcome(setup: Path) -> Performance | None:
     if found.manifest.status == "diverged":
         return None
     last = auditor.rounds[-1] if auditor.rounds else {}
-    accuracy, loss = last.get("test_accuracy"), last.get("test_loss")
+    accuracy, area, loss = (last.get(name) for name in ("test_accuracy", "test_auc", "test_loss"))
     sizes = found.manifest.data.description.get("sizes", {})
     return Performance(
         accuracies=() if accuracy is None else (accuracy,),
         test_records=sizes.get("test"),
         guessing=last.get("majority_accuracy"),
+        areas=() if area is None else (area,),
         losses=() if loss is None else (loss,),
     )
 
@@ -273,14 +274,19 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
     """Why an attack on it could change nothing, None where it could."""
     if trained is None:
         return "training diverged"
-    least, limits = case.goals.accuracy_at_least, trained.accuracy_limits
+    goals = case.goals
+    least, limits = goals.accuracy_at_least, trained.accuracy_limits
     if least is not None and limits is not None and limits[1] < least:
         return f"not attacked: accuracy {percent(trained.accuracy, 3)}, too far below {percent(least, 3)}"
-    worth, epsilon = trained.worth, inf if trial.epsilon is None else trial.epsilon
+    least, limits = goals.auc_at_least, trained.area_limits
+    if least is not None and limits is not None and limits[1] < least:
+        return f"not attacked: AUC {number(trained.area, 3)}, too far below {number(least, 3)}"
+    worth, epsilon = goals.worth(trained), inf if trial.epsilon is None else trial.epsilon
     for other in before:
-        if other.outcome is None or other.leakage is None or other.outcome.worth is None or worth is None:
+        its = None if other.outcome is None else goals.worth(other.outcome)
+        if its is None or other.leakage is None or worth is None:
             continue
-        its, own = other.outcome.worth, inf if other.epsilon is None else other.epsilon
+        own = inf if other.epsilon is None else other.epsilon
         better = its > worth or own < epsilon
         if other.leakage <= 0 and its >= worth and own <= epsilon and better:
             return f"not attacked: trial {other.number} is as good in everything, whatever an attack finds here"

@@ -20,14 +20,19 @@ from .shared import MODEL_NAME, Device, Overrides
 class GoalLimits:
     """Limits that a setting has to keep; None: no such limit.
 
-    accuracy_at_least: of the final model. reidentified_at_most: the share of images, or rows of a table, that any
-    inversion picks out. leakage_at_most: the share of records that any attack singles out, beyond its control.
+    accuracy_at_least: of the final model. auc_at_least: of the final model of two classes, of which accuracy says
+    little where one is frequent. reidentified_at_most: the share of images, or rows of a table, that any inversion
+    picks out. leakage_at_most: the share of records that any attack singles out, beyond its control.
     none_above_control: whether no attack may be clearly above its control. epsilon_at_most: proven, for what [audit]
     asks.
-    best: of the settings that keep them, the one with the highest accuracy, or the one that leaks least.
+    best: of the settings that keep them, the one with the highest accuracy (or AUC, where that is limited), or the one
+    that leaks least.
     """
 
     accuracy_at_least: Annotated[float | None, Option("Of the final model on test records, such as 0.7.")] = None
+    auc_at_least: Annotated[
+        float | None, Option("Of the final model of two classes, such as 0.7. Settings are then compared by it.")
+    ] = None
     reidentified_at_most: Annotated[
         float | None, Option("Images, texts, or rows of a table, that an inversion picks out.")
     ] = None
@@ -41,10 +46,10 @@ class GoalLimits:
     )
 
     def __post_init__(self) -> None:
-        for name in ("accuracy_at_least", "reidentified_at_most", "leakage_at_most"):
+        for name in ("accuracy_at_least", "auc_at_least", "reidentified_at_most", "leakage_at_most"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
-                raise BadInput(f"--{name.replace('_', '-')} {value:g}: expected a share from 0 to 1, such as .1")
+                raise BadInput(f"--{name.replace('_', '-')} {value:g}: expected a number from 0 to 1, such as 0.1")
         if self.epsilon_at_most is not None and not (self.epsilon_at_most > 0 and isfinite(self.epsilon_at_most)):
             raise BadInput(f"--epsilon-at-most {self.epsilon_at_most:g}: expected a number above 0")
         if self.best not in BESTS:
@@ -68,16 +73,16 @@ class SpaceOptions:
 class SearchOptions:
     """What is asked of a study, beside its config and its limits.
 
-    rows: whose records are trained on; None for auxiliary ones where there are enough,
-    which cost nobody anything. search: auto (a grid to begin with, then Optuna's TPE) or random. minutes: counted from
-    shapes. baseline: None: on auxiliary records, as it reveals whatever it is trained on.
+    rows: whose records are trained on; None for auxiliary ones where there are enough, which cost the clients nothing.
+    search: auto (a grid to begin with, then Optuna's TPE) or random. minutes: counted from shapes.
+    baseline: None: on auxiliary records, as it reveals whatever it is trained on.
     """
 
     trials: Annotated[int, Option("How many settings to look at.", show_default=True)] = 24
     rows: Annotated[
         Rows | None,
         Option(
-            "Whose records to try settings on. Default: auxiliary ones, which cost nobody any ε, where there are"
+            "Whose records to try settings on. Default: auxiliary ones, which cost the clients no ε, where there are"
             " enough.",
             flags="--on",
         ),

@@ -96,7 +96,11 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
     if not setting.judgement.secret:
         return [NO_SECRET]
     rows = _asked_rows(setting)
-    people = [say.people_line(rows[0], owner.people)] if owner.people and rows else []
+    people = []
+    if owner.people and rows:
+        setup = setting.results.setup
+        held = {"record": setup.training_records, "client": setup.clients}[rows[0].unit]
+        people = [say.people_line(rows[0], owner.people, held)]
     return [*map(say.proof_line, rows), *people] or [NOT_PRICED]
 
 

@@ -146,8 +146,16 @@ class AuditedSetup(_Part):
     @property
     def test_records(self) -> int | None:
         """How many records the accuracy is of; None where the setup does not say."""
+        return self._size("test")
+
+    @property
+    def training_records(self) -> int | None:
+        """How many records the clients may hold; None where the setup does not say."""
+        return self._size("training")
+
+    def _size(self, split: str) -> int | None:
         sizes = self.data.get("sizes")
-        count = sizes.get("test") if isinstance(sizes, dict) else None
+        count = sizes.get(split) if isinstance(sizes, dict) else None
         return count if isinstance(count, int) and count > 0 else None
 
     @property

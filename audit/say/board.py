@@ -91,10 +91,12 @@ def proof_line(row: Epsilon) -> str:
     )
 
 
-def people_line(row: Epsilon, people: int) -> str:
-    """How many people that is, of so many in the training."""
-    count = most_recognised(row) * people
+def people_line(row: Epsilon, people: int, held: int | None) -> str:
+    """How many people that is, of so many in the training. held: records, or clients, of the setup that was audited."""
+    count, beyond = most_recognised(row) * people, ""
+    if held is not None and people > held:
+        beyond = f" The setup that was audited has {held:,} {row.unit}s, so ε is not of so many people."
     return (
         f"Of {people:,} people in the training, that is at most {at_most(count)} on average; a guess recognises"
-        f" {at_most(FALSE_ALARMS * people)}. It holds if each person is one {row.unit}."
+        f" {at_most(FALSE_ALARMS * people)}. It holds if each person is one {row.unit}." + beyond
     )

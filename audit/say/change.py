@@ -72,10 +72,13 @@ def first_steps(setup: AuditedSetup, noisy: bool) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def first_steps_note(noisy: bool, target: float = USEFUL_EPSILON) -> str:
-    """The command that computes the noise; a scheme without noise has none to compute. target: the ε to prove."""
+def first_steps_note(noisy: bool, unit: str, target: float = USEFUL_EPSILON) -> str:
+    """The command that computes the noise; a scheme without noise has none to compute. target: the ε to prove, per
+    client or record (`unit`).
+    """
     wished = f"{target:.3g}"
-    asked = f"--set scheme.name=local-gaussian --set scheme.clip=1 --set scheme.target_epsilon={wished}"
+    scheme = {"record": "dpsgd"}.get(unit, "local-gaussian")
+    asked = f"--set scheme.name={scheme} --set scheme.clip=1 --set scheme.target_epsilon={wished}"
     if noisy:
         asked = f"--target-epsilon {wished}"
     return f"`audit epsilon CONFIG {asked}` computes how much of it proves ε ≤ {wished}."

@@ -8,7 +8,7 @@ from math import inf
 from ..results.checks import USEFUL_EPSILON
 from .words import at_most, number, observer
 
-NOTHING_TRAINED = "Nothing was trained, so the search cost nobody anything."
+NOTHING_TRAINED = "Nothing was trained, so the search cost the clients nothing."
 OPEN_NOISE = ", whose noise is no secret as its key is published,"
 SOME_BARE = ", some of them trained without any noise,"
 OF_NUMBERS = (
@@ -51,8 +51,8 @@ def take_setting(taken: str, seeds: int, kept: Sequence[str]) -> str:
 def too_weak(useless: str) -> str:
     """useless: that its model is."""
     return (
-        f"{useless} Train longer, or allow a larger --epsilon-at-most. Where one class is frequent, balanced accuracy"
-        " and AUC say more than accuracy."
+        f"{useless} Train longer, or allow a larger --epsilon-at-most. Where one class is frequent, AUC says more"
+        " than accuracy (--auc-at-least)."
     )
 
 
@@ -60,7 +60,7 @@ def attacks_shortened(minutes: float, needed: int, left_out: Sequence[str]) -> s
     """minutes: that an attack had. needed: for all of it."""
     return (
         f"`audit run` on this setting attacks longer than --minutes {minutes:g} allowed here, and may find more than is"
-        f" stated; --minutes {needed} gives all of it (now left out or shortened: {'; '.join(left_out)})."
+        f" stated. --minutes {needed} allows all of it. Left out or shortened here: {', '.join(left_out)}."
     )
 
 
@@ -108,26 +108,26 @@ def settings_counted(settings: int, measured: int, never: int) -> str:
 
 def auxiliary_alone(trainings: int) -> str:
     return (
-        f"All {trainings} trainings of this study used auxiliary records, which are nobody's training data: the search"
-        " costs the federation's clients nothing. What it measured is of those records; the federation's own are"
-        " assumed to be of the same kind."
+        f"All {trainings} trainings of this study used auxiliary records, which no client trains on: the search costs"
+        " the clients nothing, and no ε covers the people of the auxiliary records. What it measured is of those"
+        " records; the clients' own are assumed to be of the same kind."
     )
 
 
 def search_seen(who: str, trainings: int, bare: int, open_noise: bool, epsilon: float, terms: str) -> str:
-    """What the search costs.
+    """What the search costs whoever takes part.
 
     Args:
-        who: sees the trainings. bare: so many are without noise. open_noise: whether the key is published.
-        epsilon, terms: of all together, by unit, adjacency and δ.
+        who: sees the trainings, if they run where the federation's do. bare: so many are without noise.
+        open_noise: whether the key is published. epsilon, terms: of all together, by unit, adjacency and δ.
     """
-    noise = f", {bare} of them without any noise, to compare accuracy with" if bare else ""
+    noise = f", {bare} of them without any noise," if bare else ""
     if open_noise:
-        noise += OPEN_NOISE
+        noise = noise.removesuffix(",") + OPEN_NOISE
     return (
-        f"The search looked at the clients' own records: {who} of all {trainings} trainings of this study{noise} has"
-        f" seen ε = {at_most(epsilon)} ({terms}) before the recommended training begins; add its ε,"
-        " and its δ to this δ."
+        f"In {trainings} trainings{noise} the search used the clients' own records. If {who} saw all of them, ε ="
+        f" {at_most(epsilon)} ({terms}) is spent before the recommended training begins: add its ε, and its δ to this"
+        " δ."
     )
 
 

@@ -201,7 +201,9 @@ def _first_steps(setting: ReportedSetting) -> Change:
     """What to do where no formula gives the noise."""
     setup = setting.results.setup
     noisy = bool(setup.noise_std or setting.results.server_noise_std)
-    targets = [_target(row, [setting])[0] for row in _wanted(setting) if row.proven and isfinite(row.proven)]
+    wanted = _wanted(setting)
+    targets = [_target(row, [setting])[0] for row in wanted if row.proven and isfinite(row.proven)]
     steps = say.first_steps(setup, noisy)
-    note = say.first_steps_note(noisy, min(targets, default=USEFUL_EPSILON))
+    unit = wanted[0].unit if wanted else "client"
+    note = say.first_steps_note(noisy, unit, min(targets, default=USEFUL_EPSILON))
     return Change(steps, "unknown", note=note, accuracy_now=_accuracy_now(setting))

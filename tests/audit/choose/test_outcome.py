@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, sqrt
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from dpfl_audit.audit.choose.goals import DEFAULT_LEAKAGE, Goals, with_defaults
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.results.format import SCORING, AttackResult, AuditedSetup, Metrics, Results, TprPoint, Verdict
+from scipy.stats import norm
 
 
 def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling: float | None = None) -> SingledOut:
@@ -114,7 +115,7 @@ def test_where_classes_are_unequal_an_accuracy_is_balanced_too(frequent: float, 
         for each, b, a in zip([results(8, 40, 0.0), results(2, 40, 0.0, seed=1)], (0.7, 0.6), (0.8, 0.9))
     ]
     outcome = outcome_of(trained)
-    assert outcome.balanced == balanced and outcome.areas == ((0.8, 0.9) if balanced else ())
+    assert outcome.balanced == balanced and outcome.areas == (0.8, 0.9)
     (accuracy,) = Goals(accuracy_at_least=0.5).judged(outcome, None)
     assert ("65" in accuracy.said and "0.85" in accuracy.said) == bool(balanced)
 
@@ -152,10 +153,31 @@ def test_the_limits_of_an_accuracy_hold_where_all_seeds_are_measured_on_the_same
     assert inside / 400 >= 0.88
 
 
+def test_the_limits_of_an_auc_hold_the_mean_of_such_trainings() -> None:
+    """Scores of two normal classes 1.19 apart, whose AUC is Φ(1.19 / √2) = 0.8; one in five records is of class 1."""
+    rng, truth, n, inside = np.random.default_rng(3), norm.cdf(1.19 / sqrt(2)), 150, 0
+    for _ in range(300):
+        ones, zeros = rng.normal(1.19, 1, 30), rng.normal(0, 1, 120)
+        area = float((ones[:, None] > zeros).mean())
+        low, high = Performance(areas=(area,), test_records=n, guessing=0.8).area_limits
+        inside += low <= truth <= high
+    assert 0.85 <= inside / 300 <= 0.96
+
+
+def test_settings_are_compared_by_the_auc_where_that_is_limited() -> None:
+    constant = Performance(accuracies=(0.8,), areas=(0.5,), test_records=150, guessing=0.8)
+    useful = Performance(accuracies=(0.78,), areas=(0.75,), test_records=150, guessing=0.8)
+    asked = Goals(auc_at_least=0.7)
+    assert [kept.kept for outcome in (constant, useful) for kept in asked.judged(outcome, None)] == [False, True]
+    assert asked.order(useful, 1.0) < asked.order(constant, 1.0) and asked.out_of_reach(constant)
+    assert Goals().order(constant, 1.0) < Goals().order(useful, 1.0)
+
+
 def test_what_was_not_measured_keeps_no_goal() -> None:
-    goals = Goals(accuracy_at_least=0.1, reidentified_at_most=0.9, leakage_at_most=0.9, epsilon_at_most=1e6)
+    limits = ("accuracy_at_least", "auc_at_least", "reidentified_at_most", "leakage_at_most", "epsilon_at_most")
+    goals = Goals(**dict.fromkeys(limits, 0.1))
     judged = goals.judged(Performance(), None)
-    assert len(judged) == 4 and not any(kept.kept or kept.shown for kept in judged)
+    assert len(judged) == len(limits) and not any(kept.kept or kept.shown for kept in judged)
     assert all(kept.excess == inf for kept in judged)
 
 

@@ -156,7 +156,7 @@ def test_a_study_recommends_what_trains(done: Study) -> None:
     assert config.scheme["noise_multiplier"] == done.chosen.point["scheme.noise_multiplier"]
     assert config == parse_config({**RAW, "scheme": {**RAW["scheme"], **config.scheme}})
     head = (done.folder / "recommended.toml").read_text()
-    assert head.startswith("# Recommended by `audit choose`") and f"of all {8 + 2 + len(done.beside)} trainings" in head
+    assert head.startswith("# Recommended by `audit choose`") and f"n {8 + 2 + len(done.beside)} trainings" in head
 
 
 def test_its_seeds_were_never_the_search_s(done: Study) -> None:
@@ -577,7 +577,7 @@ def test_a_trial_s_epsilon_is_its_proof_s() -> None:
 def test_the_front_is_what_nobody_beats() -> None:
     all_of = [made(0, 0.9, 10, 50.0), made(1, 0.8, 10, 50.0), made(2, 0.8, 2, 50.0), made(3, 0.5, 2, 5.0)]
     twins = [made(4, 0.5, 2, 5.0)]
-    assert [t.number for t in front([*all_of, *twins])] == [0, 2, 3, 4]
+    assert [t.number for t in front([*all_of, *twins], Goals())] == [0, 2, 3, 4]
 
 
 def test_after_a_failure_only_what_is_better_in_what_failed_is_tried(done: Study) -> None:

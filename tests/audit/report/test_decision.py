@@ -489,7 +489,7 @@ def test_why_this_epsilon_is_said(decide: Any, row: Any, multiplier: float, targ
 def test_the_command_for_more_noise_asks_for_less_than_is_proven(decide: Any, row: Any) -> None:
     """Beside a proven ε of 4.77 it asked for 10, which takes less noise."""
     change = decide({"quality": 0.97, "n": 8, "noise_std": 0.3, "epsilon": [row(proven=4.77)]}).change
-    assert change.basis == "unknown" and change.note == first_steps_note(noisy=True, target=1.0)
+    assert change.basis == "unknown" and change.note == first_steps_note(noisy=True, unit="client", target=1.0)
 
 
 def test_no_noise_is_recommended_because_attacks_failed(decide: Any, row: Any) -> None:
@@ -511,7 +511,7 @@ def test_without_clip_or_noise_the_steps_are_named_and_no_number(decide: Any) ->
     change = decide({"quality": 0.97, "n": 8, "clip_norm": None}).change
     assert change.basis == "unknown" and change.noise_std is None and change.accuracy is None
     assert change.sentence.count(" and ") == 1 and change.sentence.startswith("Clip ")
-    assert change.note == first_steps_note(noisy=False)
+    assert change.note == first_steps_note(noisy=False, unit="record")
 
 
 def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
