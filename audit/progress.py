@@ -38,7 +38,7 @@ class Reporter:
         self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.began = self.since = time.monotonic()
-        self.done, self.total, self.first, self.words = 0, 0, 0, "starting"
+        self.done, self.total, self.first, self.words = 0, 0, 0, "reading"
         self.ends: float | None = None  # when the work is over, as promised
         self.late = False
         self.drawn = 0  # columns
@@ -100,7 +100,7 @@ class Reporter:
         words = shorten(self.words, max(10, columns - BESIDE), placeholder=" …") if columns else self.words
         if not self.total:
             return f"{words}, {tqdm.format_interval(now - self.began)} so far"
-        times = f"{{elapsed}} so far, {self._left(now)}"
+        times = ", ".join(filter(None, ["{elapsed} so far", self._left(now)]))
         shape = f"{{percentage:.0f}} % |{{bar}}| {times}" if columns else f"{{percentage:.0f}} %, {times}"
         return tqdm.format_meter(
             self.done,
@@ -112,8 +112,9 @@ class Reporter:
         )[: columns or None]
 
     def _left(self, now: float) -> str:
+        """ "" as long as nothing tells."""
         if self.ends is None:
-            return "? left"
+            return ""
         if self.ends < now:
             return LATE
         left = f"{tqdm.format_interval(self.ends - now)} left"

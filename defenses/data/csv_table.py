@@ -100,7 +100,7 @@ def load(
         facts["read_as"] = "; ".join(read_as)
     facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
     made = dealt("csv", (rows, targets), deal, len(names), seed, facts, statistics)
-    return replace(made, remarks=tuple(_remarks(columns)))
+    return replace(made, remarks=(_of_target(target, names, targets), *_remarks(columns)))
 
 
 def _reading(options: Mapping[str, Any]) -> tuple[dict[str, Any], Said]:
@@ -141,6 +141,14 @@ def _target_cells(
             f' leave these rows out of the file, or say words = ["{name}"] in [data] options if it is a class'
         )
     return pd.Series([None if np.isnan(v) else repr(float(v)) for v in read.cells], cells.index, name=name)
+
+
+def _of_target(target: str, names: Sequence[str], targets: np.ndarray) -> str:
+    """What is learnt, for the table's owner: a column that was named by mistake trains as well as any other."""
+    if not names:
+        return f"the target is {target}, a number"
+    most = int(np.bincount(targets).max()) / len(targets)
+    return f"the target is {target}, of {len(names)} classes; the most frequent has {100 * most:.0f} % of the rows"
 
 
 def _remarks(columns: Mapping[str, ReadColumn]) -> Iterator[str]:

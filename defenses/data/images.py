@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,21 @@ def load(root: str | None, seed: int, *, size: int | None = None, channels: int 
     if not split:
         description["test"] = DEALT_BY_LOT
     splits = stacked([(_read(path), label) for path, label in train]), stacked(held[tenth:]), stacked(held[:tenth])
-    return make("images", *splits, len(classes), description)
+    made = make("images", *splits, len(classes), description)
+    return replace(made, remarks=tuple(_left_out([top / name for name in SPLITS] if split else [top])))
+
+
+def _left_out(tops: Sequence[Path]) -> Iterator[str]:
+    """What lies beside the pictures, for their owner."""
+    others = [
+        path.name
+        for top in tops
+        for path in sorted(top.rglob("*"))
+        if path.is_file() and path.suffix.lower() not in SUFFIXES and not path.name.startswith(".")
+    ]
+    if others:
+        listed = ", ".join(others[:3])
+        yield f"{len(others)} files that are no pictures are left out ({listed}{', …' if others[3:] else ''})"
 
 
 def _classes(tops: Sequence[Path], root: str) -> list[str]:

@@ -18,7 +18,7 @@ from dpfl_audit.audit import progress
 from dpfl_audit.audit.progress import Reporter
 from dpfl_audit.audit.timetable import WHOLE, Timetable, WorkKind
 
-BAR = re.compile(r"(\S.*?) +(\d+) % \|([#0-9 ]*)\| (\d[\d:]*) so far, (\d[\d:]*|\?) left")
+BAR = re.compile(r"(\S.*?) +(\d+) % \|([#0-9 ]*)\| (\d[\d:]*) so far(?:, (\d[\d:]*) left)?")
 
 CONFIG = small_config(
     data={"samples_per_client": 40},
@@ -70,17 +70,17 @@ def test_the_time_left_is_that_of_the_work_since_it_was_heard_of(monkeypatch):
     reporter = Reporter(quiet=True)
     now[0] = 5.0
     reporter(60, 100, "attacking")
-    assert reporter.line() == "attacking 60 %, 00:05 so far, ? left"
+    assert reporter.line() == "attacking 60 %, 00:05 so far"
     now[0] = 15.0
     reporter(80, 100, "attacking")
     assert reporter.line() == "attacking 80 %, 00:15 so far, 00:10 left"
     reporter(1, 4, "scoring")  # other work, of which nothing is known yet
-    assert reporter.line().endswith("scoring 25 %, 00:15 so far, ? left")
+    assert reporter.line().endswith("scoring 25 %, 00:15 so far")
     name, percent, _, so_far, left = BAR.match(reporter.line(80)).groups()
-    assert (name, percent, so_far, left) == ("scoring", "25", "00:15", "?") and len(reporter.line(80)) <= 80
+    assert (name, percent, so_far, left) == ("scoring", "25", "00:15", None) and len(reporter.line(80)) <= 80
     reporter(1, 4, "a name {of} " + 200 * "x")
     for columns in (60, 80, 200):
-        assert len(reporter.line(columns)) <= columns and reporter.line(columns).endswith("left")
+        assert len(reporter.line(columns)) <= columns and reporter.line(columns).endswith("so far")
 
 
 def test_a_bar_appears_after_two_seconds_of_anything_and_leaves_nothing_behind(monkeypatch):
@@ -90,10 +90,10 @@ def test_a_bar_appears_after_two_seconds_of_anything_and_leaves_nothing_behind(m
         screen = Terminal()
         with Reporter(stream=screen):
             time.sleep(0.2)  # not a word from the work
-        assert ("starting, 00:00 so far" in screen.getvalue()) is shown
+        assert ("reading, 00:00 so far" in screen.getvalue()) is shown
         last = screen.getvalue().split("\r")
         assert not shown or (
-            last[-1] == "" and last[-2].strip() == "" and len(last[-2]) >= len("starting, 00:00 so far")
+            last[-1] == "" and last[-2].strip() == "" and len(last[-2]) >= len("reading, 00:00 so far")
         )
 
 
@@ -116,7 +116,7 @@ def test_a_log_gets_a_line_every_ten_seconds_and_quiet_nothing(monkeypatch):
         assert bool(lines) is not quiet and "\r" not in log.getvalue()
         if lines:
             assert 2 <= len(lines) <= 8 and lines[-1] == "note: a batch"
-            assert lines[0] == "audit: training rounds 25 %, 00:00 so far, ? left"
+            assert lines[0] == "audit: training rounds 25 %, 00:00 so far"
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):

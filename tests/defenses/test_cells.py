@@ -183,7 +183,8 @@ def test_a_number_column_is_one_under_every_seed_and_its_owner_is_told(tmp_path)
     shapes = {loaded(tmp_path, text, seed=seed).input_shape for seed in range(12)}
     assert shapes == {(5,)}
     data = loaded(tmp_path, text)
-    assert "3 cells" in data.remarks[0] and "'unknown'" in data.remarks[0]
+    of_target, of_age = data.remarks
+    assert HEADER[-1] in of_target and "3 cells" in of_age and "'unknown'" in of_age
     assert "unknown" not in str(data.description) and "in age" in data.description["read_as"]
     assert loaded(tmp_path, text, words=["age"]).input_shape[0] > 10
 

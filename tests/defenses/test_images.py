@@ -43,6 +43,13 @@ def test_every_picture_is_in_one_split_with_the_label_of_its_folder(two_classes:
     assert {(x * 255).round().byte().numpy().tobytes(): int(y) for x, y in zip(read, labels)} == on_disk
 
 
+def test_files_that_are_no_pictures_are_named(two_classes: Path) -> None:
+    assert load("images", root=str(two_classes), seed=1).remarks == ()
+    next(path for path in two_classes.iterdir() if path.is_dir()).joinpath("read.me").write_text("of the pictures")
+    (remark,) = load("images", root=str(two_classes), seed=1).remarks
+    assert remark.startswith("1 ") and "read.me" in remark
+
+
 @pytest.mark.parametrize(
     ("kind", "most"), [("L", 255), ("I;16", 65_535), ("RGB", 255)], ids=["8 bits", "16 bits", "colour"]
 )

@@ -36,7 +36,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_time_of_a_run_is_one_and_never_goes_back(pictures: Path, tmp_path: Path) -> None:
-    """Attacks, scores and prices were three times, of which the second began anew at "? left"."""
+    """Attacks, scores and prices were three times, of which the second began anew without a time left."""
     heard: list[tuple[int, int, str]] = []
     planned: list[float] = []
     job = opened(pictures, RunOptions(attacks=("inversion",), pixels_only=True))
