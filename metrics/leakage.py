@@ -25,6 +25,7 @@ from .significance import LineUpTests
 UNTESTED = (1.0, 1.0)  # a p-value, and the least that it could be
 _WITH_MORE = ("ssim", "lpips", "pixel_cosine", "pixel_euclidean", "feature_cosine", "feature_euclidean")
 _OF_OUTPUTS = ("feature_cosine", "feature_euclidean", "leak_probability")
+ROWS_OF_A_TABLE = "it compares pictures, and these are rows of a table"  # which lacks nothing
 _OF_PICTURES = ("ssim", "lpips", *_OF_OUTPUTS)
 CELLS = "cells_right"  # of rows of a table alone
 _OF_LINE_UP = ("reidentified", "reidentified_chance")
@@ -252,7 +253,7 @@ def _missing(
         why = classifiers.reason if classifiers else "no reference classifiers were given"
         missing |= dict.fromkeys(_OF_OUTPUTS, why)
     if cells is not None:
-        missing |= dict.fromkeys(_OF_PICTURES, "it compares pictures, and these are rows of a table")
+        missing |= dict.fromkeys(_OF_PICTURES, ROWS_OF_A_TABLE)
     return missing
 
 

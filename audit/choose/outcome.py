@@ -12,11 +12,10 @@ from statistics import mean, stdev
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, norm, t
 
-from ...metrics.utility import auc_standard_error
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..say.accuracy import balanced_said, unequal, useless_said
+from ..say.accuracy import auc_error, beyond_said, unequal, useless_said
 from ..say.words import percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -143,9 +142,8 @@ class Performance(_Frozen):
     def beside_accuracy(self) -> list[str]:
         """What an accuracy is to be compared with, in words."""
         known = [] if self.guessing is None else [f"guessing {percent(self.guessing, 3)}"]
-        if self.balanced:
-            known.append(balanced_said(mean(self.balanced), self.area))
-        return known
+        beyond = beyond_said(mean(self.balanced) if self.balanced else None, self.area)
+        return [*known, beyond] if beyond else known
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
@@ -164,14 +162,12 @@ class Performance(_Frozen):
         """Of the mean AUC of such trainings."""
         if self.area is None or self.test_records is None:
             return None
-        frequent = round((self.guessing or 0.5) * self.test_records)
-        rare = self.test_records - frequent
-        return _limits_of_mean(self.areas, auc_standard_error(self.area, max(1, rare), max(1, frequent)))
+        return _limits_of_mean(self.areas, auc_error(self.area, self.test_records, self.guessing))
 
     @property
     def useless(self) -> str:
         """That the model is no better than none, a sentence; "" where it is shown to be, or is of no classes."""
-        return useless_said(self.accuracy, self.accuracy_limits, self.guessing)
+        return useless_said(self.accuracy, self.accuracy_limits, self.guessing, self.area_limits)
 
     @cached_property
     def strongest(self) -> SingledOut | None:

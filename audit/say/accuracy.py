@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ...metrics.intervals import clopper_pearson_interval
+from ...metrics.utility import auc_standard_error
 from ..results.format import AuditedSetup
 from .words import MISSING, number, percent, percent_at_least, percent_at_most, times
 
+NORMAL = 1.96  # half of 95 % of a normal, in standard deviations
 UNEQUAL = 1.5  # times an equal share, as three of four of two classes; 300 test records of ten equal classes reach 1.3
 
 
@@ -38,21 +40,18 @@ def accuracy_said(setup: AuditedSetup, *more: str) -> str:
         if setup.majority_accuracy is not None:
             guess = "always guessing the most frequent class"
         beside.append(f"{guess} gives {percent(guessing, 3)}")
-    beside += filter(None, (of_unequal_classes(setup), *more))
+    beside += filter(None, (beyond_accuracy(setup), *more))
     return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
 
 
-def of_unequal_classes(setup: AuditedSetup) -> str:
-    """What an accuracy hides where one class is frequent: the accuracy balanced over classes, and the AUC of two; ""
-    where classes are about equal, or nobody knows.
+def beyond_accuracy(setup: AuditedSetup) -> str:
+    """What an accuracy hides: where one class is frequent, the accuracy balanced over classes; of two classes the AUC.
 
     >>> known = {"digest": "", "scheme": "", "majority_accuracy": 0.76, "balanced_accuracy": 0.7, "test_auc": 0.84}
-    >>> of_unequal_classes(AuditedSetup(**known, data={"classes": 2})).replace("\N{NO-BREAK SPACE}", " ")
+    >>> beyond_accuracy(AuditedSetup(**known, data={"classes": 2})).replace("\N{NO-BREAK SPACE}", " ")
     'balanced over classes 70 %; AUC 0.84'
     """
-    if setup.balanced_accuracy is None or not unequal(setup):
-        return ""
-    return balanced_said(setup.balanced_accuracy, setup.test_auc)
+    return beyond_said(setup.balanced_accuracy if unequal(setup) else None, setup.test_auc)
 
 
 def unequal(setup: AuditedSetup) -> bool:
@@ -60,9 +59,11 @@ def unequal(setup: AuditedSetup) -> bool:
     return (setup.majority_accuracy or 0.0) * (setup.data.get("classes") or 0) >= UNEQUAL
 
 
-def balanced_said(balanced: float, area: float | None) -> str:
-    """area: under the ROC curve of two classes, None of more."""
-    return f"balanced over classes {percent(balanced)}" + ("" if area is None else f"; AUC {number(area, 2)}")
+def beyond_said(balanced: float | None, area: float | None) -> str:
+    """balanced: None where classes are about equal. area: under the ROC curve of two classes, None of more."""
+    known = [] if balanced is None else [f"balanced over classes {percent(balanced)}"]
+    known += [] if area is None else [f"AUC {number(area, 2)}"]
+    return "; ".join(known)
 
 
 def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
@@ -73,9 +74,28 @@ def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
     return clopper_pearson_interval(round(setup.test_accuracy * n), n)
 
 
-def useless_said(accuracy: float | None, limits: tuple[float, float] | None, guessing: float | None) -> str:
+def auc_limits(setup: AuditedSetup) -> tuple[float, float] | None:
+    """About 95 % of the AUC (Hanley and McNeil 1982); None where it or the number of test records is unknown."""
+    if setup.test_auc is None or setup.test_records is None:
+        return None
+    half = NORMAL * auc_error(setup.test_auc, setup.test_records, setup.guessing_accuracy)
+    return max(0.0, setup.test_auc - half), min(1.0, setup.test_auc + half)
+
+
+def auc_error(area: float, records: int, frequent: float | None) -> float:
+    """The standard error of an AUC. records: for testing. frequent: the share of them that are of the larger class."""
+    larger = round((frequent or 0.5) * records)
+    return auc_standard_error(area, max(1, records - larger), max(1, larger))
+
+
+def useless_said(
+    accuracy: float | None,
+    limits: tuple[float, float] | None,
+    guessing: float | None,
+    of_area: tuple[float, float] | None = None,
+) -> str:
     """That a model is no better than none, in a sentence; "" where its accuracy's limits lie above what a guess gets,
-    or where either is unknown.
+    or those of its AUC (`of_area`) above that of a constant, or where accuracy or guess is unknown.
 
     >>> useless_said(0.72, (0.71, 0.73), 0.761).replace("\N{NO-BREAK SPACE}", " ")
     'The model is worse than no model: it has 72 % of the test records right (71 % to 73 %), guessing alone 76.1 %.'
@@ -83,6 +103,8 @@ def useless_said(accuracy: float | None, limits: tuple[float, float] | None, gue
     ('The model is not shown to be better than no model', '')
     """
     if accuracy is None or limits is None or guessing is None or limits[0] > guessing:
+        return ""
+    if of_area is not None and of_area[0] > 0.5:
         return ""
     compared = "worse than" if limits[1] < guessing else "not shown to be better than"
     right = f"{percent(accuracy, 3)} of the test records right"
@@ -108,4 +130,4 @@ def useless(setup: AuditedSetup) -> str:
     >>> [bool(useless(setup)) for setup in setups]
     [True, False]
     """
-    return useless_said(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy)
+    return useless_said(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy, auc_limits(setup))

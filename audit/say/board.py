@@ -84,10 +84,13 @@ def proof_line(row: Epsilon) -> str:
     """A proven ε, and what it means for one attacker."""
     if row.proven is None or row.proven == inf:
         return f"Nothing is proven per {row.unit} towards {observer(row.observer)} ({terms(row)})."
+    bound = f"Per {row.unit}, towards {observer(row.observer)} ({terms(row)}): ε is at most {at_most(row.proven)}"
+    if row.proven > USEFUL_EPSILON:
+        return f"{bound}, which promises nothing."
     reached = percent_at_most(most_recognised(row))
     return (
-        f"Per {row.unit}, towards {observer(row.observer)} ({terms(row)}): ε is at most {at_most(row.proven)}. Whoever"
-        f" wrongly accuses 1 in 100 recognises at most {reached} of those who took part; a guess recognises 1 %."
+        f"{bound}. Whoever wrongly accuses 1 in 100 recognises at most {reached} of those who took part; a guess"
+        " recognises 1 %."
     )
 
 

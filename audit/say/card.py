@@ -57,9 +57,9 @@ def share_right(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
     return f"{right} (of {setup.test_records} records; 95 % interval {low} to {high})."
 
 
-def guessed_right(share: float, unequal: str) -> str:
-    """unequal: as of `accuracy.of_unequal_classes`."""
-    hidden = f" As classes are unequal: {unequal}." if unequal else ""
+def guessed_right(share: float, beyond: str) -> str:
+    """beyond: as of `accuracy.beyond_accuracy`."""
+    hidden = f" Of the final model: {beyond}." if beyond else ""
     return f"Guessing without a look at the records gets {percent(share, 3)}.{hidden}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from ...metrics.leakage import ROWS_OF_A_TABLE
 from ..results.ablation import stronger_without
 from ..results.format import AuditedSetup, Epsilon, Results
 from ..setup.format import LAST_MODEL
@@ -141,7 +142,8 @@ def unscored(results: Results) -> list[str]:
     names: dict[str, list[str]] = {}
     for attack in results.attacks:
         for name, reason in attack.not_measured.items():
-            names.setdefault(reason.rstrip("."), []).append(name)
+            if reason != ROWS_OF_A_TABLE:
+                names.setdefault(reason.rstrip("."), []).append(name)
     return [_unmeasured(metrics, reason) for reason, metrics in names.items()]
 
 

@@ -15,7 +15,7 @@ from ...defenses.terms import Observer
 from ...metrics import classifiers, perceptual
 from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.labels import label_accuracy, label_control
-from ...metrics.leakage import score_images
+from ...metrics.leakage import ROWS_OF_A_TABLE, score_images
 from ...metrics.reidentification import picked_from_pool
 from ..files import write_tensors
 from ..results.checks import COMPARABLE
@@ -159,8 +159,7 @@ def _in_its_pool(
         why = f"records of one client may be of a kind ({_dealt(partition)}), so {made} may be too"
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     if entry.thing == "row" or partition not in BY_LOT:
-        row = "pools are kept of pictures, and these are rows of a table"
-        why = row if entry.thing == "row" else f"there is no pool ({_dealt(partition)})"
+        why = ROWS_OF_A_TABLE if entry.thing == "row" else f"there is no pool ({_dealt(partition)})"
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     line_up = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets

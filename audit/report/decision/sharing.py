@@ -142,7 +142,7 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
     else:
         sentence, because = say.proven_answer(worst.right, limited), [worst.question]
     because.append(say.not_covered(worst.row.unit))
-    if limited:
+    if limited and worst.strongly_wrong > worst.wrong:
         because.append(say.strong_allows(worst.strong))
     if declared:
         sentence, owners = say.as_declared(sentence), [s.label for s in declared] if len(names) > 1 else []
