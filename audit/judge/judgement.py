@@ -37,7 +37,10 @@ from functools import cached_property
 from math import inf
 from typing import Literal
 
+from scipy.stats import binom
+
 from ..results.checks import (
+    SIGNIFICANCE,
     USEFUL_EPSILON,
     Check,
     allowed_epsilon,
@@ -54,6 +57,7 @@ from .question import ChosenRows, RowQuestion
 
 Limit = Literal["claimed", "proven"]
 NO_LEAK = LEVELS[0]
+MANY = 0.01  # below this probability, as many checks above their controls are more than luck explains
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,9 +198,16 @@ class Judgement:
         return self.severity != NO_LEAK and not self.only_claim
 
     @property
-    def above_chance(self) -> bool:
-        """Whether some interval lies above its control, by luck or not."""
-        return any(check.low > check.control for judged in self.attacks for check in judged.checks)
+    def checked_alone(self) -> tuple[int, int]:
+        """How many checks would beat their control if each were the only one, and how many there are."""
+        checks = [check for judged in self.attacks for check in judged.checks]
+        return sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for check in checks), len(checks)
+
+    @property
+    def more_than_luck(self) -> bool:
+        """Whether that is more than luck explains of independent checks."""
+        alone, count = self.checked_alone
+        return alone > 0 and float(binom.sf(alone - 1, count, SIGNIFICANCE)) < MANY
 
     @property
     def proven_if_secret(self) -> bool:

@@ -1,7 +1,7 @@
 """What to change: advice from measured rows or from the proof's own formula; each sentence says which.
 
 No setting is recommended because attacks failed on it. A recommended one is proven (ε ≤ 10), no leak was found in it,
-and no interval of any attack on it lies above its control, not even one that many checks explain.
+and no more checks of attacks on it lie above their control than luck explains.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def _of_setting(setting: ReportedSetting) -> list[str]:
 
 
 def recommendable(setting: ReportedSetting) -> bool:
-    """Whether a setting may be recommended: measured, no leak and no interval above chance, and a useful proof."""
+    """Whether a setting may be recommended: measured, no leak beyond luck, and a useful proof."""
     judgement = setting.judgement
     return (
         judgement.proof == "proven"
         and setting.results.setup.noise_std is not None
         and judgement.measured
         and not judgement.shows_leak
-        and not judgement.above_chance
+        and not judgement.more_than_luck
     )
 
 
@@ -80,7 +80,7 @@ def _of_clip(group: Sequence[ReportedSetting], where: str) -> str:
 def _why_unfit(quietest: ReportedSetting) -> str:
     """Why a setting without a leak is not recommended."""
     judgement = quietest.judgement
-    if judgement.above_chance:
+    if judgement.more_than_luck:
         return say.LUCK
     if not judgement.secret and judgement.proven_if_secret:
         return say.KEY_IS_PUBLISHED
@@ -97,7 +97,7 @@ def _alone(setting: ReportedSetting) -> list[str]:
         return [say.SCORE_ATTACKS if judgement.attacked else say.RUN_ATTACKS]
     if judgement.shows_leak:
         return [say.STRENGTHEN]
-    if judgement.above_chance:
+    if judgement.more_than_luck:
         return [say.ATTACK_AGAIN]
     if not judgement.secret and judgement.proven_if_secret:
         return [say.SECRET_KEY]

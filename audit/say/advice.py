@@ -12,7 +12,7 @@ from .words import at_most, listed, number, observer, percent_at_most
 from .words import noise as noise_said
 
 KEY_IS_PUBLISHED = "the key of this noise is published, so what is proven does not hold against whoever has the config"
-LUCK = "an interval lies above chance there, which luck may explain among so many checks: attack it again"
+LUCK = "more checks lie above their control there than luck explains: attack it again"
 NOT_COMPARABLE = (
     "No noise can be recommended from these results: no setting has both a known noise_std and an interval to judge by."
 )
@@ -24,8 +24,7 @@ STRENGTHEN = (
     " enough; `audit report` puts the results of several settings side by side."
 )
 ATTACK_AGAIN = (
-    "Attack again, with more records or another seed: an interval lies above chance, which luck may explain among so"
-    " many checks."
+    "Attack again, with more records or another seed: more checks lie above their control than luck explains."
 )
 SECRET_KEY = f"Train again with a secret noise key: {KEY_IS_PUBLISHED}."
 LOOK_IN_CODE = (

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from scipy.stats import binom
-
 from ..judge.judgement import JudgedAttack, Judgement, Limit, Refutation
 from ..results.checks import (
-    SIGNIFICANCE,
     STRICT_FPR,
     Check,
     allowed_epsilon,
@@ -39,8 +36,6 @@ from .words import (
     where,
 )
 from .words import demonstrated as demonstrated_said
-
-MANY = 0.01  # below this probability, as many checks above their controls are more than luck explains
 
 
 def leak_sentence(judgement: Judgement) -> str:
@@ -267,21 +262,21 @@ def _no_leak(judgement: Judgement, tested: Sequence[_TestedCheck], scored: int, 
         return _sentences("The test of ε found no leak, and nothing else was tried.", within, *blind)
     return _sentences(
         f"No attack beats its control. Attacks scored: {scored}. Best: {tested[0].outcome}.",
-        _luck([each.check for each in tested]),
+        _luck(judgement),
         within,
         *blind,
     )
 
 
-def _luck(checks: Sequence[Check]) -> str:
+def _luck(judgement: Judgement) -> str:
     """How many checks would have beaten their control alone; "" for none."""
-    alone = sum(check.p_value is not None and check.p_value <= SIGNIFICANCE for check in checks)
+    alone, count = judgement.checked_alone
     if not alone:
         return ""
     explained = "as luck explains"
-    if binom.sf(alone - 1, len(checks), SIGNIFICANCE) < MANY:
+    if judgement.more_than_luck:
         explained = "more than luck explains if they are independent"
-    return f"Checks above their control, each judged alone: {alone} of {len(checks)}, {explained}."
+    return f"Checks above their control, each judged alone: {alone} of {count}, {explained}."
 
 
 def _nothing_scored(judgement: Judgement) -> str:

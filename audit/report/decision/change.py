@@ -53,7 +53,7 @@ def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ch
     if worst.results.setup.own_code:
         return _of_own_code(worst)
     answers = [(setting, share_one(setting)) for setting in settings]
-    kept = [s for s, answer in answers if answer.answer == "proven" and not s.judgement.above_chance]
+    kept = [s for s, answer in answers if answer.answer == "proven" and not s.judgement.more_than_luck]
     if kept:
         return _keep(max(kept, key=_usefulness), len(settings))
     if any(answer.reason == "published key" for _, answer in answers):
