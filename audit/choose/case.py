@@ -21,8 +21,11 @@ from ...defenses.randomness import Keystream, secret_seed
 from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
 from ..options.choices import DeviceName, Rows, Search
+from ..proof.certificate import ProofQuestion
 from ..proven import target
-from ..proven.rows import rows
+from ..proven.rows import check_observers
+from ..proven.rows import row as priced_row
+from ..proven.views import Views
 from ..results.format import Epsilon
 from ..setup.config import Config, parse_config
 from ..setup.description import versions, with_key
@@ -205,14 +208,16 @@ class StudyCase:
 
     def proven(self, point: Setting) -> float:
         """The ε of [audit]'s row that any key of this setting has; nothing is trained. Raises BadInput."""
-        (row,) = self.priced(point)
+        row = self.priced(point)
         return math.inf if row.proven is None else float(row.proven)
 
-    def priced(self, point: Setting) -> list[Epsilon]:
-        """That row alone. Raises BadInput."""
+    def priced(self, point: Setting) -> Epsilon:
+        """That row alone, without the curve that bounds single attacks. Raises BadInput."""
         experiment = self.to_price(point)
         asked, ledger = experiment.config.audit, planned_ledger(experiment, any_key=True)
-        return rows(ledger, None, asked.delta, [asked.observer], [asked.unit], [asked.adjacency], asked.honest)
+        check_observers(ledger, [asked.observer])
+        question = ProofQuestion(asked.observer, asked.unit, asked.adjacency, asked.delta)
+        return priced_row(Views(ledger, asked.honest), question, None, curve=False)
 
     def key_of(self, *name: int | str) -> str:
         """The noise key of one training: as secret as the study's, and another one for each."""

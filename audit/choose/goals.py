@@ -77,6 +77,20 @@ class Goals(GoalLimits):
             return outcome.accuracy
         return None if outcome.loss is None else -outcome.loss
 
+    @property
+    def figure(self) -> str:
+        """What settings are compared by beside leakage and ε, as a table's column has it."""
+        return "accuracy" if self.auc_at_least is None else "AUC"
+
+    def figure_said(self, outcome: Performance | None) -> str:
+        """That of one setting; "" where there is none, as of a regression."""
+        worth = None if outcome is None else self.worth(outcome)
+        if worth is None or outcome is None:
+            return ""
+        if self.auc_at_least is not None:
+            return number(worth, 3)
+        return "" if outcome.accuracy is None else percent(worth)
+
     def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:
             return []

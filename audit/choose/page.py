@@ -19,7 +19,7 @@ from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..say import study as say
 from ..say.words import MISSING, at_most, number, percent, percent_at_most
-from .goals import Kept
+from .goals import Goals, Kept
 from .outcome import Performance
 from .space import said, short_name
 from .study import Study
@@ -48,7 +48,8 @@ def study_page(study: Study) -> str:
         steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
         price=list(study.price.sentences),
         goals=case.goals.words,
-        best=case.goals.best,
+        best=case.goals.figure if case.goals.best == "accuracy" else case.goals.best,
+        figure=case.goals.figure,
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{data.name}, {case.rows} records",
         counts=_counts(study),
@@ -79,7 +80,7 @@ def _recommended(study: Study) -> dict[str, Any]:
     outcome = again.outcome
     return {
         **known,
-        "utility": _utility(outcome, again.without_noise),
+        "utility": _utility(study.case.goals, outcome, again.without_noise),
         "strongest": _strongest(outcome),
         "leakage": percent(outcome.leakage),
         "most": percent_at_most(outcome.most_leakage),
@@ -109,7 +110,11 @@ def _goal(kept: Kept) -> dict[str, Any]:
     return {"goal": kept.goal, "said": kept.said, "by": words[kept.by]}
 
 
-def _utility(outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
+def _utility(goals: Goals, outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
+    if goals.auc_at_least is not None and outcome.area_limits is not None:
+        low, high = outcome.area_limits
+        beside = f"guessing 0.5; mean of such trainings {number(low, 3)} to {number(high, 3)}"
+        return {"name": goals.figure, "value": goals.figure_said(outcome), "beside": beside}
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         low, high = outcome.accuracy_limits
         known = outcome.beside_accuracy
@@ -146,7 +151,7 @@ def _step(study: Study, key: str, up: bool, trial: Trial) -> dict[str, str]:
     chosen = study.chosen
     return {
         "what": f"{arrow}{short_name(key)} {_text(mine)} → {_text(value)}",
-        "accuracy": f"{percent(chosen.accuracy)} → {percent(trial.accuracy)}",
+        "figure": " → ".join(study.case.goals.figure_said(t.outcome) or MISSING for t in (chosen, trial)),
         "leakage": f"{percent(chosen.leakage)} → {percent(trial.leakage)}",
         "epsilon": f"{at_most(chosen.epsilon)} → {at_most(trial.epsilon)}",
     }
@@ -181,8 +186,8 @@ def _row(study: Study, trial: Trial) -> dict[str, Any]:
     return {
         "number": trial.number,
         "values": [{"said": _text(v), "key": v} for v in trial.point.values()],
-        "accuracy": outcome.loss if outcome.accuracy is None else outcome.accuracy,
-        "is_loss": trial.outcome is not None and outcome.accuracy is None,
+        "worth": study.case.goals.worth(outcome),
+        "figure": study.case.goals.figure_said(trial.outcome) or number(outcome.loss),
         "leakage": trial.leakage,
         "strongest": outcome.strongest.what if outcome.strongest else "",
         "margin": outcome.psnr_margin,
@@ -274,7 +279,8 @@ def _map(study: Study) -> dict[str, Any] | None:
     rows = [None] if down is None else sorted({t.point[down] for t in shown})
     if not shown or len(rows) > MOST_CELLS:
         return None
-    images = {t.number: _rebuilt(study, t) for t in shown}
+    pictures = all(len(parts.data.input_shape) == 3 for parts in study.case.parts.values())
+    images: dict[int, _Found] = {t.number: _rebuilt(study, t) if pictures else {} for t in shown}
     original, mark = _shared([found for found in images.values() if found])
     cells = []
     for value in rows:
@@ -304,7 +310,7 @@ def _cell(study: Study, trial: Trial, images: _Found, mark: str) -> dict[str, An
     return {
         "tint": round(100 * min(1.0, leakage)),
         "leakage": percent(leakage),
-        "accuracy": percent(trial.accuracy).replace(MISSING, ""),
+        "figure": study.case.goals.figure_said(trial.outcome),
         "image": image,
         "closeness": closeness,
         "chosen": study.chosen is not None and trial.number == study.chosen.number,

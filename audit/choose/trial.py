@@ -208,7 +208,7 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
     if like is not None:
         return trial.model_copy(update={"why": f"the same as trial {like}"})
     try:
-        (proof,) = case.priced(one.point)
+        proof = case.priced(one.point)
         check_space(_drawn(case, one).experiment)
     except BadInput as error:
         return trial.model_copy(update={"why": f"no such setting: {error}"})

@@ -66,12 +66,15 @@ class Unproven:
         return self.price.reasons
 
 
-def prove(views: Views, question: ProofQuestion) -> Proven | Unproven:
-    """The ε of the worst that the observer may have in front of it, about the subject who is worst off."""
+def prove(views: Views, question: ProofQuestion, curve: bool = True) -> Proven | Unproven:
+    """The ε of the worst that the observer may have in front of it, about the subject who is worst off.
+
+    curve: also further (δ, ε), where they bound attacks and take seconds.
+    """
     sights = views.of(question.observer, question.unit, question.adjacency)
     prices = [_priced(sight, question) for sight in sights]
     mu, price = worst_mu(one.mu for one in prices), max(prices, key=lambda one: one.epsilon)
-    if mu is None and question.unit == "record" and price.accountant == QUICK and price.epsilon <= WORTH:
+    if curve and mu is None and question.unit == "record" and price.accountant == QUICK and price.epsilon <= WORTH:
         price = replace(price, profile=tuple(_profile(sights, question)))
     return _made(question, price, mu, views.ledger.digest, _premises(views, sights))
 

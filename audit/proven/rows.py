@@ -94,6 +94,27 @@ def _absent(ledger: Ledger, observer: Observer) -> str:
     return ""
 
 
+def row(views: Views, question: ProofQuestion, claim: Claim | None, curve: bool = True) -> Epsilon:
+    """The answer to one question, beside the claim where it is about the same. curve: see `prove`."""
+    proof, ledger = prove(views, question, curve), views.ledger
+    price = proof.price
+    clients = len(ledger.participations()) if question.unit == "client" else 0
+    claimed, notes = None, [*promise(question.delta, clients), *price.reasons]
+    if (another := towards_another_client(views, question) or 0.0) > price.epsilon:
+        notes.append(known_to_another(another))
+    about = question.observer, question.unit, question.adjacency
+    if claim is not None and (claim.observer, claim.unit, claim.adjacency) == about:
+        claimed, note = _claimed(claim, ledger, question.delta, price.epsilon)
+        notes.insert(0, note)
+    return row_of(
+        proof,
+        claimed=claimed,
+        claimed_by="" if claimed is None or claim is None else claim.whose,
+        proven_without_sampling=without_secret_draws(views, question),
+        notes=tuple(notes),
+    )
+
+
 def rows(
     ledger: Ledger,
     claim: Claim | None,
@@ -126,25 +147,7 @@ def rows(
     for observer in asked:
         for unit in units:
             for adjacency in adjacencies:
-                question = ProofQuestion(observer, unit, adjacency, delta)
-                proof = prove(views, question)
-                price = proof.price
-                clients = len(ledger.participations()) if unit == "client" else 0
-                claimed, notes = None, [*promise(delta, clients), *price.reasons]
-                if (another := towards_another_client(views, question) or 0.0) > price.epsilon:
-                    notes.append(known_to_another(another))
-                if claim is not None and (claim.observer, claim.unit, claim.adjacency) == (observer, unit, adjacency):
-                    claimed, note = _claimed(claim, ledger, delta, price.epsilon)
-                    notes.insert(0, note)
-                table.append(
-                    row_of(
-                        proof,
-                        claimed=claimed,
-                        claimed_by="" if claimed is None or claim is None else claim.whose,
-                        proven_without_sampling=without_secret_draws(views, question),
-                        notes=tuple(notes),
-                    )
-                )
+                table.append(row(views, ProofQuestion(observer, unit, adjacency, delta), claim))
                 if progress is not None:
                     progress(len(table), count, "pricing rows")
     return table

@@ -73,7 +73,7 @@ def test_a_recommended_config_trains_from_the_study_s_folder(tmp_path: Path) -> 
     config.write_text("# my own words\n" + tomlkit.dumps(RAW))
     options = StudyOptions(vary=("scheme.clip=0.5,1",), goals=Goals(epsilon_at_most=1e9), trials=2, rows="training")
     case = opened_case(config, options, PUBLISHED, config.parent)
-    chosen = Trial(number=0, point=case.first, state="measured", proof=case.priced(case.first)[0])
+    chosen = Trial(number=0, point=case.first, state="measured", proof=case.priced(case.first))
     again, price = Again(trial=0, seeds=(1, 2), outcome=None), SearchPrice(None, 0, ())
     study = Study(case, tmp_path / "elsewhere" / "study", (chosen,), (again,), (), chosen, None, price)
     study.folder.mkdir(parents=True)
