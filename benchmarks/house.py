@@ -205,10 +205,15 @@ def refuters(house: House) -> Figure:
 
 
 def row_choosers(house: House) -> Figure:
-    """Functions whose result is one row of ε, or one for each observer."""
+    """Functions that are given rows of ε, and whose result is one of them, or one for each observer."""
     results = ("Epsilon", "Epsilon | None", "dict[str, Epsilon | None]")
-    functions = _functions(house)
-    return _sum(place for place, node in functions if node.returns is not None and ast.unparse(node.returns) in results)
+    return _sum(
+        place
+        for place, node in _functions(house)
+        if node.returns is not None
+        and ast.unparse(node.returns) in results
+        and any("Epsilon" in annotation or "Results" in annotation for annotation in _annotations(node))
+    )
 
 
 def long_signatures(house: House) -> Figure:
