@@ -61,7 +61,7 @@ class C:
         return 1 if a else 2
 
 
-def priced(release, r, draw, values, rows) -> Epsilon:
+def priced(release, r, draw, values, rows: list[Epsilon]) -> Epsilon:
     from dpfl_audit.attacks.inversion import new
 
     Release(ratio=1.0)
