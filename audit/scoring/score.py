@@ -195,8 +195,8 @@ def _by_lot(setup: Setup, auditor: Auditor) -> bool:
 
 
 def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
-    """A membership entry with the largest TPR that any attack could reach at each of its points: at as many false
-    alarms as the rate allows, however many there happened to be.
+    """A membership entry with the largest AUC of any attack, and the largest TPR that one could reach at each of its
+    points: at as many false alarms as the rate allows, however many there happened to be.
     """
     outsiders = entry.value("n_nonmembers")
     if not entry.tpr_points or not outsiders or not entry.observer:
@@ -210,7 +210,8 @@ def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
         )
         for point in entry.metrics.tpr_at_fpr or ()
     )
-    return entry.having(metrics=Metrics.of(entry.numbers, points))
+    area = limits.area(observer, others, strata)
+    return entry.having(metrics=Metrics.of({**entry.numbers, "auc_ceiling": area}, points))
 
 
 def _reference(setup: Setup, knowledge: Knowledge, progress: Progress | None) -> _Classifiers:

@@ -1,4 +1,4 @@
-"""The commands of docs/howto/lora.md, word for word: a LoRA training of all-MiniLM-L6-v2 by Flower, and one by Opacus."""
+"""The commands of docs/howto/lora.md, word for word: LoRA trainings of all-MiniLM-L6-v2 by Flower and by Opacus."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dpfl_audit.audit.record.flower.mods import AuditMod, records_kept
 
 ROOT = Path(__file__).resolve().parents[3]
 NEEDED = ("peft", "transformers", "tokenizers", "flwr", "ray", "opacus", "all_minilm_l6_v2")
-BY_WORD = ("words_told", "whole")
 
 
 def typed(part: str) -> list[str]:
@@ -41,10 +40,13 @@ def of_text(folder: Path) -> list[dict]:
     return [attack for attack in results["attacks"] if attack["attack"] == "inversion-text"]
 
 
-def test_a_client_keeps_what_a_tokenizer_gives(tmp_path):
+def test_a_client_keeps_what_a_tokenizer_gives(tmp_path, monkeypatch):
     pytest.importorskip("flwr")
     from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+    from flwr.supercore.task_identity import TaskIdentity
 
+    for name in ("_run_id", "_task_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
     given = {"input_ids": torch.tensor([[5, 6], [7, 0]]), "attention_mask": torch.tensor([[1, 1], [1, 0]])}
     mod = AuditMod(str(tmp_path / "s"), records=lambda context: (given, torch.tensor([0, 1])))
     content = RecordDict({"arrays": ArrayRecord({"w": torch.zeros(1)}), "metrics": MetricRecord({"num-examples": 2})})
