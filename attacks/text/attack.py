@@ -172,10 +172,10 @@ class _Reader:
         telling = tuple(None if depth in weak else told.get(depth) for depth in range(len(spans)))
         pairs = self._pairs(first, bag)
         trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
-        if not self.layers.causal and not first.clear and bag.pairs is None:
+        left = self._left(bag.words)
+        if not self.layers.causal and not first.clear and bag.pairs is None and left is None:
             why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
             return [], (("sentences", why),)
-        left = self._left(bag.words)
         found = by_attention(trial, left, count) if left is not None else []
         if found:
             return found, (("sentences by attention", ""),)
