@@ -173,12 +173,12 @@ class _Reader:
         pairs = self._pairs(first, bag)
         trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
         left = self._left(bag.words)
-        if not self.layers.causal and not first.clear and bag.pairs is None and left is None:
-            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
-            return [], (("sentences", why),)
         found = by_attention(trial, left, count) if left is not None else []
         if found:
             return found, (("sentences by attention", ""),)
+        if not self.layers.causal and not first.clear and bag.pairs is None:
+            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
+            return [], (("sentences", why),)
         if not trial.telling:
             why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
             return [], (("sentences", why),)

@@ -58,5 +58,9 @@ def serve(grid: Grid, context: Context) -> None:
 
 
 if __name__ == "__main__":
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-    run_simulation(server_app=server_app, client_app=client_app, num_supernodes=CLIENTS, backend_config=resources)
+    run_simulation(
+        server_app=server_app,
+        client_app=client_app,
+        num_supernodes=CLIENTS,
+        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
+    )
