@@ -46,10 +46,16 @@ def sentences_of(file: Path, model: Path, length: int) -> Dataset:
     return load(str(table), None, 0, tokenizer=str((model / "tokenizer.json").resolve()), length=length)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def of_model_and_sentences(about: str | None) -> argparse.ArgumentParser:
+    """Of a program that takes a folder of a model, and a file of sentences."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("sentences", type=Path)
+    return parser
+
+
+def main() -> None:
+    parser = of_model_and_sentences(__doc__)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--next-word", action="store_true")

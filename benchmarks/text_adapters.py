@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining
-from text import sentences_of, view_of
+from text import of_model_and_sentences, sentences_of, view_of
 from torch import Tensor
 
 TARGETS = {"q, v": ["query", "value"], "q, k, v": ["query", "key", "value"]}
@@ -31,9 +30,7 @@ LENGTH = 16  # tokens of a sentence at most
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("sentences", type=Path)
+    parser = of_model_and_sentences(__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 16, 32])
     parser.add_argument("--repeats", type=int, default=2)
     given = parser.parse_args()

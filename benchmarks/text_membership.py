@@ -9,23 +9,18 @@ is given as its length over the gradient's. The control asks the same of a gradi
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, MembershipScores
 from dpfl_audit.defenses.data.vocabulary import vocabulary_of
 from dpfl_audit.metrics.membership import auc
-from text import LENGTH, encoder, gradient_of, sentences_of, view_of
+from text import LENGTH, encoder, gradient_of, of_model_and_sentences, sentences_of, view_of
 
 NOISES = (0.0, 0.01, 0.1, 1.0, 3.0)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("sentences", type=Path)
+    parser = of_model_and_sentences(__doc__)
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 16, 32])
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()

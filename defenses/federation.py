@@ -19,7 +19,7 @@ from .engine import Engine, batched
 from .grid import PartialSum
 from .layout import Layout
 from .local import LocalJob, LocalResult, LocalTraining, batch_order, decision
-from .losses import loss_of
+from .losses import NextToken, loss_of
 from .participation import Cohort
 from .randomness import Keystream, generator, secret_seed
 from .releases import Release, in_slot
@@ -35,6 +35,9 @@ from .topology import Group
 from .wire import SERVER, Kind, Lineage, Message, Parcel, Wire, client_address, opaque_id
 
 Figures = dict[str, float]
+
+
+TEXTS = 8  # of a decoder, which are tested at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,9 +354,23 @@ def evaluate(
     A model that many parties hold, as a leader's receivers do, is evaluated once and counts for each of them.
     """
     distinct = {id(parcel.vector): parcel.vector for parcel in state.models.values()}
-    measured = {key: measure(federation, _tested(federation, vector)) for key, vector in distinct.items()}
+    measured = {key: _measured(federation, vector, measure) for key, vector in distinct.items()}
     all_of = [measured[id(parcel.vector)] for parcel in state.models.values()]
     return {name: sum(figures[name] for figures in all_of) / len(all_of) for name in all_of[0]}
+
+
+def _measured(federation: Federation, weights: Tensor, measure: Callable[[Federation, Tensor], Figures]) -> Figures:
+    """Of one model; of one that scores all words at each place, some texts at a time, as together they fill memory."""
+    data = federation.data
+    if loss_of(federation.scheme.local.loss).name != NextToken.name:
+        return measure(federation, _tested(federation, weights))
+    total: dict[str, float] = {}
+    for rows in torch.arange(len(data.test_inputs)).split(TEXTS):
+        own = replace(data, test_inputs=data.test_inputs[rows], test_targets=data.test_targets[rows])
+        part = replace(federation, data=own)
+        for name, value in measure(part, _tested(part, weights)).items():
+            total[name] = total.get(name, 0.0) + value * len(rows) / len(data.test_inputs)
+    return total
 
 
 def _tested(federation: Federation, weights: Tensor) -> Tensor:

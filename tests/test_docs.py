@@ -27,6 +27,8 @@ NOT_RUN = {
     ("docs/howto/ray.md", "it needs a Kubernetes cluster"),
     ("docs/howto/replay.md", "tests/audit/replay/test_recorded.py does"),
     ("docs/howto/text.md", "it needs a model on disk, and the extra [text]"),
+    ("docs/howto/lora.md", "it needs a model on disk, and the extra [text]"),
+    ("docs/howto/lora.md", "it installs, and takes minutes; tests/audit/record/test_lora_page.py types it"),
     ("README.md", "docs/howto/record.md runs a whole one"),
     ("docs/howto/mechanism.md", "it needs the extra [flower]"),
     ("docs/howto/opacus.md", "it installs, and takes a minute"),

@@ -166,16 +166,19 @@ class _Reader:
         first = self._span(0)
         single = self.layers.single
         spans = [*[None] * single, *(self._span(depth) for depth in range(single, len(self.layers.groups)))]
-        telling = tuple(span if span is not None and span.clear else None for span in spans)
-        pairs = self._pairs(first, bag.words)
+        told = {depth: span for depth, span in enumerate(spans) if span is not None and span.clear}
+        adapters = {depth: span for depth, span in told.items() if LORA_B in self.layers.groups[depth][0]}
+        weak = adapters.keys() - SpanOfInputs.most_telling(adapters).keys()
+        telling = tuple(None if depth in weak else told.get(depth) for depth in range(len(spans)))
+        pairs = self._pairs(first, bag)
         trial = TextTrial(self.layers, telling, bag.words, pairs, self._weights(pairs, bag.words))
-        if not self.layers.causal and not first.clear:
-            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
-            return [], (("sentences", why),)
         left = self._left(bag.words)
         found = by_attention(trial, left, count) if left is not None else []
         if found:
             return found, (("sentences by attention", ""),)
+        if not self.layers.causal and not first.clear and bag.pairs is None:
+            why = "the first layer's inputs leave no gap in its gradient: too many words, several local steps, or noise"
+            return [], (("sentences", why),)
         if not trial.telling:
             why = "no layer behind the first attention leaves a gap in its gradient: too many words, or noise"
             return [], (("sentences", why),)
@@ -206,9 +209,11 @@ class _Reader:
         weights = [*self._gradients(0), *self._gradients(1)]
         return Left.of(self.layers, words, table[words], places[: self.length], weights)
 
-    def _pairs(self, first: SpanOfInputs, words: Tensor) -> Tensor:
+    def _pairs(self, first: SpanOfInputs, bag: Bag) -> Tensor:
         """Whether each word can stand at each place, (places, words), up to the last place that the batch has."""
-        places = self._places()
+        places, words = self._places(), bag.words
+        if bag.pairs is not None:
+            return bag.pairs[:places]
         if not first.clear:
             return torch.ones(places, len(words), dtype=torch.bool)
         held = torch.cat([first.outside(read) < first.same for _, read in self.layers.of_words(words, places)]).T

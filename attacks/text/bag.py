@@ -18,11 +18,14 @@ CHANCE = 0.05  # that any absent word is taken for one that is there, over the w
 
 @dataclass(frozen=True, eq=False)
 class Bag:
-    """The words that are certain to be there. by: how they were told, in words; why_none: why nothing could be told."""
+    """The words that are certain to be there. by: how they were told, in words; why_none: why nothing could be told;
+    pairs: (places, k), which of them can stand where, None where that was not told with them.
+    """
 
     words: Tensor  # (k,) int64, rising
     by: str = ""
     why_none: str = ""
+    pairs: Tensor | None = None
 
 
 def bag_of_rows(rows: Tensor, noise_std: float | None) -> Bag:
@@ -55,17 +58,19 @@ def bag_of_adapters(layers: Layers, spans: Sequence[SpanOfInputs], vocabulary: i
         layers: a network. spans: of its groups of single words behind the first, in their order.
         vocabulary: number of words. length: of a record.
     """
-    telling = {depth: span for depth, span in enumerate(spans, 1) if span.clear}
+    telling = SpanOfInputs.most_telling(dict(enumerate(spans, 1)))
     by_chance = vocabulary * length * prod(span.by_chance for span in telling.values())
     if not telling or by_chance > CHANCE:
         width = max((len(span.basis) for span in spans), default=0)
         why = f"what adapters' B of rank {width} read tells fewer words than that, and here are too many"
         return Bag(torch.zeros(0, dtype=torch.int64), why_none=why)
-    found = []
+    found, places = [], []
     for part, inputs in layers.of_words(torch.arange(vocabulary), length):
         fits = [span.outside(layers.behind(inputs, depth)) < span.rounding for depth, span in telling.items()]
-        found.append(part[torch.stack(fits).all(0).any(1)])
-    return Bag(torch.cat(found), "spans of what adapters' B read")
+        pairs = torch.stack(fits).all(0)
+        found.append(part[pairs.any(1)])
+        places.append(pairs[pairs.any(1)])
+    return Bag(torch.cat(found), "spans of what adapters' B read", pairs=torch.cat(places).T.expand(length, -1))
 
 
 def bag_of_span(layers: Layers, span: SpanOfInputs, vocabulary: int, length: int) -> Bag:

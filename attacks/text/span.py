@@ -4,7 +4,7 @@ inputs' span, and an input that was not there does not (DAGER, arXiv:2405.15586,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -85,6 +85,15 @@ class SpanOfInputs:
         ratios = sizes[:-1] / sizes[1:]
         rank = int(ratios.argmax()) + 1
         return cls(right[:rank].T, float(ratios[rank - 1]), len(stack), adapters=adapters)
+
+    @staticmethod
+    def most_telling(spans: Mapping[int, SpanOfInputs]) -> dict[int, SpanOfInputs]:
+        """Of clear spans of adapters' B, by their groups, those of the greatest rank: a text's errors of keys sum to
+        zero, so that a key's B tells differences of inputs alone, and no input lies in its span.
+        """
+        clear = {depth: span for depth, span in spans.items() if span.clear}
+        most = max((span.rank for span in clear.values()), default=0)
+        return {depth: span for depth, span in clear.items() if span.rank == most}
 
     @property
     def rounding(self) -> float:

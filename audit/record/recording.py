@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 from torch import nn
 
 from ...defenses.data.vocabulary import read_tokenizer
-from ...defenses.losses import NextToken, loss_of
+from ...defenses.losses import CrossEntropy, NextToken, loss_of, loss_with
 from ...defenses.wire import Kind
 from ..errors import BadInput, bad_input
 from ..setup.config import Config, ConfigTable, parse_config
@@ -22,9 +22,10 @@ from ..setup.reading import short
 from .declared_loss import declared_loss
 from .mechanism import Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, builder_of, built_by, network_of
-from .usable import SeenRecords, check_usable, warn_of_no_attacks
+from .usable import SeenRecords, check_usable, outputs_of, warn_of_no_attacks
 
 Average = Literal["records", "mean", "expected", "unknown"]
+A_TEXT = (2,)  # the shape of one that any network of texts takes
 MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
 TABLES = ("name", "audit", "local", "attack")  # of a config, which an owner may give
 
@@ -162,6 +163,7 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
         name, builder = builder_of(declared.build)
         network = built_by(network, name)
     if isinstance(model, nn.Module):
+        loss = _by_token(model, facts, loss)
         seen = SeenRecords(facts.input_shape, facts.classes, loss, facts.vocabulary is not None)
         check_usable(model, network.name, seen, "model", builder)
         warn_of_no_attacks(network)
@@ -191,6 +193,17 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
     )
     config_of(made, 1, max(1, declared.clients or 1), (0,))  # what cannot be is said before anything is recorded
     return made
+
+
+def _by_token(module: nn.Module, facts: DataFacts, loss: str | None) -> str | None:
+    """The loss; cross-entropy of a network that scores every word at each place of a text is of next words, and torch's
+    mean is over all of a batch that are asked for.
+    """
+    if loss == CrossEntropy.name and facts.vocabulary is not None:
+        with suppress(BadInput):  # which is said where the network is looked at
+            if len(outputs_of(module, facts.input_shape or A_TEXT, "model", texts=True)) > 1:
+                return loss_with(NextToken, {"by": "token"}).text
+    return loss
 
 
 def _loss_apart(declared: DeclaredTraining) -> tuple[dict[str, Any], str | None]:

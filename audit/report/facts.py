@@ -152,7 +152,7 @@ def _clipped(setup: AuditedSetup) -> str:
         notes.append(f"{words.percent(setup.share_clipped)} of contributions clipped")
     if setup.norm_before_clip_median is not None:
         notes.append(f"median norm {words.number(setup.norm_before_clip_median)}")
-    return ", ".join(notes)
+    return ", ".join(filter(None, notes))
 
 
 def _declared(setup: AuditedSetup) -> list[dict[str, str]]:
@@ -320,6 +320,8 @@ def _beside(name: str, values: Mapping[str, float | None]) -> str:
         notes.append(words.ceiling_said(values.get("pool_ceiling")))
     if name == "psnr" and (most := values.get("psnr_ceiling")) is not None:
         notes.append(f"ceiling {words.at_most(most)}")
+    if name == "auc":
+        notes.append(words.area_ceiling(values.get("auc_ceiling")))
     return ", ".join(notes)
 
 

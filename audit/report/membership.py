@@ -67,6 +67,7 @@ def _row(label: str, attack: AttackResult) -> dict[str, Any]:
         "attack": attack,
         "auc": attack.value("auc"),
         "auc_interval": area and _span(*area),
+        "auc_ceiling": words.area_ceiling(attack.value("auc_ceiling")),
         "shuffled": words.number(shuffled.get("auc")) if low is None or high is None else _span(low, high),
         "balanced": attack.value("balanced_accuracy"),
         "shuffled_balanced": shuffled.get("balanced_accuracy"),

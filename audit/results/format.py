@@ -298,7 +298,7 @@ class TprPoint(_Part):
 
 
 STACKED = "membership-stacked"
-CEILINGS = ("pool_ceiling", "psnr_ceiling", "psnr_ceiling_even")  # numbers that a proof gives
+CEILINGS = ("auc_ceiling", "pool_ceiling", "psnr_ceiling", "psnr_ceiling_even")  # numbers that a proof gives
 
 
 def _ceilings(numbers: Mapping[str, float | None], points: Sequence[TprPoint | None]) -> list[tuple[str, float]]:

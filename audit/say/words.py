@@ -264,6 +264,17 @@ def could_show(ceiling: float | None) -> str:
     return f"with this many trials even a perfect attack shows at most {at_most(ceiling)}"
 
 
+def area_ceiling(area: float | None) -> str:
+    """The most that the proof allows any attack's AUC; "" where it was not asked.
+
+    >>> area_ceiling(None), area_ceiling(1.0), area_ceiling(0.611)
+    ('', 'no ceiling', 'ceiling 0.611')
+    """
+    if area is None:
+        return ""
+    return "no ceiling" if area >= 1 else f"ceiling {at_most(area)}"
+
+
 def ceiling_said(share: float | None) -> str:
     """The largest share of successes that the proof allows any attack.
 

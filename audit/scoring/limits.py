@@ -14,6 +14,8 @@ from ..proof.theorems.pictures import blind_chance
 from ..proven.views import Views
 from ..setup.ledger import Ledger
 
+STEPS = 64  # of the area under a curve
+
 
 class Limits:
     """Limits for the attacks on one setup.
@@ -59,6 +61,14 @@ class Limits:
         """
         kappa = min(1.0, (false_alarms + strata) / max(1, non_members - 1))
         return _ceiling(self._until(self.ledger.last_round), observer, "replace_one", kappa)
+
+    def area(self, observer: Observer, non_members: int, strata: int = 1) -> float:
+        """The largest expected AUC of any attack, members and non-members as of `member`: the mean TPR above all but 0,
+        1, … of the non-members, a coin breaking ties. Of many, `STEPS` of these stand for those below them.
+        """
+        ends = sorted({-(-non_members * k // STEPS) for k in range(1, STEPS + 1)})
+        most = [self.member(observer, end - 1, non_members, strata) for end in ends]
+        return fsum(tpr * (end - start) for tpr, start, end in zip(most, [0, *ends], ends)) / non_members
 
     def _until(self, last_round: int, all_drawn: bool = False) -> Views:
         """What there is to see up to a round; all_drawn: by whoever knows who was drawn."""

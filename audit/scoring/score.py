@@ -193,8 +193,8 @@ def _by_lot(setup: Setup, auditor: Auditor) -> bool:
 
 
 def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
-    """A membership entry with the largest TPR that any attack could reach at each of its points: at as many false
-    alarms as the rate allows, however many there happened to be.
+    """A membership entry with the largest AUC of any attack, and the largest TPR that one could reach at each of its
+    points: at as many false alarms as the rate allows, however many there happened to be.
     """
     outsiders = entry.value("n_nonmembers")
     if not entry.tpr_points or not outsiders or not entry.observer:
@@ -208,7 +208,8 @@ def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
         )
         for point in entry.metrics.tpr_at_fpr or ()
     )
-    return entry.having(metrics=Metrics.of(entry.numbers, points))
+    area = limits.area(observer, others, strata)
+    return entry.having(metrics=Metrics.of({**entry.numbers, "auc_ceiling": area}, points))
 
 
 PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics

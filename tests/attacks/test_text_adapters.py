@@ -69,6 +69,24 @@ def test_at_the_start_each_adapter_tells_fewer_words_than_its_rank(notes, length
     assert [bool(why) for name, why in found.methods if name.endswith("read")] == [length >= 8]
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_keys_which_tell_differences_of_inputs_alone_hide_no_sentence(notes, before):
+    """A softmax's errors sum to zero over a text, so no word's input lies in what the key's B reads."""
+    found, text = read(notes, 1, 7, targets=QKV, rank=8, before=before)
+    assert set(found.words.tolist()) == set(text.tolist()) - {PAD}
+    assert found.certain.tolist() == [True] and torch.equal(found.texts[0][:7], text[:7])
+
+
+def test_of_adapters_that_read_the_same_those_of_the_greatest_rank_tell_most():
+    torch.manual_seed(0)
+    inputs, errors = torch.randn(6, 16, dtype=torch.float64), torch.randn(64, 6, dtype=torch.float64)
+    whole, sums_to_zero = (
+        SpanOfInputs.of([e @ inputs], adapters=True) for e in (errors, errors - errors.mean(1, True))
+    )
+    assert float(whole.outside(inputs).max()) < 1e-12 and float(sums_to_zero.outside(inputs).min()) > 1e-3
+    assert SpanOfInputs.most_telling({3: sums_to_zero, 4: whole}) == {4: whole}
+
+
 @pytest.mark.parametrize("length", [10, 17])
 def test_beyond_the_ranks_nothing_is_said_to_be_certain(notes, length):
     row = next(i for i, text in enumerate(notes.inputs) if int((text != PAD).sum()) >= length)

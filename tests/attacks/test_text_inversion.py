@@ -26,19 +26,19 @@ def notes():
     return load("notes", seed=5)
 
 
-def view_of(data, rows, *, causal=False, noise=0.0, share="gradient", told=True, optimiser="sgd", seed=0):
+def view_of(data, rows, *, causal=False, noise=0.0, share="gradient", told=True, optimiser="sgd", seed=0, steps=1):
     """What a server sees of one client with these rows; noise on every component, whose size may not be told."""
     words = vocabulary_of(data.description)
     about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1}
     module = models.build("transformer", vocabulary=len(words), causal=causal, **about)
     layout = Layout.of(module)
     start = layout.join({name: value.detach() for name, value in module.named_parameters()})
-    training = LocalTraining(optimiser=optimiser, lr=0.1, batch_size=len(rows), steps=1, epochs=None)
-    batches = torch.tensor([rows])
+    training = LocalTraining(optimiser=optimiser, lr=0.1, batch_size=len(rows), steps=steps, epochs=None)
+    batches = torch.tensor([[*rows]] * steps)
     job = LocalJob(module, layout, training, start, data.inputs, data.targets, batches, share, 0.1)
     value = looped([job])[0].value
     value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(seed))
-    facts = PublicFacts("fedavg", share, optimiser, 0.1, len(rows), None, 1, noise_std=noise if told else None)
+    facts = PublicFacts("fedavg", share, optimiser, 0.1, len(rows), None, steps, noise_std=noise if told else None)
     messages = (
         Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
         Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: value, False),
@@ -84,6 +84,12 @@ def test_as_many_tokens_as_the_layers_are_wide_come_back_by_their_own_part_of_th
 def test_words_are_read_off_an_update_too(notes, optimiser):
     found = read(view_of(notes, [3, 4, 5], share="update", optimiser=optimiser), sentences=False)
     assert set(found.words.tolist()) == words_of(notes, [3, 4, 5]) and not len(found.texts)
+
+
+def test_notes_come_back_from_several_local_steps_and_none_is_called_certain(notes):
+    """A word's row and its place's get the same errors at every step, so places are told; spans are no test."""
+    found = read(view_of(notes, [0, 1], share="update", steps=3))
+    assert texts_of(found.texts) == texts_of(notes.inputs[:2]) and not found.certain.any()
 
 
 def test_words_under_weak_noise_of_known_size(notes):

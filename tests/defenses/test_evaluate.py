@@ -10,6 +10,8 @@ from dpfl_audit.defenses import federation as federations
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.dataset import Dataset
+from dpfl_audit.defenses.data.text import told_by_next_words
+from dpfl_audit.defenses.data.vocabulary import vocabulary_of
 from dpfl_audit.defenses.federation import Federation, State, evaluate, run_many, start_state
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalTraining, decision
@@ -82,6 +84,30 @@ def test_the_figures_are_the_mean_over_parties_and_no_model_is_run_twice(name, p
     run_many([federation], on_round=check)
     # A leader's receivers hold its very model.
     assert len(shared) == 3 and (min(shared) >= CLIENTS // 2) == (name == "anonymous-leader")
+
+
+def test_a_decoder_is_tested_some_texts_at_a_time(monkeypatch):
+    """Its outputs are as many as words, at each place of each text."""
+    data, shapes = told_by_next_words(load("notes", seed=5)), []
+    words = len(vocabulary_of(data.description))
+    about = {"input_shape": data.input_shape, "classes": data.classes, "mean": (), "std": (), "seed": 1}
+    small = {"width": 8, "heads": 2, "layers": 1, "causal": True, "target_shape": data.target_shape}
+    module = models.build("transformer", vocabulary=words, **about, **small)
+    training = LocalTraining(batch_size=5, loss="next_token")
+    scheme = PRESETS["fedavg"].scheme(
+        PRESETS["fedavg"].parameters(rounds=1), training, Population((5,), Layout.of(module))
+    )
+    federation = Federation(scheme, module, data, [torch.arange(5)], seed=2)
+    expected = loss_of("next_token").values(module(data.test_inputs), data.test_targets).mean().item()
+
+    def counted(module, named, inputs):
+        shapes.append(len(inputs[0]))
+        return functional_call(module, named, inputs)
+
+    monkeypatch.setattr(federations, "functional_call", counted)
+    found = evaluate(federation, start_state(federation))
+    assert found == {"test_loss": pytest.approx(expected, rel=1e-5)}
+    assert max(shapes) <= federations.TEXTS < len(data.test_inputs) == sum(shapes)
 
 
 def test_a_model_that_many_hold_weighs_as_many(digits):

@@ -7,7 +7,7 @@ The first of `mods` is the outermost: it sees the reply as it is sent, the last 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from logging import WARNING
@@ -38,8 +38,8 @@ class AuditMod:
     takes off again.
 
     folder: of the setup; raw values and records go to FOLDER.clients, on the client's own machine.
-    records: of a client's context its inputs (n, …) and targets (n,); None where they are not to be had. They are
-      for scoring alone, and no attack gets them.
+    records: of a client's context its inputs (n, …), of texts what a tokenizer gives, and targets (n,); None where they
+      are not to be had. They are for scoring alone, and no attack gets them.
     inner: whether it stands below a differentially private mod, and keeps what goes into it (`AuditMod.raw`).
     """
 
@@ -78,8 +78,10 @@ class AuditMod:
             told |= dict(zip(DECLARED, mod.values))
         if self.records is not None and not (own / "records.safetensors").exists():
             with _never_in_the_way():
-                inputs, targets = (dense_tensor(part, "a part of the records") for part in self.records(context))
-                write_tensors(own / "records.safetensors", {"inputs": inputs, "targets": targets})
+                inputs, targets = self.records(context)
+                parts = {**(inputs if isinstance(inputs, Mapping) else {"inputs": inputs}), "targets": targets}
+                kept = {str(name): dense_tensor(part, "a part of the records") for name, part in parts.items()}
+                write_tensors(own / "records.safetensors", kept)
         reply.content[KEY] = ConfigRecord(told)
         return reply
 
@@ -136,10 +138,11 @@ def raw_of(folder: Path, client: int, round: int) -> dict[str, Tensor] | None:
     return held
 
 
-def records_kept(folder: Path, client: int) -> tuple[Tensor, Tensor] | None:
-    """A client's records, where it keeps them on this machine."""
+def records_kept(folder: Path, client: int) -> tuple[Tensor | dict[str, Tensor], Tensor] | None:
+    """A client's records, where it keeps them on this machine: inputs, of texts what a tokenizer gives, and targets."""
     path = clients_folder(folder) / str(client) / "records.safetensors"
     if not path.exists():
         return None
     held = load_file(path)
-    return held["inputs"], held["targets"]
+    targets = held.pop("targets")
+    return held.get("inputs", held), targets

@@ -10,7 +10,9 @@ import torch
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.record.recorder import Recorder
+from dpfl_audit.audit.record.recording import DeclaredTraining, recording_of
 from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import PAD, read_tokenizer, vocabulary_of
 from dpfl_audit.defenses.layout import Layout
@@ -179,6 +181,7 @@ def test_a_decoder_of_the_library_is_recorded_with_its_labels(tmp_path, side, co
     loss = nn.functional.cross_entropy(logits.transpose(1, 2), shifted, ignore_index=-100)
     given = ({"input_ids": ids, "attention_mask": own}, labels if convention == "own words" else shifted)
     data, words = {"vocabulary": [f"w{i}" for i in range(60)]}, "next_token(by='token')"
+    words = words if convention == "own words" else nn.CrossEntropyLoss()
     with Recorder(tmp_path / "s", net, share="gradient", data=data, loss=words, strict=True) as rec:
         rec.broadcast(0, dict(net.named_parameters()))
         rec.upload(0, 0, gradient(net, loss), 2, records=given)
@@ -188,6 +191,18 @@ def test_a_decoder_of_the_library_is_recorded_with_its_labels(tmp_path, side, co
     assert (setup.manifest.data.classes, setup.manifest.data.target_shape) == (60, [5])
     found = read(tmp_path / "s")
     assert sorted(text.tolist() for text in found.texts) == sorted(auditor.truth.inputs.tolist())
+
+
+@pytest.mark.filterwarnings("ignore:model. ε is priced and attacks are left out")
+@pytest.mark.parametrize("length", [None, 24])
+@pytest.mark.parametrize("causal", [True, False])
+def test_torchs_cross_entropy_is_of_next_words_where_each_place_scores_all_words(causal, length):
+    about = {"input_shape": (24,), "classes": 4, "mean": (), "std": (), "seed": 1, "vocabulary": len(WORDS)}
+    net = models.build("transformer", **about, **({"causal": True, "target_shape": (24,)} if causal else {}))
+    data = {"vocabulary": list(WORDS)} | ({} if length is None else {"input_shape": (length,)})
+    for loss in (nn.CrossEntropyLoss(), nn.functional.cross_entropy):
+        made = recording_of(net, DeclaredTraining(data=data, loss=loss))
+        assert made.loss == ("next_token(by='token')" if causal else "cross_entropy")
 
 
 def test_labels_that_are_not_the_texts_words_are_refused(tmp_path):

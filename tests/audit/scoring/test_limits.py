@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import sqrt
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -41,6 +42,17 @@ def test_the_limit_is_that_of_the_gaussians_seen_so_far():
         assert limits.rebuilt(SERVER, last, (0.1, 0.3, 0.3)) == pytest.approx((expected[0] + 2 * expected[1]) / 3)
     assert limits.member(SERVER, 4, 101) == pytest.approx(gaussian_ceiling(0.5 * sqrt(5), 0.05))
     assert limits.member(SERVER, 0, 101, 10) == pytest.approx(gaussian_ceiling(0.5 * sqrt(5), 0.1))
+
+
+def test_the_largest_area_is_that_of_the_gaussians_curve():
+    """The area under the curve of N(0, 1) against N(μ, 1) is Φ(μ/√2); a limit of n others is a little above it."""
+    limits = Limits(planned_ledger(experiment({"name": "ldp", "clip": 1.0, "noise_std": 4.0, "rounds": 5})), 1.0)
+    exact = NormalDist().cdf(0.5 * sqrt(5) / sqrt(2))
+    assert exact < limits.area(SERVER, 20_000) < exact + 0.02
+    few = sum(gaussian_ceiling(0.5 * sqrt(5), (k + 3) / 9) if k + 3 < 9 else 1.0 for k in range(10)) / 10
+    assert limits.area(SERVER, 10, strata=3) == pytest.approx(few)
+    open_ = Limits(planned_ledger(experiment({"name": "fedavg", "rounds": 1})), 1.0)
+    assert open_.area(SERVER, 5) == 1
 
 
 def test_without_a_proof_there_is_no_limit_below_1():
