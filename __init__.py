@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.record.flower.grid import record_server
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
-    from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
+    from dpfl_audit.audit.record.mechanism import Correlated, Gaussian, Laplace
     from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.replay.replay import replay
     from dpfl_audit.audit.report.saved import SavedResults as Results
@@ -29,6 +29,7 @@ __all__ = [
     "AuditMod",
     "BadInput",
     "Config",
+    "Correlated",
     "Gaussian",
     "Laplace",
     "Recorder",
@@ -54,6 +55,7 @@ _HOME = {  # where a public name is, and what it is called there
     "AuditMod": ("audit.record.flower.mods", "AuditMod"),
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
+    "Correlated": ("audit.record.mechanism", "Correlated"),
     "Gaussian": ("audit.record.mechanism", "Gaussian"),
     "Laplace": ("audit.record.mechanism", "Laplace"),
     "Recorder": ("audit.record.recorder", "Recorder"),
