@@ -93,6 +93,8 @@ def declarations(
         silent = recording.data.first_model is None
         made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
         made += [_settings(rounds), *_completeness(rounds)]
+    elif any(r.unnoised for r in rounds):
+        made += _completeness(rounds)
     if held:
         made.append(_last_model(rounds))
     if beside:
