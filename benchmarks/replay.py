@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import dpfl_audit
 
@@ -79,7 +80,8 @@ def main() -> None:
             found, _, _ = timed(flower.replayed, Path(folder), mods, strategy, adjacency=adjacency)
         accused += bool(found.violations)
     schemes = tests_of("contracts/test_schemes_replayed.py")
-    passed, own = {True: [], False: []}, time.monotonic()
+    passed: dict[bool, list[Any]] = {True: [], False: []}
+    own = time.monotonic()
     for case in schemes.CASES:
         passed[not schemes.replayed(case).violations].append(case)
     own = time.monotonic() - own
@@ -94,9 +96,9 @@ def main() -> None:
     names = ", ".join(sorted({case.preset for case in passed[False]}))
     print(
         f"\nThis tool's own {len({case.preset for case in schemes.CASES})} schemes, in {len(schemes.CASES)} settings of"
-        f" two rounds,\nbeside six neighbours each ({own:.0f} s): {len(proven)} settings pass, all of which something is"
-        f" proven. Named are\n{len(passed[False])}, of which nothing is proven, as a value goes out without a bound or"
-        f" its noise follows private data:\nsettings of {names}."
+        f" two rounds,\nbeside six neighbours each ({own:.0f} s): {len(proven)} settings pass, all of which something"
+        f" is proven. Named are\n{len(passed[False])}, of which nothing is proven, as a value goes out without a bound"
+        f" or its noise follows private data:\nsettings of {names}."
     )
     print(LEFT)
 
