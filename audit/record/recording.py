@@ -23,7 +23,7 @@ from .declared_loss import declared_loss
 from .matrix import stds_of
 from .mechanism import Correlated, Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, builder_of, built_by, network_of
-from .usable import SeenRecords, check_usable, warn_of_no_attacks
+from .usable import SeenRecords, check_usable, warn_of_all_frozen, warn_of_no_attacks
 
 Average = Literal["records", "mean", "expected", "unknown"]
 MOST_CLIENTS = 100_000  # whom a broadcast's line names one by one
@@ -166,6 +166,7 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
         seen = SeenRecords(facts.input_shape, facts.classes, loss, facts.vocabulary is not None)
         check_usable(model, network.name, seen, "model", builder)
         warn_of_no_attacks(network)
+        warn_of_all_frozen(network)
     elif builder is not None:
         raise BadInput(f"build = {network.name!r} makes a network; give the recorder the network as model too")
     if (facts.mean is None) != (facts.std is None):
