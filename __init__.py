@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from dpfl_audit.audit.record.flower.grid import record_server
     from dpfl_audit.audit.record.flower.mods import AuditMod
     from dpfl_audit.audit.record.flower.strategy import record_strategy
-    from dpfl_audit.audit.record.mechanism import Gaussian, Laplace
+    from dpfl_audit.audit.record.mechanism import Correlated, Gaussian, Laplace
+    from dpfl_audit.audit.record.nvflare import AuditFilter
     from dpfl_audit.audit.record.recorder import Recorder
     from dpfl_audit.audit.replay.replay import replay
     from dpfl_audit.audit.report.saved import SavedResults as Results
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AuditFilter",
     "AuditMod",
     "BadInput",
     "Config",
+    "Correlated",
     "Gaussian",
     "Laplace",
     "Recorder",
@@ -51,9 +54,11 @@ __all__ = [
 ]
 
 _HOME = {  # where a public name is, and what it is called there
+    "AuditFilter": ("audit.record.nvflare", "AuditFilter"),
     "AuditMod": ("audit.record.flower.mods", "AuditMod"),
     "BadInput": ("audit.errors", "BadInput"),
     "Config": ("audit.setup.config", "Config"),
+    "Correlated": ("audit.record.mechanism", "Correlated"),
     "Gaussian": ("audit.record.mechanism", "Gaussian"),
     "Laplace": ("audit.record.mechanism", "Laplace"),
     "Recorder": ("audit.record.recorder", "Recorder"),

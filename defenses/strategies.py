@@ -159,6 +159,33 @@ class BLT:
         return own
 
 
+@dataclass(frozen=True)
+class Matrix:
+    """A lower triangular C that somebody gives.
+
+    lower: its rows, of row t the first t + 1 numbers, the last of them not 0.
+    """
+
+    lower: tuple[tuple[float, ...], ...]
+
+    @property
+    def rounds(self) -> int:
+        return len(self.lower)
+
+    def column(self, round: int) -> _Column:
+        return tuple((row, self.lower[row][round]) for row in range(round, self.rounds) if self.lower[row][round])
+
+    def noise(self, round: int, white: _White, kept: _Kept) -> Tensor:
+        """Solves C η = Z forwards. Kept is the noise of every round before."""
+        own, row = white(round), self.lower[round]
+        past = kept.get(KEPT, own.new_zeros(0, len(own)))
+        if len(past) != round:
+            raise ValueError(f"the noise of round {round} needs that of the rounds before it, which is not kept")
+        own = (own - own.new_tensor(row[:-1]) @ past) / row[-1]
+        kept[KEPT] = torch.cat([past, own[None]])
+        return own
+
+
 def decoder_of(strategy: NoiseStrategy) -> np.ndarray:
     """D, (n, rows): what of each white vector is in the noise of each round; D C is the identity.
 

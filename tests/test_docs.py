@@ -40,6 +40,8 @@ NOT_RUN = {
     ),
     ("docs/howto/flower.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
     ("docs/howto/flower.md", "it needs the extra [flower]"),
+    ("docs/howto/nvflare.md", "it installs"),
+    ("docs/howto/nvflare.md", "tests/audit/record/test_nvflare.py runs it where nvflare is installed"),
     ("docs/howto/inversion.md", "trains with anonymous senders; tests/attacks/test_linking.py runs a small one"),
 }
 

@@ -214,7 +214,7 @@ def test_every_import_is_a_declared_dependency_and_the_other_way_round():
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
                 imported.add(node.module.split(".")[0])
     givers = packages_distributions()
-    asked_for = [line for name in ("flower", "dicom") for line in PROJECT["optional-dependencies"][name]]
+    asked_for = [line for name in ("flower", "dicom", "nvflare") for line in PROJECT["optional-dependencies"][name]]
     extra = names_of(asked_for)  # of whoever asks for it; imported by nobody else, and only when it is used
     assert extra <= imported
     strangers = imported - sys.stdlib_module_names - {"dpfl_audit"} - extra

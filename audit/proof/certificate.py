@@ -229,6 +229,8 @@ def _premises(views: Views, sights: Iterable[Sight]) -> frozenset[Premise]:
         found.add(Premise.SECRET_DRAW)
     if any(sight.sums_noise for sight in sights):
         found.add(Premise.HONEST_SHARE)
+    if ledger.columns_known:
+        found.add(Premise.COLUMNS_KNOWN)
     if ledger.declared:
         found.add(Premise.DECLARED)
     if ledger.plan.any_key:

@@ -30,8 +30,10 @@ class Energy:
     name: str
 
 
-def nothing_added(energies: Sequence[Energy]) -> Tested:
+def nothing_added(energies: Sequence[Energy], *, independent: bool = True) -> Tested:
     """Tests of every message's sum of squares, and of that of all together, which is χ² of Gaussian noise alone.
+
+    independent: whether the messages' noises are; else each is looked at by itself.
 
     >>> nothing_added([Energy(10_000.0, 10_000, 100.0, "one")]).status
     'checked'
@@ -47,7 +49,7 @@ def nothing_added(energies: Sequence[Energy]) -> Tested:
     together = Energy(
         sum(one.total for one in known), sum(one.numbers for one in known), sqrt(squares), "all messages together"
     )
-    every = [*known, together] if len(known) > 1 else known
+    every = [*known, together] if len(known) > 1 and independent else known
     for one in reversed(every):
         if one.total > _most(one.numbers, len(every)):
             added = sqrt((one.total - one.numbers) / (len(known) if one is together else 1))
@@ -57,6 +59,8 @@ def nothing_added(energies: Sequence[Energy]) -> Tested:
                 " standard deviations of something else in it",
             )
     hidden = sqrt(visible(together.numbers, len(every)) / squares)
+    if not independent:
+        hidden = max(sqrt(visible(one.numbers, len(every))) / one.bound for one in known)
     long = sqrt(together.total / together.numbers)
     found = (
         f"what is left of {len(known)} messages without their clipped values is {long:.4g} times as long as noise;"

@@ -28,6 +28,7 @@ from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from .declared import declarations, replayed_said
 from .ledger_rows import NO_ROWS, LedgerRows, LedgerWriter
+from .mechanism import in_round
 from .network import Network
 from .recording import DataFacts, Recording, config_of
 from .rounds import ClosedRound, read_rounds, records_of
@@ -213,8 +214,8 @@ def _told(rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> dict[int,
 def _figures(closed: ClosedRound) -> dict[str, float]:
     """A round's figures: what the owner measured, and the declared noise."""
     figures = {"participants": float(len(closed.uploads) + len(closed.lost)), **closed.figures}
-    if closed.mechanism and closed.mechanism[0].of == "client":
-        first = closed.mechanism[0]
+    first = in_round(closed.mechanism[0], closed.number) if closed.mechanism else None
+    if first is not None and first.of == "client":
         figures |= (
             {"noise_std": float(first.noise_std)}
             if first.by == "client"

@@ -12,7 +12,7 @@ from ..setup.format import LAST_MODEL, RECORDED_CALLS, Declaration
 from .across import nothing_added
 from .copies import COMPARED
 from .independence import independent
-from .mechanism import Declared
+from .mechanism import Correlated, Declared
 from .noise_tests import (
     LeftOver,
     Tested,
@@ -30,12 +30,14 @@ from .recording import Recording
 from .rounds import ClosedRound, named
 from .sent import Attempt, Refusal, Replayed
 from .still import nothing_trained
+from .whitened import whitened
 
 NOBODY_CAN_TELL = "a recording cannot show it"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
 PRIVATE = 'taken so; if they follow from the clients\' values, say scale="private" of the mechanism'
 ADDED = "nothing added"
 SETTINGS = "public settings"
+CORRELATION = "correlation"
 SECRECY = "secrecy of the noise"
 COMPLETENESS, NOTHING_ELSE = "completeness", "nothing else was sent than what is recorded"
 OUTSIDE = "outside the noise"
@@ -91,6 +93,8 @@ def declarations(
         silent = recording.data.first_model is None
         made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
         made += [_settings(rounds), *_completeness(rounds)]
+    elif any(r.unnoised for r in rounds):
+        made += _completeness(rounds)
     if held:
         made.append(_last_model(rounds))
     if beside:
@@ -138,13 +142,18 @@ def _of_noise(
     recording: Recording, first: Declared, rounds: Sequence[ClosedRound], beside: Sequence[Attempt], others: int
 ) -> list[Declaration]:
     """The first mechanism's bound and noise, what lies outside them, and every further mechanism."""
+    white = whitened(rounds)
+    rounds, correlated = white.rounds, any(isinstance(one, Correlated) for r in rounds for one in r.mechanism)
     residuals = [residual for r in rounds for residual in r.residuals]
-    bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others)
+    bound, noise = _bound(recording, first, rounds, others), _noise(first, rounds, others, white.least)
     alone = _of_all(_independence(first, residuals), rounds, others)
     added = Tested("declared", NOBODY_CAN_TELL)
     if first.of == "client" and first.law == "gaussian":
-        added = _of_all(nothing_added([energy for r in rounds for energy in r.energies]), rounds, others)
-    if alone.status != "contradicted" and (copies := [copy for r in rounds for copy in r.copies]):
+        energies = [energy for r in rounds for energy in r.energies]
+        added = _of_all(nothing_added(energies, independent=not correlated), rounds, others)
+    if correlated:
+        alone = _one_matrix(rounds) or Tested(alone.status, f"once the declared matrix is taken off, {alone.why}")
+    elif alone.status != "contradicted" and (copies := [copy for r in rounds for copy in r.copies]):
         alone = Tested("contradicted", copies[0])
     elif alone.status == "checked":
         alone = Tested("checked", f"{alone.why}; {COMPARED}")
@@ -152,10 +161,10 @@ def _of_noise(
         "the noises of different messages of one recording do not correlate place by place, and none is another one"
         " moved along or reordered, or repeats itself"
     )
-    secrecy = (
-        "every message's noise is drawn anew, and nobody else knows it or can draw it again, as by a seed that can be"
-        " guessed"
-    )
+    if correlated:
+        apart = "the noises of different rounds hang together as the declared matrix says, and in no other way"
+    drawn = "the white noise is drawn once" if correlated else "every message's noise is drawn anew"
+    secrecy = f"{drawn}, and nobody else knows it or can draw it again, as by a seed that can be guessed"
     ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     sampled = dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
     further = dict.fromkeys(one for r in rounds for one in r.mechanism[1:])
@@ -163,12 +172,24 @@ def _of_noise(
         _stated("norm bound", _changing(rounds, "clip_words"), bound),
         _stated("noise", _changing(rounds, "words"), noise),
         _stated(ADDED, "nothing is in a message but the clipped value and its noise, as a momentum would be", added),
-        _stated("independence", apart, alone),
+        _stated(CORRELATION if correlated else "independence", apart, alone),
         _untested(SECRECY, secrecy),
         *_beside(rounds, bound, noise),
         *(_stated("sampling", _lot_words(one), _lot(one, recording, rounds, beside)) for one in sampled),
         *(_untested(one.what or "further noise", f"{one.clip_words}; {one.words}") for one in further),
     ]
+
+
+def _one_matrix(rounds: Sequence[ClosedRound]) -> Tested | None:
+    """What is wrong where a matrix is not that of all rounds."""
+    ran = [r.mechanism for r in rounds]
+    others = sum(mechanism != ran[0] for mechanism in ran)
+    if others:
+        return Tested("contradicted", f"in {others} of {len(ran)} rounds something else is declared than in the first")
+    strategy = next(one.strategy for one in ran[0] if isinstance(one, Correlated))
+    if rounds[-1].number >= strategy.rounds:
+        return Tested("contradicted", f"the matrix has {strategy.rounds} rounds, and round {rounds[-1].number} ran")
+    return None
 
 
 def _settings(rounds: Sequence[ClosedRound]) -> Declaration:
@@ -258,7 +279,7 @@ def _of_all(found: Tested, rounds: Sequence[ClosedRound], others: int = 0) -> Te
     return Tested("declared", f"{found.why}; of the {messages - seen} others of {messages} messages nothing is known")
 
 
-def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
+def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int, least: float) -> Tested:
     if wrong := next((why for r in rounds for why in r.lengths), ""):
         return Tested("contradicted", wrong)
     if first.of == "record":
@@ -267,7 +288,7 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int) -> Teste
         return Tested("contradicted", wrong)
     of_values = [projection for r in rounds for projection in r.projections] if first.by == "client" else []
     of_means = [one for r in rounds for one in r.weighed] if first.by == "server" else []
-    if wrong := noise_along_values(of_values, of_means):
+    if wrong := noise_along_values(of_values, of_means, least):
         return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])
     if found.status == "declared" and first.by == "server" and not any(r.residuals for r in rounds):

@@ -30,6 +30,7 @@ from ..files import remove_all
 from ..setup.config import read_toml
 from ..setup.reading import regular, short
 from ..tensors import real_numbers
+from .declared import COMPLETENESS, NOTHING_ELSE
 from .mechanism import mechanism_of_plain
 from .network import Network, NetworkOnBase, digest_of_base, network_of
 from .recorder import Recorder
@@ -57,16 +58,20 @@ TABLES_AND_KEYS = (
 )
 MOST_NAMED = 5  # clients that a note lists
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
-BESIDE = ("@num_examples", "@inputs", "@targets")
+BESIDE = ("@num_examples", "@inputs", "@targets", "@global")
+PARTS = ("@raw/", "@beside/")
 
 
 @dataclass(frozen=True, eq=False)
 class DumpedUpload:
-    """One client's part of a dumped round. beside: what stands there by the names of `BESIDE`; raw: @raw/ tensors."""
+    """One client's part of a dumped round. beside: what stands there by the names of `BESIDE`; raw: @raw/ tensors;
+    others: names of what it sent beside its tensors, without noise.
+    """
 
     tensors: dict[str, Any]
     beside: dict[str, Any]
     raw: dict[str, Any]
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +187,14 @@ def _remove(output: Path) -> None:
 
 def _replay(rec: Recorder, t: int, round: DumpedRound, default: object) -> None:
     rec.broadcast(t, round.broadcast)
+    if len({bytes(u.beside["@global"]) for u in round.uploads.values() if "@global" in u.beside}) > 1:
+        why = "clients got models that differ, and one of them alone is recorded"
+        rec.defect(t, COMPLETENESS, NOTHING_ELSE, why, breaks=True)
     for client, upload in sorted(round.uploads.items()):
+        for name in upload.others:
+            rec.unnoised(t, client, name)
+        if upload.others and not upload.tensors:
+            continue
         count = upload.beside.get("@num_examples", default)
         if count is None:
             raise BadInput(
@@ -387,9 +399,11 @@ def _read_round(number: int, files: Mapping[str, Path], clients: Mapping[str, in
 def _upload(arrays: Mapping[str, Any]) -> DumpedUpload:
     beside = {n: v for n, v in arrays.items() if n in BESIDE}
     raw = {n.removeprefix("@raw/"): v for n, v in arrays.items() if n.startswith("@raw/")}
-    if stranger := [n for n in arrays if n.startswith("@") and n not in BESIDE and not n.startswith("@raw/")]:
-        raise BadInput(f"{stranger[0]!r} is unknown; beside tensors may stand {', '.join(BESIDE)} and @raw/TENSOR")
-    return DumpedUpload({n: v for n, v in arrays.items() if not n.startswith("@")}, beside, raw)
+    others = tuple(sorted(n.removeprefix("@beside/") for n in arrays if n.startswith("@beside/")))
+    if stranger := [n for n in arrays if n.startswith("@") and n not in BESIDE and not n.startswith(PARTS)]:
+        known = f"{', '.join(BESIDE)}, @raw/TENSOR and @beside/NAME"
+        raise BadInput(f"{stranger[0]!r} is unknown; beside tensors may stand {known}")
+    return DumpedUpload({n: v for n, v in arrays.items() if not n.startswith("@")}, beside, raw, others)
 
 
 def _arrays(path: Path) -> dict[str, Any]:

@@ -8,18 +8,29 @@ from typing import Any
 
 from ...defenses.federation import UNEQUAL
 from ...defenses.randomness import secret_seed
-from ...defenses.releases import GaussianLaw, LaplaceLaw, Release, Sampling, Silent, declare, of_lot
+from ...defenses.releases import (
+    CorrelatedLaw,
+    GaussianLaw,
+    LaplaceLaw,
+    NoiseFact,
+    Release,
+    Sampling,
+    Silent,
+    declare,
+    of_lot,
+)
 from ...defenses.wire import SERVER, opaque_id
 from ..setup.format import Declaration
 from ..setup.key import PUBLISHED
 from ..setup.ledger import release_row
-from .mechanism import Declared
+from .mechanism import Correlated, Declared
 from .recording import Recording
 from .rounds import ClosedRound, recorded_id, weights_of
 from .sent import Attempt
 
 PRIVATE_SCALE = "clip and noise follow from what was not released, so that they tell of it themselves"
 UNDECLARED = "nothing is declared that would bound it or hide it"
+AGAIN = "a round was begun twice, and which of the correlated noise went out then, nobody says"
 BEFORE_SERVER = "the value is sent without noise; the server adds it"
 
 
@@ -279,7 +290,7 @@ class LedgerWriter:
         return declare(
             name,
             number,
-            LaplaceLaw(float(one.noise_std)) if one.law == "laplace" else GaussianLaw(float(one.noise_std)),
+            self._law(one, number),
             float(bound),
             subjects,
             bound_order=one.order,
@@ -291,6 +302,13 @@ class LedgerWriter:
             problem=self._problem_of(one) or problem,
             centred=self.recording.share == "weights" and one.by == "client" and one.of == "client",
         )
+
+    def _law(self, one: Declared, number: int) -> NoiseFact:
+        if isinstance(one, Correlated):
+            chain = opaque_id(self.secret, "chain")
+            known = number < one.strategy.rounds
+            return CorrelatedLaw(float(one.noise_std), chain, one.strategy.column(number) if known else ())
+        return LaplaceLaw(float(one.noise_std)) if one.law == "laplace" else GaussianLaw(float(one.noise_std))
 
     def _merged(
         self, closed: ClosedRound, own: Mapping[int, Sequence[Release]], parent: str | None, *more: object, lot: str
@@ -309,6 +327,8 @@ class LedgerWriter:
             problem = UNEQUAL if everybody and self._weights_tell(by_server) else ""
             if closed.lost:
                 problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
+            if more and isinstance(by_server[0], Correlated):
+                problem = AGAIN
             if self.recording.average == "unknown":
                 problem = "nobody says how the server weighs what it merges, so nothing bounds one client's share of it"
             first = by_server[0].sampling

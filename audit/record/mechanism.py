@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, asdict, dataclass, field
 from math import isfinite, sqrt
 from typing import Any, Literal, cast
@@ -12,6 +12,7 @@ from ...defenses.releases import Sampling
 from ...defenses.terms import Unit
 from ..errors import BadInput
 from ..setup.reading import short
+from .matrix import Declarable, correlation_words, plain_of, stds_of, strategy_of
 
 Law = Literal["gaussian", "laplace"]
 MOST_STEPS = 10_000_000  # of one upload
@@ -218,7 +219,100 @@ class Laplace:
         return asdict(self)
 
 
-Declared = Gaussian | Laplace
+@dataclass(frozen=True)
+class Correlated:
+    """Gaussian noise of a server that is correlated over the rounds (DP-FTRL, BandMF, BLT), as its owner declares it:
+    all rounds together are one release. Nothing is drawn here.
+
+    clip: C > 0, the L2 norm of each client's update, in parameter units.
+    noise_std: > 0, the standard deviation of the white noise Z in parameter units: round t gets row t of C⁻¹ Z.
+    matrix: C, the strategy matrix (n, n) of n rounds, lower triangular; (n,) for the first column of a Toeplitz one; or
+      the mechanism's name and numbers, as {"name": "band-mf", "rounds": 16, "bands": 4} (`matrix.strategy_of`).
+    on: whether the noise is on the round's "mean", or on its "sum".
+    scale: as of a `Gaussian`.
+
+    Raises BadInput for a number out of its range, or a matrix that is none.
+
+    >>> Correlated(clip=1, noise_std=0.5, matrix={"name": "dp-ftrl", "rounds": 8}).words
+    "Gaussian noise from white noise of standard deviation 0.5, correlated over 8 rounds by a tree (DP-FTRL), on the \
+round's mean, by the server"
+    """
+
+    clip: float
+    noise_std: float
+    matrix: Any
+    on: Literal["mean", "sum"] = "mean"
+    what: str = ""
+    scale: Literal["public", "private"] = field(default="public", kw_only=True)
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, {"clip": self.clip, "noise_std": self.noise_std})
+        _check_place(self)
+        object.__setattr__(self, "matrix", strategy_of(self.matrix))
+
+    @property
+    def strategy(self) -> Declarable:
+        return cast(Declarable, self.matrix)
+
+    def in_round(self, number: int) -> Gaussian | None:
+        """The noise of one round by itself; None beyond the matrix."""
+        if number >= self.strategy.rounds:
+            return None
+        std = self.noise_std * float(stds_of(self.strategy)[number])
+        return Gaussian(self.clip, std, by="server", on=self.on, scale=self.scale)
+
+    @property
+    def by(self) -> Literal["server"]:
+        return "server"
+
+    @property
+    def of(self) -> Unit:
+        """What is clipped: a client's whole update."""
+        return "client"
+
+    @property
+    def sampling(self) -> None:
+        """A round's noise hides in the others', so that a secret cohort amplifies nothing."""
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+    @property
+    def law(self) -> Law:
+        return "gaussian"
+
+    @property
+    def order(self) -> int:
+        """Of the norm that is clipped."""
+        return 2
+
+    @property
+    def spread(self) -> float:
+        """What a bound is divided by for a release's ratio, of one round whose column has length 1."""
+        return self.noise_std
+
+    @property
+    def words(self) -> str:
+        white = f"Gaussian noise from white noise of standard deviation {self.noise_std:g}"
+        return f"{white}, {correlation_words(self.strategy)}, on the round's {self.on}, by the server"
+
+    @property
+    def clip_words(self) -> str:
+        return f"each client's update clipped by the server to L2 norm {self.clip:g}"
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        row = {key: getattr(self, key) for key in ("clip", "noise_std", "on", "what", "scale")}
+        return {**row, "matrix": plain_of(self.strategy)}
+
+
+Declared = Gaussian | Laplace | Correlated
+
+
+def in_round(one: Declared, number: int) -> Gaussian | Laplace | None:
+    """What one round has of it, by itself; None beyond the rounds of a matrix."""
+    return one.in_round(number) if isinstance(one, Correlated) else one
 
 
 def _finite_number(value: object) -> bool:
@@ -269,7 +363,8 @@ def _check_lot(one: Declared, lot: Sampling) -> None:
 
 
 def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
-    """The inverse of `plain`: a Laplace where there is a noise_scale, else a Gaussian. Raises BadInput.
+    """The inverse of `plain`: a Laplace where there is a noise_scale, a Correlated where there is a matrix, else a
+    Gaussian. Raises BadInput.
 
     >>> mechanism_of_plain({"clip": 1.0, "noise_scale": 0.5})
     Laplace(clip=1.0, noise_scale=0.5, by='client', sampling=None, on='mean', what='', scale='public')
@@ -278,9 +373,12 @@ def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
         raise BadInput(
             f"mechanism = {short(values)}: expected a table with clip, and noise_std, noise_multiplier or noise_scale"
         )
-    kind = Laplace if "noise_scale" in values else Gaussian
+    kind: Callable[..., Declared] = Laplace if "noise_scale" in values else Gaussian
     lot = values.get("sampling")
     try:
+        if "matrix" in values:
+            kind = Correlated
+            return kind(**{key: value for key, value in values.items() if (key, value) != ("by", "server")})
         return kind(**{**values, "sampling": None if lot is None else Sampling(**lot)})
     except TypeError as error:
         raise BadInput(f"{str(dict(values))[:200]} is no {kind.__name__} ({error})") from None
@@ -294,6 +392,8 @@ def mechanisms_of(mechanism: object) -> tuple[Declared, ...]:
     if wrong := [one for one in all_of if not isinstance(one, Declared)]:
         raise BadInput(
             f"mechanism = {str(wrong[0])[:80]!r}: expected Gaussian(clip=…, noise_std=…, by=…), Laplace(clip=…,"
-            " noise_scale=…, by=…), or None"
+            " noise_scale=…, by=…), Correlated(clip=…, noise_std=…, matrix=…), or None"
         )
+    if len(all_of) > 1 and any(isinstance(one, Correlated) for one in all_of):
+        raise BadInput("mechanism: Correlated noise is declared alone; beside it no other noise is priced")
     return tuple(all_of)

@@ -364,7 +364,7 @@ class Projection:
     law: str = ""
 
 
-def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weighed]) -> str:
+def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weighed], least: float = 1.0) -> str:
     """What is wrong where Gaussian noise leaves out the directions of the values it is added to, "" for nothing: all
     else of it may be right, and the values' lengths are told as if there were none.
 
@@ -373,6 +373,7 @@ def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weig
 
     Args:
         projections: of clients' own noise. weighed: of a server's; those of the mean as a whole count.
+        least: eigenvalue of their correlation, below 1 of noises that hang together.
 
     >>> noise_along_values([Projection(3.0, 1.0, 0.5, "client 0 in round 0", "gaussian")], [])
     'the noise leaves out the direction of the value it is added to (client 0 in round 0)'
@@ -381,7 +382,7 @@ def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weig
     """
     own = [(p.name, (p.along - min(p.raw, 1)) / p.spread) for p in projections if p.law == "gaussian" and p.raw > 0]
     own += [(w.name, w.along) for w in weighed if w.client < 0 and w.twice > 0]
-    if not own or float(chi2.cdf(sum(far**2 for _, far in own), len(own))) >= RARE:
+    if not own or not least or float(chi2.cdf(sum(far**2 for _, far in own) / least, len(own))) >= RARE:
         return ""
     where = own[0][0] if len(own) == 1 else f"{own[0][0]} and {len(own) - 1} more messages"
     return f"the noise leaves out the direction of the value it is added to ({where})"

@@ -91,7 +91,7 @@ class Recorder:
             only by --allow-model, which calls it with (input_shape, classes) or with nothing. Parameters
             whose requires_grad is False are kept once, and left out of what is sent; whoever attacks has them.
         claim: the ε that you claim, or a mapping with epsilon, delta, unit, observer, adjacency.
-        mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, or None.
+        mechanism: what you declare of clip and noise: a `Gaussian`, a `Laplace`, several, a `Correlated`, or None.
         share: what an upload is: an "update" (added to the model), "weights" or a "gradient".
         average: how the server weighs uploads: by "records" (FedAvg), a plain "mean" of those that came, or their sum
             over the cohort that the mechanism's sampling says is "expected" (DP-FedAvg, McMahan et al. 2018).

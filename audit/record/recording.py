@@ -20,9 +20,10 @@ from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
 from ..setup.reading import short
 from .declared_loss import declared_loss
-from .mechanism import Declared, mechanism_of_plain, mechanisms_of
+from .matrix import stds_of
+from .mechanism import Correlated, Declared, mechanism_of_plain, mechanisms_of
 from .network import Network, builder_of, built_by, network_of
-from .usable import SeenRecords, check_usable, outputs_of, warn_of_no_attacks
+from .usable import SeenRecords, check_usable, outputs_of, warn_of_all_frozen, warn_of_no_attacks
 
 Average = Literal["records", "mean", "expected", "unknown"]
 A_TEXT = (2,)  # the shape of one that any network of texts takes
@@ -167,6 +168,7 @@ def recording_of(model: object, declared: DeclaredTraining) -> Recording:
         seen = SeenRecords(facts.input_shape, facts.classes, loss, facts.vocabulary is not None)
         check_usable(model, network.name, seen, "model", builder)
         warn_of_no_attacks(network)
+        warn_of_all_frozen(network)
     elif builder is not None:
         raise BadInput(f"build = {network.name!r} makes a network; give the recorder the network as model too")
     if (facts.mean is None) != (facts.std is None):
@@ -304,7 +306,8 @@ def config_of(
     first = recording.mechanism[0] if recording.mechanism else None
     declared: dict[str, Any] = {}
     if first is not None:
-        sizes = {"clip": float(first.clip), "noise_std": float(first.noise_std)}
+        std = first.noise_std * (float(stds_of(first.strategy).mean()) if isinstance(first, Correlated) else 1.0)
+        sizes = {"clip": float(first.clip), "noise_std": float(std)}
         declared = {**sizes, "by": first.by, "law": first.law}
     if first is not None and first.of == "record":
         declared = {}  # the clip is of gradients inside local training, and no bound of what is sent

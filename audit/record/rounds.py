@@ -36,7 +36,7 @@ from ..setup.state import round_files
 from .across import Energy
 from .copies import NoisesSeen
 from .independence import MOST_SIGNS, strongest_repeat
-from .mechanism import Declared, mechanism_of_plain
+from .mechanism import Declared, in_round, mechanism_of_plain
 from .noise_tests import (
     HEAVY,
     LAWS,
@@ -419,7 +419,9 @@ class MeasuredRound:
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
         if not round.mechanism:
             return cls()
-        noise = round.mechanism[0]
+        noise = in_round(round.mechanism[0], round.number)
+        if noise is None:
+            return cls()
         if noise.of == "record":
             return _of_records(recording, places, round, noise)
         if noise.by == "server":

@@ -104,6 +104,16 @@ def warn_of_no_attacks(network: Network) -> None:
     warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
 
 
+def warn_of_all_frozen(network: Network) -> None:
+    """Warns the owner of a module of which nothing is trained: a copy for evaluation, or a network that was opened
+    before it was told what is trained.
+    """
+    if network.parameters and set(network.parameters) <= set(network.untrained):
+        why = "requires_grad is False of all its parameters, so that all are taken as trained and sent"
+        more = "open the Recorder with the network as it is trained, if that is not so"
+        warnings.warn(f"model: {why}; {more}", stacklevel=4)  # where a Recorder is opened
+
+
 def check_builder(module: nn.Module, builder: Builder, shape: Sequence[int] | None, classes: int | None) -> None:
     """That a class or a function of the owner's gives the same network again, in the owner's own process, as an attack
     will ask for one. Of one that takes the shape of a record nothing is known before that is.

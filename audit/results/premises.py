@@ -13,6 +13,10 @@ class Premise(Enum):
     SECRET_DRAW = "nobody but those who collude knows who, or what, is drawn"
     HONEST_SHARE = "the clients who do not collude draw their noise and tell nobody"
     COUNTS_STAY = "numbers of records are known anyway, so that another in a client's place has as many"
+    COLUMNS_KNOWN = (
+        "which columns of the table are numbers, words or dates, and how they are written, is known anyway, as all of"
+        " its rows decided it"
+    )
     DECLARED = "what the owner declares is so"
     DRAWN_AT_RANDOM = "who takes part in a round is drawn at random, each round apart from all others"
     APART = "the noises of one recorded training are not those of another, as with a seed that both have"

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ...defenses.data.dataset import OWN_TABLE
 from ...defenses.releases import Release
 from ...defenses.wire import SERVER
 from ..errors import BadInput, bad_input
@@ -212,7 +213,8 @@ class Auditor:
         check_seal(self.setup.folder, self._sealed, (f"auditor/{name}" for name in names))
         ledger = Ledger(releases, messages, models, observers, len(self._clients))
         recorded = self.setup.manifest.recorded is not None
-        return replace(ledger, declared=recorded, published_key=not self.key_is_secret)
+        columns_known = self.setup.manifest.data.name == OWN_TABLE
+        return replace(ledger, declared=recorded, published_key=not self.key_is_secret, columns_known=columns_known)
 
     @cached_property
     def rounds(self) -> list[dict[str, float]]:

@@ -107,6 +107,7 @@ class Ledger:
     models: a version stands after its parents. observers: where there is no server, which party each kind of observer
     is. clients: how many there are; 0 for those that a release is about. plan: how its facts count. declared: by its
     owner, of a recording. published_key: whether whoever has the config can draw its noise again.
+    columns_known: whether what all rows of a table decided is published, and taken as known.
     """
 
     releases: Mapping[str, Release]
@@ -117,6 +118,7 @@ class Ledger:
     plan: Counting = Counting()
     declared: bool = field(default=False, kw_only=True)
     published_key: bool = field(default=False, kw_only=True)
+    columns_known: bool = field(default=False, kw_only=True)
 
     @cached_property
     def digest(self) -> str:
@@ -127,6 +129,7 @@ class Ledger:
             {i: asdict(version) for i, version in sorted(self.models.items())},
             [dict(self.observers), self.clients, self.declared, self.published_key],
             [type(self).__name__, asdict(self.plan)],
+            *(["columns known"] if self.columns_known else []),
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 

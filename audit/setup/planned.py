@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...defenses.data.dataset import Dataset, make
+from ...defenses.data.dataset import OWN_TABLE, Dataset, make
 from ...defenses.engine import local_bound
 from ...defenses.federation import Federation, Figures, RoundRecord, State, job_of, run_many, upload
 from ...defenses.layout import Layout
@@ -47,7 +47,8 @@ def planned_ledger(experiment: Experiment, any_key: bool = False) -> Ledger:
     """
     e = experiment
     plan = _Plan(e.scheme, e.layout, e.data, e.clients, e.config.seed, e.streams, e.observer_parties)
-    return _planned_for_any_key(plan) if any_key else _planned(plan)
+    planned = _planned_for_any_key(plan) if any_key else _planned(plan)
+    return replace(planned, columns_known=e.data.name == OWN_TABLE)
 
 
 def _planned_for_any_key(plan: _Plan) -> Ledger:
@@ -125,7 +126,8 @@ def priced_ledger(auditor: Auditor) -> Ledger | None:
     plan = _Plan(setup.scheme, setup.layout, stand_in, clients, setup.config.seed, auditor.streams, recorded.observers)
     # Without the key nobody knows who was in which round.
     planned = _planned(plan) if auditor.knows_key else _planned_for_any_key(plan)
-    return replace(planned, declared=recorded.declared, published_key=recorded.published_key)
+    marks = {name: getattr(recorded, name) for name in ("declared", "published_key", "columns_known")}
+    return replace(planned, **marks)
 
 
 @dataclass(frozen=True, eq=False)

@@ -140,7 +140,7 @@ def judged_trainings(
     draws = np.concatenate(judged.drawn)
     low = 1 - float(upper_limit(draws.size - draws.sum(), draws.size, fifth))
     high = float(upper_limit(draws.sum(), draws.size, fifth))
-    pattern = pattern_of(draws)
+    pattern = taken_again(learned.watch.most) or pattern_of(draws)
     why_not, notes = _why_not_composed(draws, delta, pattern), _checks(draws, (low, high), declared, delta, pattern)
     measured = measured_of(audit, len(judged.steps[1]), "all-rounds", why_not)
     if not why_not:
@@ -183,6 +183,18 @@ class DrawnPattern:
 
     words: str
     passes: int = 0
+
+
+def taken_again(most: int) -> DrawnPattern | None:
+    """Of a record that a batch has several times, each of them clipped by itself. most: how often.
+
+    >>> taken_again(1), taken_again(2)
+    (None, DrawnPattern(words='one step takes it up to 2 times, so that it moves a sum by up to 2 times the clip', \
+passes=0))
+    """
+    if most < 2:
+        return None
+    return DrawnPattern(f"one step takes it up to {most} times, so that it moves a sum by up to {most} times the clip")
 
 
 def pattern_of(draws: NDArray[np.bool_]) -> DrawnPattern | None:

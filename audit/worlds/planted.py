@@ -22,7 +22,8 @@ from ..labelled import LabelledRecord, labelled_record
 class PlantedDataset(Dataset):
     """`records`, with `canary` at `place`; left out of every batch unless `present`.
 
-    drawn: how often the place was drawn. batches: how many batches were taken. empty: whether the last one was.
+    drawn: how often the place was drawn, and most: in one batch at most. batches: how many batches were taken. empty:
+    whether the last one was.
     """
 
     records: Any
@@ -30,6 +31,7 @@ class PlantedDataset(Dataset):
     canary: Any
     present: bool
     drawn: int = 0
+    most: int = 0
     batches: int = 0
     empty: bool = False
 
@@ -47,6 +49,7 @@ class PlantedDataset(Dataset):
         self.batches += 1
         places = [int(i) % len(self) for i in indices]
         self.drawn += places.count(self.place)
+        self.most = max(self.most, places.count(self.place))
         kept = [i for i in places if self.present or i != self.place]
         self.empty = not kept
         return [self.canary if i == self.place else self.records[i] for i in kept]

@@ -48,10 +48,13 @@ class Trainings:
     private: Private | None = None
     drawn: dict[tuple[bool, int], NDArray[np.bool_]] = field(default_factory=dict)
     first: Transcript | None = None
+    most: int = 0  # how often a batch had the record
 
     def __call__(self, present: bool, seed: int) -> tuple[Tensor, int]:
         """As `Calls` wants it: the vector, and the number of steps."""
-        made = watched(self.train, self.world(present), seed, self.private)
+        dataset = self.world(present)
+        made = watched(self.train, dataset, seed, self.private)
+        self.most = max(self.most, dataset.most)
         if self.first is None:
             self.first = made
         elif self.first.start is not None and made.start is not None and not torch.equal(self.first.start, made.start):

@@ -32,7 +32,7 @@ from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
 from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps
 from dpfl_audit.defenses.steps.momentum import Momentum
-from dpfl_audit.defenses.steps.perturb import Correlated, Perturb, PerturbCorrelated
+from dpfl_audit.defenses.steps.perturb import CorrelatedDraw, Perturb, PerturbCorrelated
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
@@ -412,7 +412,7 @@ def _over_the_rounds(dice: _Dice, public: _Federation, clip: Clip, rounds: int, 
     some = int(dice.rng.integers(1, clients + 1))
     taking_turns = Separated(max(1, clients // turns), turns)
     participation = dice.one(taking_turns, RoundRobin(some), Everyone(), Uniform(some))
-    noise = PerturbCorrelated(clip.norm * dice.number(0.5, 6.0), Correlated(strategy))
+    noise = PerturbCorrelated(clip.norm * dice.number(0.5, 6.0), CorrelatedDraw(strategy))
     update = dice.one(Add(), AddWithMomentum(0.5, dice.one(0.0, 0.9)))
     changes = {
         "server": (noise,),

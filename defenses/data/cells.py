@@ -137,6 +137,8 @@ def read_column(cells: pd.Series, said: Said, usual: Mark | None = None) -> Read
     values = {text: part.value(decimal) for text, part in parts.items() if not part.unit or _same(part.unit, unit)}
     values = {text: value for text, value in values.items() if not np.isnan(value)}
     notation = _notation([parts[text] for text in values], unit, decimal)
+    if any("(" in str(text) for text in values):
+        notation = f"{notation}, brackets for a minus".removeprefix(", ")
     if not _most_are(values, counts, name in said.numbers):
         dates, notation = _dates(counts, said.day_first)
         if not _most_are(dates, counts, must=False):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..nearest import instead
 from .cells import Mark, ReadColumn, Said, read_column, usual_decimal
 from .columns import TableColumn, facts_of, fitted_column
-from .dataset import DEALT_BY_LOT, ENOUGH, Dataset, Source
+from .dataset import DEALT_BY_LOT, ENOUGH, OWN_TABLE, Dataset, Source
 from .delimited import read_delimited
 from .tabular import Deal, dealt
 
@@ -99,7 +99,7 @@ def load(
     if read_as:
         facts["read_as"] = "; ".join(read_as)
     facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
-    made = dealt("csv", (rows, targets), deal, len(names), seed, facts, statistics)
+    made = dealt(OWN_TABLE, (rows, targets), deal, len(names), seed, facts, statistics)
     return replace(made, remarks=(_of_target(target, names, targets), *_remarks(columns)))
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 Source = Literal["config", "published", "auxiliary", "none", "training"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 ENOUGH = 10  # auxiliary records that define a mean and a std unless somebody says otherwise
+OWN_TABLE = "csv"  # the name of a table whose columns all of its rows decide
 
 Moments = tuple[Sequence[float], Sequence[float]]  # mean and std, a number each for every channel or feature
 PIXELS = (0.5, 0.25)  # mean and std of no images in particular: all that [0, 1] says

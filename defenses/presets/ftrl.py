@@ -18,7 +18,7 @@ from ..participation import Separated
 from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
-from ..steps.perturb import Correlated, PerturbCorrelated
+from ..steps.perturb import CorrelatedDraw, PerturbCorrelated
 from ..strategies import BLT, BandMF, NoiseStrategy, Tree
 from ..terms import Observer
 from ..update import AddWithMomentum
@@ -111,7 +111,7 @@ def _scheme(
         local=local,
         client=(Clip(p.clip),),
         aggregate=FixedMean(cohort),
-        server=(PerturbCorrelated(noise_std, Correlated(strategy)),),
+        server=(PerturbCorrelated(noise_std, CorrelatedDraw(strategy)),),
         update=AddWithMomentum(p.server_lr, p.momentum),
         schedule=FixedRounds(p.rounds),
         participation=participation,

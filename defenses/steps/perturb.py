@@ -74,7 +74,7 @@ def release(
     context: Context,
     private_scale: str = "",
     also: tuple[float, float] = (0.0, 1.0),
-    correlated: Correlated | None = None,
+    correlated: CorrelatedDraw | None = None,
 ) -> Parcel:
     """Add noise of standard deviation `noise_std` and write it into the ledger.
 
@@ -218,7 +218,7 @@ def release_discrete(parcel: Parcel, noise_std: float, modulus: int, context: Co
 
 
 @dataclass(frozen=True)
-class Correlated:
+class CorrelatedDraw:
     """Where the noise of a hub's rounds is one mechanism. strategy: of the whole training."""
 
     strategy: NoiseStrategy
@@ -249,7 +249,7 @@ class PerturbCorrelated:
     """Noise D Z on a hub's values, Z of `noise_std` in parameter units (`strategies`)."""
 
     noise_std: float
-    correlated: Correlated
+    correlated: CorrelatedDraw
 
     def __call__(self, parcel: Parcel, context: Context) -> Parcel:
         private = parcel.bound.private if parcel.bound else ""

@@ -246,3 +246,8 @@ def test_nothing_is_read_of_rows_that_have_more_cells(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n" + "1,2\n" * 40 + "1,2,3\n")
     with pytest.raises(ValueError, match="not a readable CSV"):
         read_delimited(tmp_path / "x.csv")
+
+
+def test_brackets_for_a_minus_are_noted():
+    assert column(*many("(12)", "7")).notation == "brackets for a minus"
+    assert column(*many("($1,200.50)", "$3")).notation.endswith("the unit '$', brackets for a minus")

@@ -142,7 +142,7 @@ def increments(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> torch.Tenso
     run_many([federation], on_round=keep)
     drawn = perturb.draw
     monkeypatch.setattr(perturb, "draw", lambda mechanism, std, dim, rng: torch.zeros(dim))
-    monkeypatch.setattr(perturb.Correlated, "draw", _silent)
+    monkeypatch.setattr(perturb.CorrelatedDraw, "draw", _silent)
     out = []
     for t, model in enumerate(models[1:]):
         again: list[torch.Tensor] = []

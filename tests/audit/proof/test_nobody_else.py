@@ -25,6 +25,7 @@ from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.setup.ledger import Ledger, release_of, release_row
+from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.releases import GaussianLaw, Release
 from dpfl_audit.defenses.terms import ADJACENCIES, UNITS, Observer
 from stated import marked, proven_otherwise
@@ -64,6 +65,23 @@ def test_a_proof_says_of_whom_by_what_and_of_which_facts(proof: Proven, ledger: 
     assert proof.premises == {Premise.SECRET_KEY, Premise.NOTHING_ELSE_PUBLISHED}
     louder = {i: release_of({**release_row(r), "noise_std": 9.0}) for i, r in ledger.releases.items()}
     assert replace(ledger, releases=louder).digest != ledger.digest
+
+
+def test_what_all_rows_of_a_table_decide_is_a_premise_beside_epsilon(tmp_path: Path) -> None:
+    """Planned and trained alike, and part of what a stored proof is compared with."""
+    rows = [f"{20 + i % 50},{'ab'[i % 2]},{i % 2}" for i in range(120)]
+    (tmp_path / "own.csv").write_text("\n".join(["age,ward,outcome", *rows]))
+    data = {"name": "csv", "root": str(tmp_path / "own.csv"), "target": "outcome", "clients": 2}
+    local = {"optimiser": "sgd", "lr": 0.1, "batch_size": 8}
+    config = {**RAW, "data": {**data, "samples_per_client": 20}, "model": {"name": "logistic"}, "local": local}
+    experiment = build(parse_config(config), Path())
+    train(experiment, tmp_path / "setup", key="1" * 64)
+    trained = Auditor(open_setup(tmp_path / "setup")).ledger
+    assert trained is not None
+    for ledger in (trained, planned_ledger(experiment)):
+        made = prove(Views(ledger), QUESTION)
+        assert isinstance(made, Proven) and Premise.COLUMNS_KNOWN in made.premises
+        assert replace(ledger, columns_known=False).digest != ledger.digest
 
 
 def test_1_a_proof_is_not_built_by_hand(proof: Proven) -> None:

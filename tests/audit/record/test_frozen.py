@@ -168,3 +168,12 @@ def test_a_dump_of_adapters_names_the_file_of_its_base(adapted, tmp_path):
     module = setup.module("nets_of_adapters:Adapted")
     assert torch.equal(module[1].base.bias, adapted.base.bias) and setup.layout.dim == 148
     assert proven(tmp_path / "s") == pytest.approx(TWO_ROUNDS)
+
+
+def test_a_network_of_which_nothing_is_trained_is_named_when_the_recorder_opens(tmp_path):
+    """Such as a copy for evaluation: all of it is taken as trained and sent."""
+    net = nn.Linear(3, 2).requires_grad_(False)
+    with pytest.warns(UserWarning, match="requires_grad"), Recorder(tmp_path / "s", net, mechanism=NOISE) as rec:
+        rec.broadcast(0, net.state_dict())
+        rec.upload(0, 0, {name: torch.randn(value.shape) for name, value in net.state_dict().items()}, num_examples=5)
+    assert 0 < proven(tmp_path / "s") < inf

@@ -48,7 +48,8 @@ def by_hand(noise_multiplier: float, bug: str = "", rate: float = RATE) -> Calla
         weights = start.clone().requires_grad_()
         optimiser = torch.optim.SGD([weights], lr=0.1)
         for _ in range(STEPS):
-            batch = dataset.__getitems__(torch.nonzero(torch.rand(len(dataset)) < rate).flatten().tolist())
+            places = torch.nonzero(torch.rand(len(dataset)) < rate).flatten().tolist()
+            batch = dataset.__getitems__(places * (2 if bug == "taken twice" else 1))
             total = torch.zeros_like(start)
             for inputs, label in batch:
                 wrong = torch.softmax(inputs @ weights.detach(), 0)
@@ -131,6 +132,12 @@ def test_a_loop_without_a_torch_optimiser_tells_its_steps():
     assert audit.finding().level == "consistent" and audit.if_gaussian.epsilon > 0
 
 
+def test_a_sampler_with_replacement_is_no_coin_of_each_record():
+    """A batch that has a record twice moves by two clips, where the accountant counts on one."""
+    audit = dpfl_audit.audit_dpsgd(by_hand(1.0, "taken twice"), records(), noise_multiplier=1.0, trainings=40, **QUICK)
+    assert audit.if_gaussian is None and any("up to 2 times" in note for note in audit.about.notes)
+
+
 # --- the data set ---
 
 
@@ -142,6 +149,7 @@ def test_worlds_have_the_same_size_and_only_the_place_differs():
     assert [float(r[0][0]) for r in present.__getitems__([1, 3])] == [float(data[1][0][0]), 9.0]
     assert len(absent.__getitems__([1, 3])) == 1 and absent.__getitems__([3]) == []
     assert (present.drawn, absent.drawn, present.batches) == (1, 2, 1)
+    assert (present.most, absent.most) == (1, 1) and len(present.__getitems__([3, 1, 3])) == 3 and present.most == 2
     loader = DataLoader(absent, batch_size=10)
     assert [len(inputs) for inputs, _ in loader] == [9, 10]
 
