@@ -280,9 +280,9 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=2198, pages_used=4),
-    "own trainings": Allowance(3000, 20, lines_used=1355, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=300, pages_used=6),
+    "text": Allowance(4000, 20, lines_used=2275, pages_used=4),
+    "own trainings": Allowance(3000, 20, lines_used=1988, pages_used=4),
+    "first hour": Allowance(1500, 20, lines_used=480, pages_used=6),
     "evidence": Allowance(1500, lines_used=505),
 }
 
@@ -311,13 +311,13 @@ ROWS = (
     Row("functions that can make a proven number", proof_makers, 1, 1),
     Row("callers of verdict", verdict_calls, 1, 1),
     Row("files that recompute refutations", refuters, 1, 1),
-    Row("functions that choose a row", row_choosers, 3, 1),
+    Row("functions that choose a row", row_choosers, 2, 1),
     Row("functions of eight parameters or more", long_signatures, 25, 25),
     Row("asserts that pin a sentence", sentence_asserts, 23, 22),
     Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
-    Row("product: lines", product_lines, 82566 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 53298, 40000),
+    Row("product: lines", product_lines, 82613 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 54058, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -59,7 +59,7 @@ def worth_trying(case: StudyCase, trial: Trial, failed: Sequence[tuple[Trial, Ag
 
 
 def _worth(case: StudyCase, trial: Trial) -> float:
-    return (None if trial.outcome is None else case.goals.worth(trial.outcome)) or 0.0
+    return case.goals.worth(trial.outcome or Performance()) or 0.0
 
 
 def _less_noise(trial: Trial, other: Trial) -> bool:

@@ -84,12 +84,12 @@ class Goals(GoalLimits):
 
     def figure_said(self, outcome: Performance | None) -> str:
         """That of one setting; "" where there is none, as of a regression."""
-        worth = None if outcome is None else self.worth(outcome)
-        if worth is None or outcome is None:
-            return ""
-        if self.auc_at_least is not None:
-            return number(worth, 3)
-        return "" if outcome.accuracy is None else percent(worth)
+        measured = outcome or Performance()
+        if self.auc_at_least is not None and measured.area is not None:
+            return number(measured.area, 3)
+        if self.auc_at_least is None and measured.accuracy is not None:
+            return percent(measured.accuracy)
+        return ""
 
     def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:
@@ -163,8 +163,9 @@ class Goals(GoalLimits):
 
     def order(self, outcome: Performance, epsilon: float | None) -> tuple[float, ...]:
         """The sort key of settings, the best first."""
-        measured = self.worth(outcome)
-        worth = -inf if measured is None else measured
+        worth = self.worth(outcome)
+        if worth is None:
+            worth = -inf
         leakage = inf if outcome.leakage is None else outcome.leakage
         loss = inf if epsilon is None else epsilon
         return (-worth, leakage, loss) if self.best == "accuracy" else (leakage, loss, -worth)

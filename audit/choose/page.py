@@ -48,7 +48,7 @@ def study_page(study: Study) -> str:
         steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
         price=list(study.price.sentences),
         goals=case.goals.words,
-        best=case.goals.figure if case.goals.best == "accuracy" else case.goals.best,
+        best=case.goals.best.replace("accuracy", case.goals.figure),
         figure=case.goals.figure,
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{data.name}, {case.rows} records",

@@ -74,6 +74,11 @@ class LedgerWriter:
         wrong = [d for d in found if d.status == "contradicted"]
         self.problem = "; ".join(f"what is declared of the {d.what} is contradicted: {d.why}" for d in wrong)
 
+    @property
+    def _inherited(self) -> list[str]:
+        """The id of the model that was broadcast last, none before the first."""
+        return [] if self.version is None else [self.version]
+
     def begun(self) -> LedgerRows:
         """Of the model that everybody starts from, where it was made with the clients' data: it tells all of it."""
         if self.recording.data.first_model != "private":
@@ -134,14 +139,14 @@ class LedgerWriter:
         self.times += 1
         return LedgerRows(
             [],
-            [self._of_nothing_kept(number, [] if self.version is None else [self.version], "sum", held=True)],
+            [self._of_nothing_kept(number, self._inherited, "sum", held=True)],
             [],
             [],
         )
 
     def _beside(self, number: int, drawn_again: bool) -> LedgerRows:
         """A model that is not kept. drawn_again: made of the same uploads by a server that drew its noise anew."""
-        row = self._of_nothing_kept(number, [] if self.version is None else [self.version], "model")
+        row = self._of_nothing_kept(number, self._inherited, "model")
         if not drawn_again or self.before is None:
             return LedgerRows([], [row], [], [])
         closed, own, parent = self.before
@@ -225,7 +230,7 @@ class LedgerWriter:
             "captured": True,
             "upload": False,
             "releases": [],
-            "inherits": [] if self.version is None else [self.version],
+            "inherits": self._inherited,
         }
 
     def _upload(self, name: str, number: int, client: int, kept: bool, own: Sequence[Release]) -> dict[str, Any]:

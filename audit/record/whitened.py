@@ -55,13 +55,13 @@ def whitened(rounds: Sequence[ClosedRound]) -> Whitened:
     return Whitened(
         tuple(
             replace(
-                r,
-                residuals=(white[r.number],) if r.residuals else (),
-                weighed=tuple(replace(w, along=w.along / most, twice=w.twice / most) for w in r.weighed),
-                projections=tuple(replace(p, spread=p.spread * most) for p in r.projections),
+                closed,
+                residuals=tuple(white[closed.number] for _ in closed.residuals[:1]),
+                weighed=tuple(replace(w, along=w.along / most, twice=w.twice / most) for w in closed.weighed),
+                projections=tuple(replace(p, spread=p.spread * most) for p in closed.projections),
                 copies=(),  # noises that are nearly one another's opposites may have many signs in common
             )
-            for r in rounds
+            for closed in rounds
         ),
         max(0.0, float(values[0] / values[-1])),
     )

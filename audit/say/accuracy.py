@@ -61,8 +61,11 @@ def unequal(setup: AuditedSetup) -> bool:
 
 def beyond_said(balanced: float | None, area: float | None) -> str:
     """balanced: None where classes are about equal. area: under the ROC curve of two classes, None of more."""
-    known = [] if balanced is None else [f"balanced over classes {percent(balanced)}"]
-    known += [] if area is None else [f"AUC {number(area, 2)}"]
+    known = []
+    if balanced is not None:
+        known.append(f"balanced over classes {percent(balanced)}")
+    if area is not None:
+        known.append(f"AUC {number(area, 2)}")
     return "; ".join(known)
 
 
