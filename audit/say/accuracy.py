@@ -104,6 +104,8 @@ def useless_said(
     'The model is worse than no model: it has 72 % of the test records right (71 % to 73 %), guessing alone 76.1 %.'
     >>> useless_said(0.77, (0.75, 0.79), 0.761).partition(":")[0], useless_said(0.8, (0.78, 0.82), 0.761)
     ('The model is not shown to be better than no model', '')
+    >>> useless_said(0.77, (0.75, 0.79), 0.761, of_area=(0.81, 0.88))
+    ''
     """
     if accuracy is None or limits is None or guessing is None or limits[0] > guessing:
         return ""
