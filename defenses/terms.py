@@ -152,8 +152,16 @@ class Observer:
         return self == other or other.alone in _SEE_MORE.get(self.name, ())
 
     @property
-    def sees_final_only(self) -> bool:
-        return self.kind.broadcasts == "last"
+    def sees_every_round(self) -> bool:
+        """Whether it sees what each single round did: the uploads, every broadcast, or the mail of a party."""
+        return self.kind.party or self.kind.uploads != "none" or self.kind.broadcasts == "all"
+
+    @property
+    def with_models(self) -> Observer:
+        """The least of `KINDS`, alone, that sees what it does and what clients are sent, as they tell who collude."""
+        if self.sees_merged_only and not self.kind.sums:
+            return Observer("downlink")
+        return Observer(self.name)
 
     def sees(self, *, from_server: bool, to_server: bool, round: int, last_round: int) -> bool:
         """Whether it sees a message of `round` in a federation with a server; the final model's round is `last_round`.

@@ -122,7 +122,7 @@ class Views:
     def _prepared(self, observer: Observer, turn: float) -> Iterable[Sight]:
         ledger, coalition = self.ledger, self.coalition(observer)
         if coalition:
-            observer = _with_models(observer)
+            observer = observer.with_models
         if (bounds := ledger.instead_of(observer)) is not None:
             subjects = ledger.subjects(observer)
             return [Sight(tuple((Exposure.of(releases, subjects, coalition), "") for releases in bounds))]
@@ -163,12 +163,6 @@ class Views:
             seen, subjects = self.ledger.count(self.ledger.seen_by(observer)), self.ledger.subjects(observer)
             self._exposures[key] = Exposure.of(seen, subjects, coalition)
         return self._exposures[key]
-
-
-def _with_models(observer: Observer) -> Observer:
-    """Who sees at least what the observer does and what clients are sent: every model."""
-    more = {"model": "downlink", "uplink": "uplink"}
-    return Observer(more.get(observer.name, observer.name))
 
 
 def behind(ledger: Ledger, observer: Observer, client: int) -> list[Counted]:

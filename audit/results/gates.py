@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from ...defenses.nearest import instead
-from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Observer
+from ...defenses.terms import ADJACENCIES, KINDS, UNITS, Adjacency, Observer
 from ..errors import BadInput
 from ..judge.judgement import judgement_of
 from ..say import gate as say
@@ -150,7 +150,7 @@ def _check_word(text: str, word: str) -> None:
     try:
         Observer.parse(word)
     except ValueError:
-        known = (*UNITS, *ADJACENCIES, "server", "downlink", "model", "aggregate", "uplink", "peer", "leader")
+        known = (*UNITS, *ADJACENCIES, *KINDS)
         raise BadInput(
             f"--fail-if {text!r}: {word!r} is no unit, adjacency or observer{instead(word, known)}"
         ) from None

@@ -410,7 +410,12 @@ def _moments(
         )
     if not experiment.scheme.topology.central:
         raise NoDemonstration(f"this federation has no server, so nothing for {observer} to see")
-    if observer.sees_final_only and releases_seen(federation, observer) > 1:
+    if not observer.sees_every_round:
+        rounds = rounds_planned(federation.scheme.schedule)
+        made = range(1, rounds + 1)  # a round's model is broadcast in the next one
+        count = sum(observer.sees(from_server=True, to_server=False, round=r, last_round=rounds) for r in made)
+        if not count:
+            return []
         count = 1
     if isinstance(source, Auditor) and not observer.sees_merged_only:
         return _captured(source, federation, client, count, observer.catches)

@@ -209,10 +209,9 @@ def _mechanism(case: CanaryCase, step: _Step) -> Measured:
 
 
 def _sees_rounds(case: CanaryCase) -> None:
-    if case.question.observer.sees_final_only and releases_seen(case.federation, case.question.observer) > 1:
-        raise ValueError(
-            "whoever gets the final model sees no single round; --set 'canary.protocols=[\"end-to-end\"]' audits it"
-        )
+    observer = case.question.observer
+    if not observer.sees_every_round and releases_seen(case.federation, observer) > 1:
+        raise ValueError(f"{observer.words} sees no single round; --set 'canary.protocols=[\"end-to-end\"]' audits it")
 
 
 def _plan(case: CanaryCase, messages: list[FederationTrials]) -> AuditPlan:

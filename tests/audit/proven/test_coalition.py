@@ -18,7 +18,7 @@ from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.ledger import Ledger
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.releases import Sampling
-from dpfl_audit.defenses.terms import Adjacency, Observer
+from dpfl_audit.defenses.terms import KINDS, Adjacency, Observer, ObserverKind
 from scipy.optimize import brentq
 from scipy.stats import hypergeom
 from stated import stated
@@ -132,6 +132,15 @@ def test_who_is_sent_the_models_shows_them() -> None:
     three, caught = ledger(3, scheme), ledger(3, {**scheme, "name": "local-gaussian"})
     assert proven(three, "model+1") == proven(three, "downlink+1") == proven(three, "downlink")
     assert proven(caught, "uplink(1)+1") == proven(caught, "uplink") > proven(caught, "uplink(1)")
+
+
+def test_who_collude_hand_on_every_model_whatever_the_observer_sees(monkeypatch) -> None:
+    """A kind that is not in any list but `KINDS`; that the first model alone is seen would prove ε = 0."""
+    monkeypatch.setitem(KINDS, "late", ObserverKind("a late one", "the final model", broadcasts="last"))
+    what = ledger(4, {"name": "central-gaussian", "clip": 1.0, "noise_multiplier": 1.0, "rounds": 4})
+    least = proven(what, "downlink+1")
+    assert all(proven(what, f"{name}+1") >= least > 0 for name in ("late", "model", "server", "aggregate"))
+    assert not Observer("late").sees_every_round and Observer("server").sees_every_round
 
 
 def test_peers_who_collude_have_each_others_mail() -> None:
