@@ -32,7 +32,7 @@ from .trial import Trial, clear_setups, train_whole, trained_outcome
 
 FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
-INACCURATE = "every attack, as the model is less accurate than is asked"
+INACCURATE = "every attack on a setting that was trained again, as its model keeps no limit on accuracy or AUC"
 ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
 MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals stand in the way
 

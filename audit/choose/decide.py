@@ -131,7 +131,9 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     alone = [sum(miss[i] and sum(miss) == 1 for miss in misses) for i in range(len(goals))]
     often = [sum(miss[i] for miss in misses) for i in range(len(goals))]
     binding = max(range(len(goals)), key=lambda i: (alone[i], often[i]))
-    looked = [t for t in trials if t.outcome is not None or t.epsilon is not None]
+    # What keeps all by the search's estimates and was not trained again is no better than what was, and failed.
+    no_better = {t.number for t in trials if tried and t.number not in again and all(k.kept for k in judged(t))}
+    looked = [t for t in trials if (t.outcome is not None or t.epsilon is not None) and t.number not in no_better]
     nearest = min(looked, key=lambda t: (_excess(judged(t)), t.number not in again, t.number), default=None)
     if nearest is None:
         return Obstacle(goals[binding], None, say.none_keeps(goals[binding]))

@@ -135,7 +135,8 @@ class Goals(GoalLimits):
         if value is None or limit is None:
             return [Kept(goal, None, "not measured", False, False, "attack", inf)]
         strongest = outcome.strongest
-        said = f"{percent(value)}, at most {percent(limit)}" + ("" if strongest is None else f" ({strongest.what})")
+        found = "" if strongest is None else f" ({strongest.what})"
+        said = f"{percent(value)}{found}, at most {percent(limit)} by any attack tried"
         excess = max(0.0, value - most) / max(most, 0.01)
         return [Kept(goal, value, said, value <= most, limit <= most, "attack", excess)]
 

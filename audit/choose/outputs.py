@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from math import isfinite
 from typing import Any
 
 from ..setup.config import toml_value
@@ -19,6 +20,7 @@ COLUMNS = (
     "accuracy",
     "accuracy_low",
     "accuracy_high",
+    "auc",
     "test_loss",
     "leakage",
     "strongest",
@@ -47,11 +49,18 @@ def recommended_toml(study: Study) -> str:
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)
     document = tomlkit.parse(study.case.source or plain)
-    for text in (*study.case.overrides, *overrides(chosen.point)):
+    for text in (*study.case.overrides, *overrides(chosen.point), *_spent(study.price.epsilon)):
         key, _, value = text.partition("=")
         _put(document, key.strip().split("."), value)
     rebase(document, study.case.base, study.folder)
     return "".join(f"# {line}\n" for line in head) + "\n" + tomlkit.dumps(document)
+
+
+def _spent(epsilon: float | None) -> list[str]:
+    """What the search spent on the clients' own records, as the config of the next training says it."""
+    if not epsilon:
+        return []
+    return [f"audit.spent={epsilon!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
 
 
 def _put(document: Any, key: list[str], value: str) -> None:
@@ -137,6 +146,7 @@ def _numbers(trial: Trial) -> dict[str, Any]:
         "accuracy": outcome.accuracy,
         "accuracy_low": low,
         "accuracy_high": high,
+        "auc": outcome.area,
         "test_loss": outcome.loss,
         "leakage": outcome.leakage,
         "strongest": None if strongest is None else strongest.what,

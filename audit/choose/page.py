@@ -19,6 +19,7 @@ from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..say import study as say
 from ..say.words import MISSING, at_most, number, percent, percent_at_most
+from .attacks import MEMBERSHIP
 from .goals import Goals, Kept
 from .outcome import Performance
 from .space import said, short_name
@@ -50,8 +51,9 @@ def study_page(study: Study) -> str:
         goals=case.goals.words,
         best=case.goals.best.replace("accuracy", case.goals.figure),
         figure=case.goals.figure,
+        membership=study.again is not None and any(name.startswith(MEMBERSHIP) for name in study.again.attacks),
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
-        data=f"{data.name}, {case.rows} records",
+        data=f"{case.config.name or data.name}, {case.rows} records",
         counts=_counts(study),
         looks=sum(again.looks for again in study.tried),
         failed=[_failed(study, i) for i in range(len(study.tried)) if chosen is None or i < len(study.tried) - 1],
@@ -287,8 +289,8 @@ def _map(study: Study) -> dict[str, Any] | None:
         line = []
         for x in columns:
             own = [t for t in shown if t.point[across] == x and (down is None or t.point[down] == value)]
-            best = min(own, key=lambda t: study.case.goals.order(t.outcome or Performance(), t.epsilon), default=None)
-            line.append(None if best is None else _cell(study, best, images[best.number], mark))
+            worst = max(own, key=lambda t: t.leakage or 0.0, default=None)
+            line.append(None if worst is None else _cell(study, worst, images[worst.number], mark))
         cells.append({"head": "" if down is None else _text(value), "cells": line})
     return {
         "across": short_name(across),

@@ -15,7 +15,7 @@ from ..say import board as say
 from ..say.accuracy import accuracy_said, without_noise
 from ..say.card import NOT_STATED
 from ..say.statement import NOT_PRICED, holds_if
-from ..say.warnings import not_run
+from ..say.warnings import not_run, spent_before
 from ..say.words import NO_SECRET
 from .decision import decision_on
 from .facts import ReportedSetting, read_settings
@@ -101,7 +101,7 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
         setup = setting.results.setup
         held = {"record": setup.training_records, "client": setup.clients}[rows[0].unit]
         people = [say.people_line(rows[0], owner.people, held)]
-    return [*map(say.proof_line, rows), *people] or [NOT_PRICED]
+    return [*map(say.proof_line, rows), *people, *filter(None, [spent_before(setting.results.setup)])] or [NOT_PRICED]
 
 
 def _asked_rows(setting: ReportedSetting) -> list[Epsilon]:

@@ -191,7 +191,7 @@ def _trust_model(card: ClaimCard) -> Iterable[str]:
     if trusted := [name for name in seen if name not in finite]:
         yield say.none_proven_towards(trusted)
     honest = table_of(card.results.setup.config, "audit").get("honest")
-    if isinstance(honest, int | float):
+    if isinstance(honest, int | float) and any("honest_share" in row.premises for row in card.results.epsilon):
         yield say.honest_share(honest)
     granted = dict.fromkeys(text for attack in card.results.attacks for text in attack.assumed)
     if granted:

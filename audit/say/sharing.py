@@ -116,7 +116,7 @@ def some_guess(names: Sequence[str]) -> str:
 
 
 def not_covered(unit: str) -> str:
-    return f"Other observers, and people with several {unit}s, are not covered."
+    return f"Other observers have an ε of their own, and people with several {unit}s are protected less."
 
 
 def strong_allows(right: str) -> str:

@@ -51,6 +51,7 @@ def implied(results: Results) -> list[str]:
         sentences.append(words.NO_SECRET)
     asked = [row for row in results.epsilon if row.asked]
     sentences += [said for row in asked for said in promise(row.delta or 0.0, _counted(setup, row))]
+    sentences += filter(None, [spent_before(setup)])
     sentences += not_asked(results.epsilon)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
@@ -135,6 +136,20 @@ def not_run(results: Results) -> list[str]:
         what = "Not finished" if attack.attack in results.choice.unfinished else "Not tried"
         reasons.setdefault((what, attack.reason), []).append(attack.attack)
     return [f"{what}: {words.listed(names)} ({reason})." for (what, reason), names in reasons.items()]
+
+
+def spent_before(setup: AuditedSetup) -> str:
+    """What was spent on the same people before, as the config says; "" where it says nothing."""
+    audit = setup.config.get("audit")
+    spent = audit.get("spent") if isinstance(audit, Mapping) else None
+    if spent is None:
+        return ""
+    if not isinstance(spent, int | float):
+        return "Before this training the same records were used without a bound: its ε is not all that was spent."
+    return (
+        f"Before this training ε = {words.at_most(spent)} was spent on the same records, as by a search: add this"
+        " training's, and its δ to this δ."
+    )
 
 
 def unscored(results: Results) -> list[str]:

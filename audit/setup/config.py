@@ -194,7 +194,8 @@ class ClaimTable(ConfigTable):
 
 class AuditTable(ConfigTable):
     """What is asked. honest: the share of all other clients that draw their own noise and tell nobody what they know;
-    the others collude with every observer.
+    the others collude with every observer. spent: the ε that was spent on the same people before, as by a search on
+    their records, at the same δ, unit and adjacency; what no ε bounds is "unlimited".
     """
 
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -202,6 +203,15 @@ class AuditTable(ConfigTable):
     adjacency: Adjacency = "zero_out"
     observer: ObserverName = Observer("server")
     honest: float = Field(default=1.0, ge=0, le=1)
+    spent: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["unlimited"] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """As it was before there was `spent`, where there is none: a setup's digest covers the config."""
+        made: dict[str, Any] = plain(self)
+        if self.spent is None:
+            del made["spent"]
+        return made
 
 
 class Config(ConfigTable):

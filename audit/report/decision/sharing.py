@@ -16,6 +16,7 @@ from ...results.format import LEVELS, PROOFS, Epsilon
 from ...say import sharing as say
 from ...say import words
 from ...say.accuracy import useless
+from ...say.warnings import spent_before
 from ..facts import ReportedSetting
 
 SharingAnswer = Literal["no", "unproven", "proven"]
@@ -154,6 +155,7 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
         sentence = say.of_guessing(sentence)
     elif guessing:
         because.append(say.some_guess([setting.label for setting in guessing]))
+    because += filter(None, dict.fromkeys(spent_before(setting.results.setup) for setting in proven))
     said = " ".join(because) + _together(proven)
     return Sharing("proven", sentence, said, what.question, "proven", limited or bool(declared))
 
