@@ -33,6 +33,7 @@ from .still import nothing_trained
 from .whitened import whitened
 
 NOBODY_CAN_TELL = "a recording cannot show it"
+NOT_ANOTHER = "no next model is another average of the recorded uploads; what else a server did nobody can tell"
 SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_model": "private"}'
 PRIVATE = 'taken so; if they follow from the clients\' values, say scale="private" of the mechanism'
 ADDED = "nothing added"
@@ -324,7 +325,8 @@ def _independence(first: Declared, residuals: Sequence[LeftOver]) -> Tested:
 
 def _average(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     if first.by == "client":
-        return Tested("declared", NOBODY_CAN_TELL)
+        others = [r.weights for r in rounds if r.weights]
+        return Tested("contradicted", others[0]) if others else Tested("declared", NOT_ANOTHER)
     return _of_all(weights_kept([weighed for r in rounds for weighed in r.weighed]), rounds)
 
 

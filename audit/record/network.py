@@ -264,9 +264,8 @@ def builder_of(build: str | Callable[..., Any]) -> tuple[str, Callable[..., Any]
     Raises:
         BadInput: it is nothing that can be called, or that could be imported again.
     """
-    name = build
-    if not isinstance(name, str):
-        name = path_of(name)
+    # "FILE.py:NAME", as other commands take it, is the module that the file is.
+    name = build.replace(".py:", ":") if isinstance(build, str) else path_of(build)
     module, colon, function = name.partition(":")
     if not colon or not module or not function.isidentifier():
         raise BadInput(f'build = {short(build)}: expected "module:function", or the function, of a file of yours')

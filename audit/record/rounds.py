@@ -34,6 +34,7 @@ from ..setup.public import Public
 from ..setup.reading import plain_json, read_text
 from ..setup.state import round_files
 from .across import Energy
+from .averaged import other_weights
 from .copies import NoisesSeen
 from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, in_round, mechanism_of_plain
@@ -172,6 +173,7 @@ def write_round(
             "moved": measured.moved,
             "noisy_mean": round.noisy_mean is not None,
             "copies": measured.copies,
+            "weights": measured.weights,
             "energies": [vars(energy) for energy in measured.energies],
             "still": still_tensors(recording.network, places.spans, _uploads(recording, round)),
         },
@@ -207,6 +209,7 @@ class ClosedRound:
     energies: tuple[Energy, ...] = ()
     copies: tuple[str, ...] = ()
     still: tuple[str, ...] = ()
+    weights: str = ""
 
     @property
     def clients(self) -> tuple[int, ...]:
@@ -242,6 +245,7 @@ def read_rounds(folder: Path) -> list[ClosedRound]:
                 tuple(Energy(**row) for row in content["energies"]),
                 tuple(content["copies"]),
                 tuple(content["still"]),
+                content.get("weights", ""),
             )
         )
     return rounds
@@ -402,7 +406,7 @@ class Places:
 class MeasuredRound:
     """What a round tells of its first mechanism. lengths: what is wrong with the length of a message, in sentences.
     tensors: of messages of which nothing but what was sent is known. harmless, moved: as of `Outside`.
-    copies: which noise is that of an earlier message, in sentences.
+    copies: which noise is that of an earlier message, in sentences. weights: that uploads were averaged otherwise.
     """
 
     residuals: tuple[LeftOver, ...] = ()
@@ -414,6 +418,7 @@ class MeasuredRound:
     moved: tuple[str, ...] = ()
     energies: tuple[Energy, ...] = ()
     copies: tuple[str, ...] = ()
+    weights: str = ""
 
     @classmethod
     def of(cls, recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> MeasuredRound:
@@ -422,11 +427,23 @@ class MeasuredRound:
         noise = in_round(round.mechanism[0], round.number)
         if noise is None:
             return cls()
-        if noise.of == "record":
-            return _of_records(recording, places, round, noise)
         if noise.by == "server":
             return _of_server(recording, places, round, noise, next_model)
-        return _of_clients(recording, places, round, noise)
+        of_noise = _of_records if noise.of == "record" else _of_clients
+        measured = of_noise(recording, places, round, noise)
+        return replace(measured, weights=_weights(recording, places, round, next_model))
+
+
+def _weights(recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> str:
+    """What `other_weights` says of the round; of tensors that are no steps along gradients nothing is asked."""
+    if next_model is None or round.lost or recording.average not in ("records", "mean"):
+        return ""
+    sent = _uploads(recording, round)
+    names = outside(recording.network, places.spans, sent, 0.0).names
+    changes = {one.client: without(one.change(), places.spans, names) for one in sent}
+    counts = {client: upload.num_examples for client, upload in round.uploads.items()}
+    step = without(next_model - round.broadcast, places.spans, names)
+    return other_weights(step, changes, weights_of(recording.average, counts))
 
 
 def _uploads(recording: Recording, round: OpenRound) -> list[SentValue]:
