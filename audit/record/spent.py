@@ -70,7 +70,14 @@ def _write_another(work: Path, last: Path, recording: Recording) -> None:
         for upload in content["uploads"]
     ]
     broadcast = recorded_id(recording, number, SERVER, "weights", 0)
-    further = {"round": number, "broadcast": broadcast, "uploads": uploads, "session": "", "noisy_mean": False, "weights": ""}
+    further = {
+        "round": number,
+        "broadcast": broadcast,
+        "uploads": uploads,
+        "session": "",
+        "noisy_mean": False,
+        "weights": "",
+    }
     write_json(work / f"round-{number:04d}.json", {**content, **further, **{name: [] for name in UNLIKE}})
 
 

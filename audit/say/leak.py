@@ -8,6 +8,7 @@ from itertools import chain
 
 from ..judge.judgement import JudgedAttack, Judgement, Limit, Refutation
 from ..results.checks import (
+    COMPARABLE,
     STRICT_FPR,
     Check,
     allowed_epsilon,
@@ -81,8 +82,11 @@ def _reached(judgement: Judgement) -> str:
             f" {demonstrated_said(most)}."
         )
     if not tested:
-        why = f"no attack has a control to compare with (attacks scored: {len(scored)})"
-        return _sentences(f"The leak was not measured: {why}.", within)
+        known = (judged.attack.not_measured.get(COMPARABLE, "") for judged in scored)
+        why = next(filter(None, known), "no attack has a control")
+        return _sentences(
+            f"The leak was not measured, as no attack could be tested against its control: {why}.", within
+        )
     return _no_leak(judgement, tested, len(scored), within)
 
 
