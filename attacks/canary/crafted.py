@@ -64,7 +64,12 @@ def _unit(vector: Tensor) -> Tensor:
 def mean_gradient(
     job: LocalJob, inputs: Tensor, targets: Tensor, skip: int | None = None, create_graph: bool = False
 ) -> Tensor:
-    """The mean gradient (d,) at the round's start over all records but `skip`, which counts among their number."""
+    """The mean gradient (d,) at the round's start.
+
+    Args:
+        job: whose model, weights and loss. inputs, targets: records (n, …) of it.
+        skip: the number of one that is left out of the sum, and counts among n. create_graph: for a gradient of it.
+    """
     named = {name: value.clone().requires_grad_() for name, value in job.layout.split(job.start).items()}
     losses = loss_of(job.training.loss).values(functional_call(job.module, named, (inputs,)), targets)
     if skip is not None:
