@@ -6,6 +6,7 @@ from .gradients import DiracGradient
 from .initial import CraftedStart
 from .records import Blank, Existing, Filled, Mislabelled
 from .updates import DiracUpdate, NotFinite, RandomUpdate
+from .words import NewWords
 
 RECORD_CANARIES: dict[str, Canary] = {
     c.name: c
@@ -17,6 +18,7 @@ RECORD_CANARIES: dict[str, Canary] = {
         Existing(),
         CraftedRecord("direction"),
         CraftedRecord("length"),
+        NewWords(),
     )
 }
 CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
@@ -33,6 +35,7 @@ __all__ = [
     "Existing",
     "Filled",
     "Mislabelled",
+    "NewWords",
     "NotFinite",
     "RandomUpdate",
     "UpdateCanary",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...defenses.local import LocalJob
 
@@ -49,8 +49,17 @@ def with_record(job: LocalJob, row: int, record: Tensor | None, target: Tensor |
 
 
 def another_target(job: LocalJob, row: int, classes: int, rng: torch.Generator) -> Tensor:
-    """A class other than the record's own, at random; in regression the target furthest from it among the client's."""
+    """A class other than the record's own, at random; in regression the target furthest from it among the client's. Of
+    next words, which are targets by place, those that are ignored stay so.
+    """
     if classes > 1:
-        shift = int(torch.randint(1, classes, (1,), generator=rng))
-        return (job.targets[row] + shift) % classes
+        shift, own = int(torch.randint(1, classes, (1,), generator=rng)), job.targets[row]
+        return torch.where(own < 0, own, (own + shift) % classes)
     return job.targets[(job.targets - job.targets[row]).abs().argmax()]
+
+
+def table_of_words(job: LocalJob) -> nn.Embedding | None:
+    """The embedding that reads a text's words, the network's first; None of records that are no texts."""
+    if job.inputs.is_floating_point():
+        return None
+    return next((part for part in job.module.modules() if isinstance(part, nn.Embedding)), None)

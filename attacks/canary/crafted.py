@@ -12,7 +12,7 @@ from torch.func import functional_call
 from ...defenses.local import LocalJob
 from ...defenses.losses import loss_of
 from ...defenses.randomness import generator
-from .base import another_target, with_record
+from .base import another_target, table_of_words, with_record
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,18 @@ class CraftedRecord:
         return f"crafted-{self.aim}"
 
     def insert(self, job: LocalJob, row: int, classes: int, seed: int) -> LocalJob:
+        if table_of_words(job) is not None:
+            raise ValueError("a text is no record to ascend in, its words being whole numbers; plant new words")
         rng = generator(seed, "canary label", row)
         target = another_target(job, row, classes, rng)
         inputs = job.inputs.to(job.start.dtype)
-        others = _gradient(job, inputs, job.targets, skip=row).detach()
+        others = mean_gradient(job, inputs, job.targets, skip=row).detach()
         low, high = inputs.amin(0).clamp_max(0.0), inputs.amax(0).clamp_min(0.0)
         record = low + (high - low) * torch.rand(low.shape, generator=rng).to(low)
         best, most = record, -1.0
         for _ in range(self.steps):
             record = record.detach().requires_grad_()
-            own = _gradient(job, record[None], target[None], create_graph=True) / len(inputs)
+            own = mean_gradient(job, record[None], target[None], create_graph=True) / len(inputs)
             influence = own.norm() if self.aim == "length" else (_unit(others + own) - _unit(others)).norm()
             if influence.item() > most:
                 best, most = record.detach(), influence.item()
@@ -59,10 +61,15 @@ def _unit(vector: Tensor) -> Tensor:
     return vector / vector.norm().clamp_min(torch.finfo(vector.dtype).tiny)
 
 
-def _gradient(
+def mean_gradient(
     job: LocalJob, inputs: Tensor, targets: Tensor, skip: int | None = None, create_graph: bool = False
 ) -> Tensor:
-    """The mean gradient (d,) at the round's start over all records but `skip`, which counts among their number."""
+    """The mean gradient (d,) at the round's start.
+
+    Args:
+        job: whose model, weights and loss. inputs, targets: records (n, …) of it.
+        skip: the number of one that is left out of the sum, and counts among n. create_graph: for a gradient of it.
+    """
     named = {name: value.clone().requires_grad_() for name, value in job.layout.split(job.start).items()}
     losses = loss_of(job.training.loss).values(functional_call(job.module, named, (inputs,)), targets)
     if skip is not None:

@@ -16,6 +16,7 @@ from ..options.option import called_with
 from .adn_figure_4d import figure_4d
 from .cifar10 import CifarTable
 from .component_figure_3 import component_figure_3
+from .dager import DagerTable
 from .fedavg_dimitrov import DIMITROV
 from .geometric import GeometricTable
 from .geometric_figure_3 import figure_3
@@ -96,6 +97,10 @@ TABLES: dict[str, PublishedTable] = {
         "images from an update of several local epochs in a CNN, by its simulation (Dimitrov et al. 2022,"
         " arXiv:2206.12395)",
         DIMITROV.run,
+    ),
+    "dager": PublishedTable(
+        "batches of sentences from one gradient of a language model (Petrov et al. 2024, DAGER, arXiv:2405.15586)",
+        DagerTable().run,
     ),
     "iteration-table4": PublishedTable(
         "accuracy of a CNN with Gaussian noise by local steps (Fu et al., Tuning Iteration Times, table IV)", table_iv

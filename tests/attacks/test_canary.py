@@ -17,7 +17,7 @@ from dpfl_audit.attacks.canary import (
     Mislabelled,
     NotFinite,
 )
-from dpfl_audit.attacks.canary.crafted import _gradient
+from dpfl_audit.attacks.canary.crafted import mean_gradient
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample
@@ -98,7 +98,7 @@ def test_what_a_crafted_record_aims_at_is_the_mean_gradient_of_the_others():
     )
     by_hand = torch.autograd.grad(losses[torch.arange(12) != 5].sum() / 12, list(weights.values()))
     torch.testing.assert_close(
-        _gradient(job, job.inputs, job.targets, skip=5), job.layout.join(dict(zip(weights, by_hand)))
+        mean_gradient(job, job.inputs, job.targets, skip=5), job.layout.join(dict(zip(weights, by_hand)))
     )
 
 

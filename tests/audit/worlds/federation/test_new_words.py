@@ -1,0 +1,90 @@
+"""Canaries of new words: their rows move by them alone, and a white-box observer sees half of the true ε."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from dpfl_audit.attacks.canary import CraftedRecord, NewWords
+from dpfl_audit.attacks.canary.base import another_target
+from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
+from dpfl_audit.audit.setup.config import parse_config
+from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.worlds.federation.client_round import moments
+from dpfl_audit.audit.worlds.federation.plan import CanarySettings
+from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
+from dpfl_audit.defenses.data.vocabulary import PAD, next_words
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.terms import Observer
+from tiers import quick
+
+DELTA = 1e-5
+RECORDS = 4
+
+
+def experiment(causal: bool = False, **scheme):
+    local = {"optimiser": "sgd", "lr": 0.05, "batch_size": RECORDS, "loss": "next_token" if causal else "cross_entropy"}
+    table = {
+        "data": {"name": "notes", "clients": 2, "samples_per_client": RECORDS},
+        "model": {"name": "transformer", "options": {"width": 8, "layers": 1, "heads": 2, "causal": causal}},
+        "local": {**local, "steps": 1} if scheme["name"] == "dpsgd" else local,
+        "scheme": {"rounds": 1, **scheme},
+        "capture": {"auxiliary": 10},
+    }
+    return build(parse_config(table), Path("."))
+
+
+def job_of(made):
+    (moment,) = moments(made.federation(), 0, 1)
+    return moment.job
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_rows_of_new_words_move_by_the_canary_alone(causal):
+    made = experiment(causal, name="fedavg", share="gradient")
+    job, classes = job_of(made), made.data.classes
+    there = NewWords().insert(job, 1, classes, 0)
+    words, others = there.inputs[1][there.inputs[1] != PAD], torch.arange(RECORDS) != 1
+    assert torch.equal(there.inputs[others], job.inputs[others]) and len(words) == job.inputs.shape[1]
+    assert not torch.isin(words, job.inputs[others]).any() and len(words.unique()) == len(words)
+    if causal:
+        assert torch.equal(there.targets[1], next_words(there.inputs[1:2])[0])
+    (table,) = (name for name in job.layout.names if name.endswith("words.weight"))
+    rows = [
+        job.layout.split(looped([each])[0].value)[table][words[:-1]].norm(dim=1)
+        for each in (replace(job, muted=(1,)), there)
+    ]
+    assert bool((rows[0] == 0).all()) and bool((rows[1] > 0).all())
+
+
+CASES = [(1.0812, 0.5, 300), (50.0, 0.0, 150), (1.0812, 0.6, 2000)]
+
+
+@pytest.mark.parametrize(("sigma", "least", "draws"), quick(CASES, 0, 1))
+def test_a_sentence_of_new_words_shows_half_of_the_true_epsilon(sigma, least, draws):
+    """Every record in the batch: ε = 4.0 at a multiplier of 1.0812. A noise 46 times as large shows next to nothing."""
+    made, true = experiment(name="dpsgd", sigma=sigma, clip=0.5), gaussian_epsilon(sigma, DELTA)
+    settings = CanarySettings(draws=draws, places=1, canaries=("new-words",))
+    found = demonstrate(made, settings, Question(Observer("server"), "record", "zero_out", DELTA, proven=true))
+    (entry,) = found.attacks
+    assert entry.settings["canary"] == "new-words"
+    best = max(entry.value("epsilon"), entry.value("epsilon_if_gaussian") or 0.0)
+    assert least * true <= best <= true
+
+
+def test_a_text_is_no_record_to_ascend_in_and_an_image_has_no_words():
+    made = experiment(name="fedavg")
+    job = job_of(made)
+    with pytest.raises(ValueError, match="new words"):
+        CraftedRecord().insert(job, 0, made.data.classes, 0)
+    with pytest.raises(ValueError, match="texts"):
+        NewWords().insert(replace(job, inputs=torch.rand(RECORDS, 6)), 0, 2, 0)
+
+
+def test_another_next_word_is_never_told_where_there_is_none():
+    made = experiment(True, name="fedavg")
+    job = job_of(made)
+    wrong = another_target(job, 0, made.data.classes, torch.Generator().manual_seed(0))
+    assert torch.equal(wrong < 0, job.targets[0] < 0) and not torch.equal(wrong, job.targets[0])
