@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 FITS = 1e-3  # of the step's length, and of a weight: what float32 leaves of a sum
+SPARE = 10  # numbers that moved, to every upload: of fewer some combination may fit by chance
 MOST_NUMBERS = 2 * 10**8  # of all uploads together, which are held at once
 
 
@@ -21,15 +22,15 @@ def other_weights(step: Tensor, changes: Mapping[int, Tensor], weights: Mapping[
         step: (d,), from the model that was broadcast to the next one. changes: (d,) by client, as sent.
         weights: as declared, by client; they sum to 1.
 
-    >>> from torch import tensor
-    >>> changes = {0: tensor([1.0, 0.0, 2.0]), 1: tensor([0.0, 1.0, -1.0])}
-    >>> half = {0: 0.5, 1: 0.5}
-    >>> other_weights(tensor([1.0, 1.0, 1.0]), changes, half)  # the sum: their mean, twice
+    >>> from torch import arange, ones
+    >>> changes, half = {0: arange(1.0, 31.0), 1: ones(30)}, {0: 0.5, 1: 0.5}
+    >>> other_weights(changes[0] + changes[1], changes, half)  # the sum: their mean, twice
     ''
-    >>> other_weights(tensor([0.9, 0.1, 1.7]), changes, half)
+    >>> other_weights(0.9 * changes[0] + 0.1 * changes[1], changes, half)
     'the next model takes client 0 with a weight of 0.9, and 0.5 is declared'
     """
-    if len(changes) < 2 or len(changes) >= len(step) or len(changes) * len(step) > MOST_NUMBERS:
+    moved = int((step != 0).sum())
+    if len(changes) < 2 or moved < SPARE * len(changes) or len(changes) * len(step) > MOST_NUMBERS:
         return ""
     clients = sorted(changes)
     rows = np.stack([changes[client].numpy() for client in clients])

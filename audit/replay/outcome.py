@@ -13,6 +13,7 @@ from .adjacency import ReplayAdjacency
 from .tap import Violation
 
 FILE = "replay.json"
+VIOLATED = "Violated"  # how a sentence begins that says what is wrong, without statistics
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Replay:
         tried = f"{len(self.pairs)} neighbours ({self.adjacency}, {self.unit}), {times(self.steps, 'release')} each"
         limits = "Other data, the noise itself and the accounting were not checked."
         if self.violations:
-            return (*(f"Violated: {violation}." for violation in self.violations), f"Tried: {tried}.")
+            return (*(f"{VIOLATED}: {violation}." for violation in self.violations), f"Tried: {tried}.")
         if not self.queries:
             return f"No violation found in what leaves: {tried}.", f"No query, so no bound was checked. {limits}"
         far = f"largest distance {self.longest:.7g} of its bound, in {self.queries} queries with the changed record"

@@ -210,7 +210,7 @@ class AuditTable(ConfigTable):
         """As it was before there was `spent`, where there is none: a setup's digest covers the config."""
         made: dict[str, Any] = plain(self)
         if self.spent is None:
-            del made["spent"]
+            made.pop("spent", None)  # where it was asked for at all
         return made
 
 

@@ -16,6 +16,7 @@ from ..errors import BadInput
 from ..files import write_bytes
 from ..lock import NAME as LOCK
 from ..lock import empty, writing
+from ..replay.outcome import VIOLATED
 from ..results.format import FILE, OWN_CODE, SCORING, AttackResult, AuditedSetup, Epsilon, Metrics, Results
 from ..say.verdict import judged
 from ..say.warnings import implied
@@ -207,7 +208,7 @@ class OwnAudit:
             epsilon=(row,),
             attacks=(entry,),
         )
-        defects = [note for note in about.notes if note.startswith(DEFECT)]
+        defects = [note for note in about.notes if note.startswith((DEFECT, VIOLATED))]
         return results.having(warnings=tuple(dict.fromkeys([*defects, OWN_ALONE, *implied(results)])))
 
     @property

@@ -154,7 +154,9 @@ def test_a_study_recommends_what_trains(done: Study) -> None:
     config = read_config(done.folder / "recommended.toml")
     assert config.scheme["clip"] == done.chosen.point["scheme.clip"]
     assert config.scheme["noise_multiplier"] == done.chosen.point["scheme.noise_multiplier"]
-    assert config == parse_config({**RAW, "scheme": {**RAW["scheme"], **config.scheme}})
+    assert config.audit.spent == "unlimited"  # the study's own records, some of them without noise
+    spent = {"audit": {"spent": config.audit.spent}}
+    assert config == parse_config({**RAW, **spent, "scheme": {**RAW["scheme"], **config.scheme}})
     head = (done.folder / "recommended.toml").read_text()
     assert head.startswith("# Recommended by `audit choose`") and f"n {8 + 2 + len(done.beside)} trainings" in head
 

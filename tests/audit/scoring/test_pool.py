@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from dpfl_audit.audit.results.format import AttackResult, Metrics
+from dpfl_audit.metrics.leakage import ROWS_OF_A_TABLE
 
 score = import_module("dpfl_audit.audit.scoring.score")  # the package has a function of that name
 
@@ -16,7 +17,7 @@ score = import_module("dpfl_audit.audit.scoring.score")  # the package has a fun
 @pytest.mark.parametrize(
     ("numbers", "partition", "said"),
     [
-        ({"cells_right": 0.5}, "iid", "pools are kept of pictures, and these are rows of a table"),
+        ({"cells_right": 0.5}, "iid", ROWS_OF_A_TABLE),
         ({}, "recorded", "there is no pool (nobody says that a lot dealt the records)"),
         ({}, "sorted", "there is no pool (partition sorted)"),
         ({}, "iid", "no image of the same labels left over when the records were dealt by lot"),
