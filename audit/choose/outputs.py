@@ -60,7 +60,7 @@ def _spent(epsilon: float | None) -> list[str]:
     """What the search spent on the clients' own records, as the config of the next training says it."""
     if not epsilon:
         return []
-    return [f"audit.spent={epsilon!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
+    return [f"audit.spent={float(epsilon)!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
 
 
 def _put(document: Any, key: list[str], value: str) -> None:
