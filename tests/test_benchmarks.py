@@ -450,6 +450,7 @@ def test_what_a_study_states_of_its_recommendation_holds_in_95_of_100_studies():
 ONE_EACH = {"name": "digits", "samples_per_client": 1}  # bounds and noise do not hang on the data
 
 
+@pytest.mark.full
 def test_the_noise_of_bandmf_has_the_prefix_error_computed_beforehand():
     """ε = 1 at δ = 1e-5 over 100 rounds of 10 bands: 3.7306²·10·841.37/100 = 1171 (comparators.md 8b: 841)."""
     ftrl = benchmark("ftrl")

@@ -150,6 +150,7 @@ def test_what_the_prior_makes_of_noise_alone_is_its_start(digits, wiener) -> Non
     assert not torch.equal(one.images, elsewhere.images)
 
 
+@pytest.mark.full
 def test_rounds_of_the_same_images_add_up(digits, wiener) -> None:
     """Four messages at the same weights say what their mean says, whose noise is half as large: log-likelihoods add up,
     and so does information. A message with four times the noise counts a sixteenth, so it takes little away.

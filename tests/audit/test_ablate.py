@@ -189,6 +189,7 @@ def test_results_without_ablated_attacks_have_no_table(setup: Path, plain: Resul
     assert TITLE not in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.full
 def test_a_killed_run_goes_on_to_the_same_bytes(
     setup: Path, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

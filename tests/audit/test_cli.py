@@ -16,6 +16,7 @@ from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit.commands import init
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
+from tiers import quick
 
 CONFIG = small_config(
     seed=4,
@@ -157,7 +158,8 @@ def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
     assert "3 uploads" in capsys.readouterr().out and not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("scheme", ["dpsgd", "cdp"])  # tests/contracts builds, and test_examples.py prices, all others
+# tests/contracts builds, and test_examples.py prices, all others.
+@pytest.mark.parametrize("scheme", quick(["dpsgd", "cdp"], 1))
 def test_a_template_reads_back_and_is_priced(scheme, tmp_path, capsys):
     assert call("init", scheme) == 0
     config = tmp_path / "c.toml"
@@ -217,6 +219,7 @@ def test_a_canary_audit_that_measures_nothing_is_an_error_that_says_why(tmp_path
     assert not (tmp_path / "results" / "results.json").exists()
 
 
+@pytest.mark.full
 def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_path, capsys):
     """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n.
 
@@ -261,7 +264,7 @@ def test_help_lists_every_command_with_a_whole_line() -> None:
 
 
 # Batches drawn by coins: the search for the noise is long.
-SAMPLED = {*product(("table", "images"), ("record",), ("server", "downlink", "model"))} - {("table", "record", "model")}
+SAMPLED = {*product(("table", "images"), ("record",), ("server", "downlink", "model"))}
 QUESTIONS = (init.OBSERVERS, init.UNITS, init.RECORDS)
 
 

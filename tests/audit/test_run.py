@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from command import content
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.audit.results.format import SCORING
@@ -40,6 +41,7 @@ def test_what_other_rules_scored_is_scored_anew_from_its_evidence(tmp_path: Path
     assert content(tmp_path / "a", but=()) == before
 
 
+@pytest.mark.full
 def test_a_round_is_attacked_as_one_and_a_kill_inside_it_changes_no_byte(tmp_path: Path, monkeypatch) -> None:
     calls: list[int] = []
     whole = Inversion.run_group

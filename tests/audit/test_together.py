@@ -128,6 +128,7 @@ def test_audits_as_one_solve_messages_at_equal_weights_together_and_are_as_if_al
         assert together[i]["epsilon"] == alone["epsilon"]
 
 
+@pytest.mark.full
 def test_what_is_lost_of_one_audit_is_made_again_in_the_same_company(tmp_path: Path) -> None:
     folders = trained(tmp_path / "setups")[:2]
     audits(folders, tmp_path / "results")

@@ -118,6 +118,7 @@ def test_photos_come_from_their_seed_alone():
     json.dumps(first.description)
 
 
+@pytest.mark.full
 def test_photos_fill_their_capacity_and_say_it_when_asked_for_more():
     room = photos.capacity(10)
     full = load(

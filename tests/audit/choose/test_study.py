@@ -52,6 +52,7 @@ from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.timetable import WHOLE
 from dpfl_audit.defenses.workers import HERE
 from stated import proven_row
+from tiers import quick
 
 RAW: dict[str, Any] = {
     "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
@@ -178,6 +179,7 @@ def test_all_attacks_of_the_search_are_made_again_however_few_minutes_there_are(
     assert study.tried
 
 
+@pytest.mark.full
 def test_rounds_whose_noise_has_fallen_are_attacked_again(tmp_path: Path) -> None:
     """Noise that falls from round to round: of the first two, in which it is longest, nothing came back ("re-identified
     13 %"), and the audit of what was recommended got about half of the last.
@@ -223,7 +225,7 @@ def test_what_is_attacked_again_joins_the_rounds_that_audit_run_joins(tmp_path: 
         assert mine.settings["iterations"] >= theirs.settings["iterations"]
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize("partition", quick(["iid", "dirichlet"], 1))
 def test_a_search_compares_the_shares_of_a_whole_run_without_its_tests(partition: str, tmp_path: Path) -> None:
     """Line-ups in the records' own pool, in other images, and of all messages together."""
     raw = {**RAW, "data": {**RAW["data"], "partition": partition}, "capture": {"candidates": 20}}
@@ -288,6 +290,7 @@ def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(key: str, 
     assert {len(leak.shares) for leak in study.again.outcome.leaks} == {2}
 
 
+@pytest.mark.full
 def test_a_client_who_is_drawn_late_does_not_end_a_study(tmp_path: Path) -> None:
     """With this seed client 0 is not in the search's first round, whose messages alone were kept: the study ended with
     "no attack applies", and with candidates membership alone decided.
@@ -309,10 +312,10 @@ def test_an_inversion_is_shortened_and_never_left_out(tmp_path: Path) -> None:
     raw = {**RAW, "capture": {"candidates": 20}, "attack": {"inversion": {"iterations": 10**6, "restarts": 16}}}
     setup = tmp_path / "setup"
     train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
-    for quick, minutes in ((True, 1e-4), (False, 1e-4)):
-        plan = plan_attacks(setup, RunOptions(quick=quick, pixels_only=True, canaries=False), minutes)
+    for short in (True, False):
+        plan = plan_attacks(setup, RunOptions(quick=short, pixels_only=True, canaries=False), 1e-4)
         assert plan.names[0] == "inversion" and plan.names[1].startswith("membership")
-        ran = runner.opened(setup, plan.options(RunOptions(quick=quick, pixels_only=True))).attacks[0].settings
+        ran = runner.opened(setup, plan.options(RunOptions(quick=short, pixels_only=True))).attacks[0].settings
         assert (ran["iterations"], ran["restarts"]) == (LEAST_ITERATIONS, 1)
         assert any(text.startswith(INVERSION) and "30" in text for text in plan.not_run)
 
@@ -709,6 +712,7 @@ SELECTED = replace(
 )
 
 
+@pytest.mark.full
 def test_of_a_private_selection_the_best_alone_is_shown(tmp_path: Path) -> None:
     raw = {**RAW, "capture": {"candidates": 20}, "audit": {"observer": "model"}}
     study = choose(raw, tmp_path / "study", SELECTED)

@@ -564,7 +564,7 @@ LAPLACE = [release(4.0, mechanism="laplace") for _ in range(10)]
     [
         (DECAYING, "zero_out", 0.5, 1e-12),
         (DECAYING, "replace_one", 1000.0, 1e-12),
-        (FIXED, "replace_one", 20.0, 1e-3),
+        pytest.param(FIXED, "replace_one", 20.0, 1e-3, marks=pytest.mark.full),
         pytest.param(POISSON, "zero_out", 3.0, 1e-3, marks=pytest.mark.full),
         (POISSON, "zero_out", 1000.0, 1e-3),
         (LAPLACE, "zero_out", 8.0, 1e-3),

@@ -28,6 +28,7 @@ from dpfl_audit.defenses.terms import Observer
 from scipy.optimize import brentq
 from scipy.stats import norm
 from stated import stated
+from tiers import quick
 
 DELTA = 1e-5
 DIM = 8
@@ -90,7 +91,7 @@ def of(folder: Path, observer: str, unit: str = "client", adjacency: str = "zero
 # --- one draw, several releases
 
 
-@pytest.mark.parametrize("count", [2, 6])
+@pytest.mark.parametrize("count", quick([2, 6], 0))
 @pytest.mark.parametrize("lot", [COINS, EXACTLY], ids=lambda lot: lot.kind)
 def test_what_a_server_tells_of_one_draw_is_one_draw(tmp_path, lot, count):
     """A sum and counts, each under noise of its own: 1.92 was proven of two of coins, as if the coins fell twice."""

@@ -300,6 +300,7 @@ def test_rounds_with_a_secret_draw_are_scored_as_mixtures():
     assert audit.counted.epsilon == pytest.approx(ideal.epsilon, abs=0.8)
 
 
+@pytest.mark.full
 def test_two_bounds_hold_together():
     """A true claim (ε = 4.38 exactly) is refuted by either of them in at most 5 % of audits."""
     truth = gaussian_epsilon(1.0, DELTA)
@@ -361,6 +362,7 @@ def test_a_vector_without_a_finite_number_is_named_and_not_taken_for_two_equal_w
         audit_mechanism(lambda world, seed: np.array([np.nan, np.nan]), delta=DELTA, draws=20, calibration=10)
 
 
+@pytest.mark.full
 def test_the_epsilon_of_batches_by_coins_does_not_hold_for_shuffled_ones():
     """arXiv:2411.10614. Of the same steps by coins, at their likelihood ratio too, the same ε stands."""
     path = Path(__file__).resolve().parents[3] / "examples" / "opacus" / "shuffled.py"

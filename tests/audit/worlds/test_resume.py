@@ -95,7 +95,7 @@ def test_another_question_there_is_refused_in_one_sentence(more, folder, capsys,
     assert call(*typed("out", *more, "--force")) == 0 and not (folder / "out" / ".work").exists()
 
 
-@pytest.mark.parametrize("changed", ["update", "mean"])
+@pytest.mark.parametrize("changed", quick(["update", "mean"], 0))
 def test_from_python_the_functions_own_files_are_looked_at(changed, folder):
     """`work` alone, without a word of which files: what is another function in either place is refused."""
     files = {"update": folder / "first.py", "mean": folder / "second.py"}

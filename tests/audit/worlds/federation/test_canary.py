@@ -188,7 +188,6 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
             ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.1),
         ],
         0,
-        3,
     ),
     ids=str,
 )
@@ -409,6 +408,7 @@ def test_what_counting_alone_shows_is_said_beside_a_bound_on_a_condition():
     assert last.startswith("Without that condition, by counting alone, ε is at least")  # the other has no limit
 
 
+@pytest.mark.full
 def test_which_rows_are_filled():
     made = experiment(
         {"name": "ldp", "sigma": 1.0},

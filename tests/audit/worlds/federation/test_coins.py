@@ -86,6 +86,7 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
 # --- whole audits ---
 
 
+@pytest.mark.full
 def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
     """Two of five clients a round, and the server sees which: one round's μ over all 12 would "refute" the proof."""
     made = experiment(
@@ -172,6 +173,7 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
     assert 1 < found.one_run.epsilon < gaussian_epsilon(1 / 3, DELTA)
 
 
+@pytest.mark.full
 def test_coins_want_enough_rounds_and_an_observer_of_rounds():
     """The number advised is larger than what was too few, and enough for this very audit."""
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})

@@ -57,6 +57,7 @@ def test_a_trial_is_all_rounds_decorrelated():
     assert float((rounds - torch.eye(9)).abs().max()) < 5 / sqrt(noise[:, 0].numel())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "scheme"),
     quick([("band-mf", {}), ("dp-ftrl", {"noise_multiplier": 2.0}), ("dp-ftrl", {"honaker": False})], 0),

@@ -23,6 +23,7 @@ from dpfl_audit.audit.worlds.flower.client_round import AppRound, ClientUnit
 from dpfl_audit.audit.worlds.flower.first_round import first_round, task_identity
 from dpfl_audit.audit.worlds.flower.loader import planted, record_canaries
 from dpfl_audit.audit.worlds.flower.opened import opened_app
+from tiers import quick
 from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'dpfl-audit[flower]'")
@@ -82,11 +83,14 @@ def written(folder: Path, mods: str = "", strategy: str = PLAIN, text: str = APP
 
 @pytest.mark.parametrize(
     ("sensitivity", "adjacency", "level", "shift"),
-    [
-        (0.01, "zero_out", VIOLATED_IF, 100 / STD),
-        (1.0, "zero_out", "consistent", 1 / STD),
-        (1.0, "replace_one", VIOLATED_IF, 2 / STD),
-    ],
+    quick(
+        [
+            (0.01, "zero_out", VIOLATED_IF, 100 / STD),
+            (1.0, "zero_out", "consistent", 1 / STD),
+            (1.0, "replace_one", VIOLATED_IF, 2 / STD),
+        ],
+        *(0, 2),
+    ),
 )
 def test_local_dp_by_its_own_code(sensitivity, adjacency, level, shift, tmp_path):
     """A clipped update is C long and the noise's std is `sensitivity`·STD, so worlds lie C or 2C over it apart."""
@@ -167,6 +171,7 @@ def test_a_servers_fixed_clip_is_asked_about_its_models(tmp_path):
     assert audit.shift == pytest.approx(1.0, abs=0.5) and audit.about.parameters["noise_multiplier"] == 1.0
 
 
+@pytest.mark.full
 def test_a_heavier_client_is_less_hidden(tmp_path):
     """30 of 50 records weigh .6 where the noise is for 1/3: 1.8 standard deviations."""
     strategy = f"DifferentialPrivacyServerSideFixedClipping({PLAIN}, 1.0, 0.5, 3)"
@@ -436,6 +441,7 @@ def platform_defaults(folder: Path) -> Path:
     return folder / "digits_app.py"
 
 
+@pytest.mark.full
 def test_a_platforms_defaults_are_refuted_on_its_own_client(tmp_path):
     audit = audit_flower(str(platform_defaults(tmp_path)), draws=100, calibration=20)
     finding = audit.finding()
