@@ -23,7 +23,7 @@ def results(scheme, folder):
         "model": {"name": "linear"},
         "local": {"optimiser": "sgd", "batch_size": 4, "steps": 1},
         "scheme": scheme,
-        "capture": {"clients": [0], "auxiliary": 100},
+        "capture": {"clients": [0], "auxiliary": 19},
         "attack": {"inversion": {"iterations": 20}},
     }
     setup = dpfl_audit.train(config, folder / "setup", noise_key="published", quiet=True).folder
