@@ -20,11 +20,12 @@ from tiers import quick
 
 CONFIG = small_config(
     seed=4,
-    data={"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 20},
-    model={"options": {"widths": [64]}},
+    data={"clients": 2, "samples_per_client": 10},
+    model={"options": {"widths": [16]}},
     local={"optimiser": "adam"},
     scheme={"clip": 1.0, "sigma": 0.01, "rounds": 3, "share": "gradient"},
-    attack={"inversion": {"iterations": 20}},
+    capture={"auxiliary": 19},  # too few for reference classifiers, which take a minute
+    attack={"inversion": {"iterations": 5}},
 )
 
 
@@ -119,7 +120,7 @@ BAD = [
     (("train", "{config}", "-o", "x", "--set", "scheme.clip=-1"), "clip"),
     (("train", "{config}", "-o", "x", "--set", "scheme.noise_std=0.1"), "exactly one of sigma and noise_std"),
     (("train", "{config}", "-o", "x", "--set", "data.clinets=1"), "did you mean 'clients'"),
-    (("train", "{config}", "-o", "x", "--set", "data.samples_per_client=100000"), "fit"),
+    (("train", "{config}", "-o", "x", "--set", "data.samples_per_client=100000"), "200000"),
     (("train", "{config}", "-o", "x", "--set", "capture.max_gib=0.0001"), "max_gib"),
     (("train", "{config}", "-o", "x", "--set", "data.name=mnist", "--set", "data.root=."), "missing"),
     (("train", "{config}"), "-o"),

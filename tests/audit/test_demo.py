@@ -58,7 +58,7 @@ def test_a_folder_of_another_demo_is_made_anew_and_its_own_kept(short, tmp_path,
 
 
 def test_three_answers_and_a_page(short, tmp_path, capsys) -> None:
-    code, out, _ = called(capsys, "demo", "-o", tmp_path / "demo", "--json")
+    code, out, _ = called(capsys, "demo", "--quick", "-o", tmp_path / "demo", "--json")
     told = json.loads(out)
     assert code == 0 and told["report"] == str(tmp_path.resolve() / "demo" / "report.html")
     bare, published, recommended = (Results.read(Path(folder)) for folder in told["results"])
