@@ -121,7 +121,7 @@ BAD = [
     (("train", "{config}", "-o", "x", "--set", "scheme.noise_std=0.1"), "exactly one of sigma and noise_std"),
     (("train", "{config}", "-o", "x", "--set", "data.clinets=1"), "did you mean 'clients'"),
     (("train", "{config}", "-o", "x", "--set", "data.samples_per_client=100000"), "200000"),
-    (("train", "{config}", "-o", "x", "--set", "capture.max_gib=0.0001"), "max_gib"),
+    (("train", "{config}", "-o", "x", "--set", "capture.max_gib=0.000001"), "max_gib"),
     (("train", "{config}", "-o", "x", "--set", "data.name=mnist", "--set", "data.root=."), "missing"),
     (("train", "{config}"), "-o"),
     (("run", "nowhere", "-o", "x"), "not a setup"),

@@ -94,7 +94,7 @@ def test_a_factorisation_normalised_by_rows_shows_in_the_sequence(bug):
         return noiseless(world) + (mixed @ z).flatten()
 
     claim = gaussian_epsilon(1.0, DELTA)
-    shown = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=1500, gaussian=True).if_gaussian
+    shown = audit_mechanism(update, delta=DELTA, noiseless=noiseless, draws=800, gaussian=True).if_gaussian
     assert shown is not None and shown.ceiling > claim
     assert (shown.epsilon > claim) == bug
 

@@ -94,7 +94,7 @@ def apart(messages: int, each: int = 1) -> list[list[int]]:
 # --- line-ups
 
 
-@pytest.mark.parametrize(("back", "leak"), quick([(64, True), (8, True), (0, False)], 1, 2))
+@pytest.mark.parametrize(("back", "leak"), quick([(64, True), (8, True), (0, False)], 0, 2))
 def test_many_messages_do_not_drown_what_each_of_them_shows(back: int, leak: bool) -> None:
     """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
     line_ups, sent = world(0, records=140), apart(70, 2)

@@ -19,7 +19,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def few(inputs: Tensor, targets: Tensor, classes: int, seed: int, **others: object) -> object:
         done.append(seed)
-        return train_reference(inputs, targets, classes, seed, steps=3, **others)  # type: ignore[arg-type]
+        return train_reference(inputs, targets, classes, seed, steps=1, **others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kept_classifiers, "train_reference", few)
     return done

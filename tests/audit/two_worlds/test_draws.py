@@ -156,8 +156,8 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised(shift, truth):
             lambda world, seed, update=update: update(world, 2 * seed + world),
             delta=DELTA,
             noiseless=noiseless,
-            draws=60,
-            calibration=30,
+            draws=40,
+            calibration=20,
             seed=seed,
             gaussian=True,
         )
@@ -288,7 +288,7 @@ def test_a_true_claim_of_pure_dp_is_refuted_no_more_often_than_promised(make, tr
     """
     update, noiseless = make(true_epsilon)
     audits = [
-        audit_mechanism(update, delta=delta, noiseless=noiseless, draws=200, calibration=60, seed=seed)
+        audit_mechanism(update, delta=delta, noiseless=noiseless, draws=100, calibration=30, seed=seed)
         for seed in range(25)
     ]
     levels = [audit.finding(true_epsilon).level for audit in audits]

@@ -29,5 +29,5 @@ def test_one_run_of_a_thousand_canaries_shows_85_per_cent_of_the_truth():
 )
 def test_it_is_too_high_in_5_per_cent_at_most_whatever_the_canary_does_to_the_spread(n, mu, spread):
     rng = np.random.default_rng(1)
-    found = [mean_shift(rng.normal(mu, spread, n), rng.normal(0, 1, n), 0.05, mu / 2) for _ in range(500)]
-    assert binomtest(int((np.array(found) > mu).sum()), 500, 0.05, "greater").pvalue > 0.01
+    found = [mean_shift(rng.normal(mu, spread, n), rng.normal(0, 1, n), 0.05, mu / 2) for _ in range(300)]
+    assert binomtest(int((np.array(found) > mu).sum()), 300, 0.05, "greater").pvalue > 0.01

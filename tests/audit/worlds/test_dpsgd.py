@@ -72,7 +72,7 @@ def by_hand(noise_multiplier: float, bug: str = "", rate: float = RATE) -> Calla
 def test_a_right_one_is_consistent_and_half_of_it_is_shown():
     truth = claimed(1.0)
     audit = dpfl_audit.audit_dpsgd(
-        by_hand(1.0), records(), noise_multiplier=1.0, claim=truth, trainings=250, seed=1, **QUICK
+        by_hand(1.0), records(), noise_multiplier=1.0, claim=truth, trainings=150, seed=1, **QUICK
     )
     assert audit.finding().level == "consistent"
     assert truth / 2 < audit.if_gaussian.epsilon <= truth and audit.counted.epsilon <= truth

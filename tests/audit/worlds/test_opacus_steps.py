@@ -69,6 +69,7 @@ def test_a_students_steps_on_public_rows_are_left_out():
     assert [note for note in said if note.startswith(f"Checked: {STEPS} steps by an optimiser without noise")]
 
 
+@pytest.mark.full
 def test_a_students_steps_on_records_are_named():
     """Also where the whole training is replayed first."""
     found = dpfl_audit.replay(training(leaks=True), DATA, engine=opacus.PrivacyEngine(), neighbours=2)
@@ -78,11 +79,12 @@ def test_a_students_steps_on_records_are_named():
     assert [note for note in said if note.startswith("Violated: invariance")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("divisor", "begins"),
     [
         (lambda inputs, step: max(1, len(inputs)), f"{DEFECT} (divisor)"),
-        pytest.param(lambda inputs, step: BATCH + step, "Checked: steps divide", marks=pytest.mark.full),
+        (lambda inputs, step: BATCH + step, "Checked: steps divide"),
     ],
 )
 def test_steps_that_divide_by_the_batch_that_came_are_named(divisor, begins):

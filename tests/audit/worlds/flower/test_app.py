@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, TensorDataset
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'dpfl-audit[flower]'")
 ROOT = Path(__file__).resolve().parents[4]
 DELTA = 1e-5
-FEW = {"draws": 200, "calibration": 50}
+FEW = {"draws": 100, "calibration": 40}
 STD = sqrt(2 * log(1.25 / DELTA)) / 8  # LocalDpMod's noise at ε = 8 for a sensitivity of 1
 APP = """
 import torch
