@@ -63,7 +63,7 @@ RAW: dict[str, Any] = {
 }
 VARY = ("scheme.noise_multiplier=1e-2..10", "scheme.clip=0.3,1")
 OPTIONS = StudyOptions(
-    vary=VARY, goals=Goals(leakage_at_most=0.9), trials=8, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
+    vary=VARY, goals=Goals(leakage_at_most=0.9), trials=5, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
 )
 
 
@@ -146,8 +146,17 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return choose(RAW, tmp_path_factory.mktemp("study") / "study", OPTIONS)
+def heard() -> list[tuple[int, int, str]]:
+    """What `done` told of how far it was."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, str]]) -> Study:
+    def tell(done: int, total: int, /, words: str = "") -> None:
+        heard.append((done, total, words))
+
+    return choose(RAW, tmp_path_factory.mktemp("study") / "study", OPTIONS, progress=tell)
 
 
 def test_a_study_recommends_what_trains(done: Study) -> None:
@@ -159,7 +168,7 @@ def test_a_study_recommends_what_trains(done: Study) -> None:
     spent = {"audit": {"spent": config.audit.spent}}
     assert config == parse_config({**RAW, **spent, "scheme": {**RAW["scheme"], **config.scheme}})
     head = (done.folder / "recommended.toml").read_text()
-    assert head.startswith("# Recommended by `audit choose`") and f"n {8 + 2 + len(done.beside)} trainings" in head
+    assert head.startswith("# Recommended by `audit choose`") and f"n {5 + 2 + len(done.beside)} trainings" in head
 
 
 def test_its_seeds_were_never_the_search_s(done: Study) -> None:
@@ -332,7 +341,7 @@ def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
     rows = list(csv.DictReader((done.folder / "trials.csv").read_text().splitlines()))
     with closing(sqlite3.connect(done.folder / "study.sqlite3")) as held:
         states = dict(held.execute("select number, state from trials"))
-    assert [int(row["trial"]) for row in rows] == list(range(8)) == sorted(states)
+    assert [int(row["trial"]) for row in rows] == list(range(5)) == sorted(states)
     measured = {int(row["trial"]) for row in rows if row["state"] == "measured"}
     assert {n for n, state in states.items() if state == "COMPLETE"} == measured
     assert {n for n, state in states.items() if state == "PRUNED"} == set(states) - measured
@@ -350,7 +359,7 @@ def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
 
 
 def test_trials_leave_no_setups_behind(done: Study) -> None:
-    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 8 + len(
+    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 5 + len(
         done.beside
     )
 
@@ -376,27 +385,10 @@ def test_given_again_nothing_is_trained_or_attacked(done: Study, monkeypatch) ->
     assert content(done.folder) == before
 
 
-SMALL = replace(OPTIONS, vary=("scheme.noise_multiplier=1..10", "scheme.clip=0.3,1"), trials=5)
-
-
-@pytest.fixture(scope="module")
-def heard() -> list[tuple[int, int, str]]:
-    """What `small` told of how far it was."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, str]]) -> Study:
-    def tell(done: int, total: int, /, words: str = "") -> None:
-        heard.append((done, total, words))
-
-    return choose(RAW, tmp_path_factory.mktemp("small") / "study", SMALL, progress=tell)
-
-
-def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_begins_anew(small: Study, heard) -> None:
+def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_begins_anew(done: Study, heard) -> None:
     """Every seed's training, attacks and scoring ran from nothing to all: "97 %, 7 s left" stood there for minutes."""
-    done = [done for done, _, _ in heard]
-    assert done == sorted(done) and {total for _, total, _ in heard} == {WHOLE}
+    shares = [share for share, _, _ in heard]
+    assert shares == sorted(shares) and {total for _, total, _ in heard} == {WHOLE}
     for stage in ("settings 1 to 4 of 5", "settings 5 to 5 of 5", "again, "):
         for kind in ("training rounds", "attacking", "scoring"):
             assert any(words.startswith(stage) and words.endswith(kind) for _, _, words in heard), (stage, kind)
@@ -420,7 +412,7 @@ def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_beg
         ),
     ],
 )
-def test_a_kill_anywhere_changes_no_byte(small: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
+def test_a_kill_anywhere_changes_no_byte(done: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
     calls = 0
     whole = getattr(where, what)
 
@@ -433,10 +425,10 @@ def test_a_kill_anywhere_changes_no_byte(small: Study, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(where, what, killed)
     with pytest.raises(KeyboardInterrupt):
-        choose(RAW, tmp_path / "study", SMALL)
+        choose(RAW, tmp_path / "study", OPTIONS)
     monkeypatch.setattr(where, what, whole)
-    choose(RAW, tmp_path / "study", SMALL)
-    assert content(tmp_path / "study") == content(small.folder)
+    choose(RAW, tmp_path / "study", OPTIONS)
+    assert content(tmp_path / "study") == content(done.folder)
 
 
 def test_another_study_s_folder_is_left_alone(done: Study, tmp_path: Path) -> None:
@@ -458,7 +450,7 @@ def test_what_no_key_can_keep_is_never_trained_and_the_goal_is_named(tmp_path: P
 
     monkeypatch.setattr(trials, "train_together", never)
     goals = Goals(epsilon_at_most=0.01, leakage_at_most=0.9)
-    study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals))
+    study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals, trials=8))
     assert study.chosen is None and study.obstacle is not None
     assert study.obstacle.goal == goals.words[-1] and "0.01" in goals.words[-1] and study.obstacle.nearest is not None
     assert study.obstacle.nearest.point["scheme.noise_multiplier"] == 10 and study.obstacle.sentence in study.sentence

@@ -30,6 +30,7 @@ OPTIONS = StudyOptions(
 )
 
 
+@pytest.mark.full
 def test_a_study_of_next_words_measures_who_is_picked_out_and_takes_the_noise_that_hides_them(tmp_path) -> None:
     study = choose(RAW, tmp_path / "study", OPTIONS)
     picked = {one.point["scheme.noise_multiplier"]: one.outcome.reidentified for one in study.trials}
