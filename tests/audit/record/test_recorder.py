@@ -404,7 +404,7 @@ import sys, time, torch
 from torch import nn
 from dpfl_audit import Gaussian, Recorder
 torch.manual_seed(0)
-net = nn.Linear(300, 100)
+net = nn.Linear(30, 10)
 rec = Recorder(sys.argv[1], net, mechanism=Gaussian(clip=1, noise_std=.5), strict=True)
 for t in range(10_000):
     rec.broadcast(t, net.state_dict())

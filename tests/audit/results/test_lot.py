@@ -213,7 +213,7 @@ def one_record(folder: Path, rounds: int, noise_std: float, **data: Any) -> Resu
         "local": {"optimiser": "sgd", "batch_size": 1},
         "scheme": {"name": "ldp", "clip": 10.0, "noise_std": noise_std, "rounds": rounds, "share": "gradient"},
         "capture": {"auxiliary": 19},  # too few for reference classifiers, which take a minute
-        "attack": {"inversion": {"objective": "euclidean", "iterations": 150, "labels": "known"}},
+        "attack": {"inversion": {"objective": "euclidean", "iterations": 60, "labels": "known"}},
     }
     setup = train(build(parse_config(config), folder), folder / "s")
     return run(setup, folder / "r", RunOptions(attacks=("inversion",), device="cpu"))

@@ -113,6 +113,7 @@ def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_pa
         assert all(world.job.module is case.federation.module for world in worlds)
 
 
+@pytest.mark.full
 def test_a_client_who_holds_everything_can_be_left_out(tmp_path):
     experiment = made(tmp_path, statistics="training", clients=1)
     case = CanaryCase.of(experiment, SETTINGS, asked("server", "client", "zero_out"), 0)

@@ -87,6 +87,7 @@ def test_both_worlds_start_alike_and_the_federation_keeps_its_own_weights():
         assert torch.equal(first[name], second[name]) and not torch.equal(first[name], value)
 
 
+@pytest.mark.full
 def test_from_crafted_weights_the_final_model_shows_nearly_all_and_from_its_own_less():
     """μ = 4 is the most that any attack can have; large steps make the others answer the canary."""
     made = experiment(100, 10, 4.0, 20.0)
