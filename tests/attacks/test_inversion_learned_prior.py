@@ -263,6 +263,7 @@ def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
     assert psnr(found.images, images) > psnr(found.start, images) + 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("order", "per_layer", "known"),
     [(1, False, True), (2, False, True), (1, True, True), (2, True, True), (2, True, False)],

@@ -191,6 +191,7 @@ def test_a_column_of_two_images_is_reduced_to_that_of_one() -> None:
     assert likeness(reduced(columns, space).errors, errors).amax(1).min() > 1 - 1e-6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("optimiser", "lr", "batch_size", "epochs", "clip"),
     [("sgd", 0.05, 8, 1, 1.0), ("sgd", 0.05, 3, 1, 0.3), ("momentum", 0.02, 3, 3, 1.0)],

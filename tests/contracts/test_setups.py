@@ -158,6 +158,7 @@ def revealed(value: Message | Lineage) -> list[Release]:
 # --- what is on disk is what was sent
 
 
+@pytest.mark.few(16)
 @EVERY
 def test_the_captured_messages_are_those_sent_to_the_last_bit(name, trained):
     it = trained(name)
@@ -216,6 +217,7 @@ def test_the_rounds_figures_survive_the_csv(name, trained):
     assert rounds == [{"round": float(i), **figures, **guess} for i, figures in enumerate(it.figures)]
 
 
+@pytest.mark.few(12)
 @EVERY
 def test_the_same_seed_gives_the_same_bytes_and_saving_what_was_read_does_too(name, trained, tmp_path):
     it = trained(name)
@@ -392,6 +394,7 @@ NOTHING_BOUNDS = {"fedavg", "dpsgd", "cdp", "lcdp", "privatedl"}  # a median of 
 NOTHING_BOUNDS |= {"adap-dpfl", "fed-cdp", "fed-alpha-cdp", "dp-dyns"}  # what bounds records does so inside training
 
 
+@pytest.mark.few(12)
 @PRICED
 def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatch):
     """Local training gives NaN in round 1. Where it reaches the model, that is the last round: no attack gets its
@@ -420,6 +423,7 @@ def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatc
     assert all(row.proven == inf or row.proven > 0 for row in epsilon_table.table(folder).rows)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["fedavg", *TOPOLOGIES])
 def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, trained, tmp_path, monkeypatch):
     it = trained(name)  # before, or its own rounds would be the poisoned ones

@@ -59,6 +59,7 @@ def proven(made: Experiment) -> float:
     return row.proven
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("n", "b", "sensitivity", "error"), [(16, 4, 2.263, 60.5), (32, 8, 2.528, 174), (100, 10, 3.866, 1345)]
 )

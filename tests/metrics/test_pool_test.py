@@ -40,6 +40,7 @@ def by_enumeration(originals: Tensor, messages: Sequence[Rebuilt], pool: Tensor)
     return sum(hits(order) >= hits(orders[0]) for order in orders) / len(orders)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_p_value_is_the_share_of_relabellings_that_do_as_well(seed: int) -> None:
     """Two messages share a record; one of them has two images. Drawn 9,999 times, or until 20 do as well."""

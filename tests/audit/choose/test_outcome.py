@@ -25,6 +25,7 @@ def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("attack", "control"), [(0.1, 0.05), (0.3, 0.15), (0.05, 0.05), (0.6, 0.02)])
 def test_the_limit_of_a_share_beyond_its_control_lies_above_the_truth_in_95_of_100(attack, control) -> None:
     """Both shares by chance, as many images each."""

@@ -632,6 +632,7 @@ def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
     assert statuses(tmp_path / "s")["secure aggregation"] == "declared"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("law", [Gaussian, Laplace])
 @pytest.mark.parametrize("by", ["client", "server"])
 def test_clip_and_noise_are_said_to_be_public_numbers_or_prove_nothing(law, by, tmp_path):

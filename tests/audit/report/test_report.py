@@ -749,6 +749,7 @@ def test_no_form_of_a_report_calls_proven_what_a_published_key_gives_away(make_r
 CONDITIONAL = {"condition": "it rains", "demonstrated_on_condition": 6.21, "ceiling_on_condition": 9.0}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "changes",
     [

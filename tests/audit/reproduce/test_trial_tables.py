@@ -264,6 +264,7 @@ def test_component_figure_3_has_the_ends_of_the_stored_curves() -> None:
     assert sum(math.prod(p.shape) for p in net.parameters()) == 26_010
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "epsilon"), [("dp-dyns", 0.5), ("fed-alpha-cdp", 2.0), ("adap-dpfl", 8.0)])
 def test_the_noise_of_figure_4d_claims_its_epsilon(name: str, epsilon: float) -> None:
     own = {**adn_figure_4d.SIGMA[name], "rounds": 5}

@@ -193,6 +193,7 @@ def test_a_few_messages_that_came_back_are_found(left_over: int, back: int) -> N
     assert answer is not None and answer.p_value <= 0.025 and answer.least <= 1e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("left_over", "brighter"), [(0, 0.0), (0, 0.5), (40, 0.5)])
 def test_pictures_of_nothing_are_no_closer_though_other_splits_are_of_another_kind(
     left_over: int, brighter: float

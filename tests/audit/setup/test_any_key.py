@@ -67,6 +67,7 @@ def test_the_plan_is_above_the_exact_privacy_of_a_client_who_is_drawn_by_lot():
     assert delta_of(plan) <= DELTA
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("scheme", "observer"),
     quick(
@@ -197,6 +198,7 @@ def test_noise_that_changes_counts_the_rounds_with_the_least():
     assert sum(last) == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rule", "clients"),
     [(Uniform(3), 10), (Dropout(Everyone(), 0.3), 8), (Dropout(Uniform(4), 0.5), 12), (Dropout(RoundRobin(2), 0.4), 6)],

@@ -26,6 +26,7 @@ def noisy(quiet: float, at: int = 3, moves: float = 1.5):
     return update
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("quiet", [0.0, 1e-3])
 @pytest.mark.parametrize("known", [True, False])
 def test_one_number_without_noise_refutes_what_the_others_would_hide(quiet, known):

@@ -135,6 +135,7 @@ def test_candidates_are_searched(folder, capsys):
     assert entry.settings["canary"] == "large" and len(entry.settings["searched"]) == 3
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

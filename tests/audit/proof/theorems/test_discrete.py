@@ -57,6 +57,7 @@ def test_a_sums_masses_are_within_what_is_said_of_a_single_ones(std, senders):
         assert sum_off(std, senders) <= paper
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("std", "senders"), [(0.4, 2), (0.4, 5), (0.6, 3), (1.0, 1), (1.0, 4), (3.0, 10)])
 @pytest.mark.parametrize("shift", [1, 2, 5])
 def test_the_divergence_itself_is_never_above_what_is_priced(std, senders, shift):
