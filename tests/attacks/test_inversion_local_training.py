@@ -235,6 +235,7 @@ def test_a_step_of_adam_undone_shows_more_than_its_signs(data) -> None:
     assert sum(gains) / 3 > 0.5
 
 
+@pytest.mark.full
 def test_where_the_objective_is_of_what_was_sent_it_decides(data) -> None:
     """Under a little noise the span is seen, but not well enough: what is made of it is kept only if it fits better."""
     module, training = network(data), LocalTraining(optimiser="sgd", lr=0.05, batch_size=N, epochs=1)

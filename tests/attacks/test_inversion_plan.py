@@ -231,6 +231,7 @@ def test_the_list_says_of_every_method_whether_it_ran(name: str) -> None:
     assert len(searches) == int(not alone.sure)
 
 
+@pytest.mark.full
 def test_cases_of_other_settings_or_networks_go_apart() -> None:
     """Searched and simulated: in one call each comes to what it does alone."""
     read_twice, again = of_lenet_by_sgd(), of_lenet_by_sgd()  # of a network of its own

@@ -133,6 +133,7 @@ def test_other_networks_solutions_are_what_they_were() -> None:
     assert torch.equal(first.images, second.images) and first.loss == second.loss
 
 
+@pytest.mark.full
 def test_images_come_out_nearer_and_again_the_same() -> None:
     module, images = network(), pictures(1)
     aim, ticks = target(module, images, torch.tensor([1])), []

@@ -214,6 +214,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
         run(setup, tmp_path / "whole", PLAIN)
 
 
+@pytest.mark.full
 def test_settings_and_presets_go_with_it(setup: Path, tmp_path: Path) -> None:
     overrides = ("inversion.iterations=7", 'inversion.objective=["cosine", "euclidean"]')
     job = opened(setup, RunOptions(ablate=True, attacks=("auto",), overrides=overrides))

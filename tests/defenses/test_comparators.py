@@ -170,6 +170,7 @@ def test_a_partition_that_ends_within_an_epoch_counts_its_ends():
     )
 
 
+@pytest.mark.full
 def test_poisson_batches_are_amplified_as_the_claim_assumes():
     sent = uploads(build("fed-cdp", rounds=2, batches="poisson"))
     draw = Draw("gaussian", 1 / 3, "poisson", 4, 8, 1 / 3)

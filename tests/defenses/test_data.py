@@ -581,6 +581,7 @@ def test_fashion_mnist_is_the_published_one(shared_data):
     assert (data.mean, data.std) == ((0.2860,), (0.3530,))
 
 
+@pytest.mark.full
 def test_cifar_batches_are_torchvisions(shared_data, tmp_path):
     import torchvision
 
@@ -675,6 +676,7 @@ def test_emnist_images_are_turned_upright(tmp_path):
 # ---- tables
 
 
+@pytest.mark.full
 def test_adult_is_standardised_by_its_auxiliary_rows_and_both_formats_agree(shared_data, tmp_path):
     data = load("adult", root=str(shared_data("adult").parent))
     assert data.inputs.shape[0] == 32561 and len(data.test_inputs) + len(data.auxiliary_inputs) == 16281

@@ -77,6 +77,7 @@ def test_some_messages_that_came_back_are_found_among_those_that_did_not() -> No
     assert pool_p_value(originals, torch.zeros(20), messages, pool, torch.zeros(30)) == 1 / 10_000
 
 
+@pytest.mark.full
 def test_copies_of_records_hide_no_leak_and_raise_no_alarm() -> None:
     """Of a data set with each record four times fifteen came back, and none was "picked": its copy was a rival."""
     kinds, of_kind = images(30, 3), torch.arange(30).repeat(4)

@@ -282,6 +282,7 @@ def test_an_inversion_joins_no_rounds_where_that_would_leave_it_hardly_any_itera
         assert any("rounds together" in text for text in plan.weaker) == (shortest == 1.0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", [pytest.param(PUBLISHED, marks=pytest.mark.full), "5e" * 32])
 def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(key: str, tmp_path: Path) -> None:
     """On auxiliary records: with none of the fresh seeds the study ended, after minutes. With either kind of key."""

@@ -514,6 +514,7 @@ def test_more_noise_or_a_larger_delta_never_costs_more(noises, factor, delta):
     assert at(noises[::-1], delta) == now
 
 
+@pytest.mark.full
 @settings(max_examples=3, deadline=None)
 @given(st.floats(0.1, 10.0), st.floats(0.01, 0.9), st.sampled_from(["poisson", "without_replacement"]))
 def test_the_same_under_sampling(noise, rate, kind):
@@ -655,6 +656,7 @@ def of_record(releases: list[Release], client: int) -> float:
     return price(releases, subject=client, unit="record", delta=GEO_DELTA).epsilon
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "epsilon, few, eight, ten", quick([(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)], 1)
 )

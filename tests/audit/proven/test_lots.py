@@ -104,6 +104,7 @@ def test_what_a_server_tells_of_one_draw_is_one_draw(tmp_path, lot, count):
     assert of(folder, "downlink", adjacency="replace_one") >= (other if lot is EXACTLY else true)
 
 
+@pytest.mark.full
 def test_what_a_client_tells_of_one_batch_is_one_draw(tmp_path):
     """Gradients and a count within the clip, one step: .1 ways to be in it, and not twice."""
     lot = Sampling("poisson", 1000, 100, unit="record")

@@ -737,6 +737,7 @@ def recorded_laplace(folder: Path, drawn, raw: float = 3.0, sent: float = 1.0, *
                 rec.raw(t, c, in_l1(seed, raw))
 
 
+@pytest.mark.full
 def test_laplace_is_priced_by_its_l1_clip_and_checked(tmp_path):
     """Two releases of ε = C/b = 2,000 each; two rounds add up to at most 4,000 at any δ (less by the PLD)."""
     recorded_laplace(tmp_path / "s", spiky)
@@ -766,6 +767,7 @@ def test_laplace_that_is_not_as_declared_proves_nothing(drawn, sent, tmp_path):
     assert "contradicted" in statuses(tmp_path / "s").values() and epsilon(tmp_path / "s") == inf
 
 
+@pytest.mark.full
 def test_a_right_laplace_is_seldom_contradicted(tmp_path):
     """20 recordings of 4 messages; a check says so by chance less than once in a hundred thousand."""
     for i in range(20):

@@ -10,6 +10,7 @@ from dpfl_audit.audit.reproduce.tables import reproduce
 from tiers import quick
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "preset"), quick([("inverting-gradients-lenet", "inverting-gradients"), ("dlg", "dlg")], 1)
 )

@@ -184,6 +184,7 @@ def test_settings_are_the_publications() -> None:
 # --- tiny versions run ---
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("table", quick([TABLE_4_1, TABLE_4_3, replace(TABLE_4_5, cells=TABLE_4_5.cells[:3])], 2))
 def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
     objectives = tuple(dict.fromkeys(cell.reads.split()[0] for cell in table.cells))

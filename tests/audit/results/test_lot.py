@@ -164,6 +164,7 @@ def test_photos_leave_a_line_up_for_every_class_at_the_stride_of_the_others():
     assert full.description["stride"] == bare.description["stride"]
 
 
+@pytest.mark.full
 def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     """Two images left over beside two rebuilt: guessing picks both, whatever leaks. That share was the one to judge, so
     images that came back whole were no leak.

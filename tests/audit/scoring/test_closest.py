@@ -49,6 +49,7 @@ def test_it_is_that_of_the_gaussians_seen_so_far_and_no_picture_is_above_it(tmp_
     assert any(f"{at_most(entry.value('psnr_ceiling'))} dB" in page for entry in entries)
 
 
+@pytest.mark.full
 def test_without_a_proof_nothing_is_said(tmp_path):
     found = results({"name": "fedavg", "rounds": 1, "share": "gradient"}, tmp_path)
     names = {name for entry in found.attacks for name in entry.numbers}

@@ -43,6 +43,7 @@ def test_what_was_trained_once_is_read_and_the_same(tmp_path: Path, trainings: l
     assert len(trainings) == 5 and len(list(tmp_path.iterdir())) == 5
 
 
+@pytest.mark.full
 def test_a_damaged_file_is_trained_anew_and_a_folder_that_cannot_be_written_is_no_error(
     tmp_path: Path, trainings: list[int]
 ) -> None:

@@ -278,6 +278,7 @@ def randomised_response(true_epsilon: float):
     return update, lambda world: [float(world)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "true_epsilon", "delta"),
     quick(product((laplace_sum, randomised_response), (1.0, 6.0), (0.0, DELTA)), 5),
@@ -304,6 +305,7 @@ def test_pure_dp_can_be_audited():
     assert audit.if_gaussian is None
 
 
+@pytest.mark.full
 def test_whoever_assumes_a_shape_gets_a_finding_on_that_condition_alone():
     """Laplace noise at its true ε = 6 taken for Gaussian: the excess stands on the condition that is false, in the
     level and in the sentence, with what holds without it.
@@ -393,6 +395,7 @@ def test_a_count_without_noise_gives_the_worlds_away_however_large_it_is():
     assert audit.counted.epsilon == audit.counted.ceiling > 2.5
 
 
+@pytest.mark.full
 def test_what_is_demonstrated_does_not_depend_on_a_public_offset():
     """Laplace noise of scale ¼ beside 0 and beside 2^20: the same mechanism, ε = 4."""
     plain, far = (

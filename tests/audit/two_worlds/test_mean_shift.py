@@ -17,6 +17,7 @@ def test_the_noncentrality_is_that_of_the_distribution(found, freedom, alpha):
     assert nct.sf(found, freedom, _least_noncentrality(found, freedom, alpha)) == pytest.approx(alpha, rel=1e-6)
 
 
+@pytest.mark.full
 def test_one_run_of_a_thousand_canaries_shows_85_per_cent_of_the_truth():
     rng, truth = np.random.default_rng(0), mu_epsilon(1.0, DELTA)
     found = [mu_epsilon(mean_shift(rng.normal(1, 1, 500), rng.normal(0, 1, 500), 0.05, 0.5), DELTA) for _ in range(400)]

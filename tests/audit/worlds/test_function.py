@@ -100,6 +100,7 @@ def test_json_is_one_document_whatever_the_function_prints(folder, capsys):
     assert code == 0 and row["condition"] == GAUSSIAN and row["demonstrated_on_condition"] is not None
 
 
+@pytest.mark.full
 def test_a_config_says_the_same_as_options(folder, capsys):
     Path("audit.toml").write_text(
         '[mechanism]\nfunction = "mine.py:right"\ndraws = 60\n[claim]\nepsilon = 1\n[audit]\nunit = "record"\n'
@@ -339,6 +340,7 @@ def test_a_request_reads_its_config_beside_it(folder):
     assert MechanismRequest.of("deeper/a.toml", {}).function.name == "own.py:right"
 
 
+@pytest.mark.full
 def test_no_sentence_of_the_page_loses_the_condition(tmp_path):
     """What only a condition shows is said with it, and that a test could have refuted a claim on it alone."""
     from dpfl_audit.audit.report.decision import share

@@ -225,6 +225,7 @@ def test_colluders_and_dropouts_take_their_noise_along(tmp_path):
     assert of(experiment(tmp_path, dropout=0.3), "aggregate") > honest[0]
 
 
+@pytest.mark.full
 def test_coarse_steps_cost_what_rounding_adds(tmp_path):
     """650 numbers at γ = 2⁻⁴: Δ² = 1 + .635 + …, by Theorem 1."""
     fine, coarse = (of(experiment(tmp_path, granularity=g), "aggregate") for g in (2.0**-14, 2.0**-4))

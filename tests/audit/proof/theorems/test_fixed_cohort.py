@@ -180,6 +180,7 @@ def test_the_composition_is_that_of_an_accountant_of_our_own(population, cohort,
     assert below <= epsilon((fixed(population, cohort, sigma), rounds))[0] <= below * 1.005 + 2e-4 * rounds
 
 
+@pytest.mark.full
 def test_composed_with_other_draws_it_stays_above_the_accountant_of_our_own():
     """Fixed cohorts, Poisson (there or not), plain Gaussian and Laplace, of one subject, in one price."""
     draws = [
@@ -205,6 +206,7 @@ def test_composed_with_other_draws_it_stays_above_the_accountant_of_our_own():
 # --- how far PLD reaches
 
 
+@pytest.mark.full
 def test_pld_above_epsilon_100():
     """RDP alone gave 127.2, 126.9, 1479 and, for cohorts of one in 1,000, 9,958."""
     pairs = (Draw("gaussian", 2 / 0.6, "poisson_pair", 1, 5, 1 / 0.6), 200)

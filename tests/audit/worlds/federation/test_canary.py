@@ -251,6 +251,7 @@ def setup(tmp_path_factory):
     return Auditor(open_setup(folder))
 
 
+@pytest.mark.full
 def test_a_setup_gives_what_its_experiment_gives(setup):
     """From the captured broadcasts nobody else is trained again, and every number is the same as from the config."""
     args = (replace(SMALL, rounds=2), Question(Observer("server"), "record", "zero_out", DELTA))
@@ -286,6 +287,7 @@ def written(demonstrated: tuple) -> str:
     return json_text({**values, "warnings": warnings})
 
 
+@pytest.mark.full
 def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
     rows = epsilon.rows(setup.ledger, None, DELTA)
     first, again, other = (demonstrate_rows(setup, rows, SMALL, seed) for seed in (1, 1, 2))
@@ -299,6 +301,7 @@ def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
 # --- protocols ---
 
 
+@pytest.mark.full
 def test_every_protocol_of_a_leaking_setup():
     """Almost no noise: each protocol shows (nearly) all it could."""
     made = experiment({"name": "ldp", "sigma": 1e-3, "rounds": 2})

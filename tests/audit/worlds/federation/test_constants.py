@@ -124,6 +124,7 @@ def test_a_client_who_holds_everything_can_be_left_out(tmp_path):
     assert row is not None and row.demonstrated == pytest.approx(row.ceiling)
 
 
+@pytest.mark.full
 def test_coins_say_why_they_decide_nothing(tmp_path):
     settings = replace(SETTINGS, protocols=("rounds",))
     shown = demonstrate(made(tmp_path, statistics="training"), settings, asked("server"))

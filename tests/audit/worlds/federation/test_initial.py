@@ -117,6 +117,7 @@ def test_the_result_says_who_chose_the_weights():
     assert found.row.demonstrated_from == found.attacks[0].demonstrated_from == CRAFTED_WEIGHTS
 
 
+@pytest.mark.full
 def test_a_protocol_that_starts_from_its_own_weights_does_not_say_that_they_were_crafted():
     settings = CanarySettings(
         ("mechanism", "end-to-end"), ("mislabelled",), draws=20, replicas=20, places=1, initial_weights="crafted"

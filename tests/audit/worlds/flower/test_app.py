@@ -128,6 +128,7 @@ def test_a_claim_is_by_default_what_the_mod_is_for(tmp_path):
     assert other.about.claim is None  # nobody says that the mod's ε is about exchanged clients
 
 
+@pytest.mark.full
 def test_only_recording_mods_are_left_out_and_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = APP.replace("import torch\n", "import torch\nfrom dpfl_audit import AuditMod, record_strategy\n", 1)
@@ -183,6 +184,7 @@ def test_a_heavier_client_is_less_hidden(tmp_path):
     assert any("weighted mean" in note for note in audit.about.notes)
 
 
+@pytest.mark.full
 def test_an_adaptive_bound_is_no_state_between_draws_and_judged_by_counting(tmp_path):
     strategy = f"DifferentialPrivacyServerSideAdaptiveClipping({PLAIN}, 0.1, 3, initial_clipping_norm=1.0)"
     audit = audit_flower(written(tmp_path, strategy=strategy), delta=DELTA, clients=3, draws=20, calibration=10)
@@ -214,6 +216,7 @@ def test_noise_for_another_number_of_clients_is_not_guessed(tmp_path):
 # --- no noise that is known
 
 
+@pytest.mark.full
 def test_noise_inside_training_is_drawn_anew(tmp_path):
     """Noise 1 on every weight of an update clipped to 1 inside the app's own function: μ = 1, nothing declared."""
     own = (
@@ -233,6 +236,7 @@ def test_noise_inside_training_is_drawn_anew(tmp_path):
     assert any("run anew" in note for note in audit.about.notes)
 
 
+@pytest.mark.full
 def test_an_app_without_any_noise_hides_nobody(tmp_path):
     audit = audit_flower(written(tmp_path), claim=1, delta=DELTA, draws=100, calibration=20)
     assert audit.finding().level == "violated"
