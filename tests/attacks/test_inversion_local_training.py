@@ -227,6 +227,14 @@ def test_a_step_of_adam_undone_shows_more_than_its_signs(data) -> None:
     true = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(module.parameters()))])
     undone_is, signs_are = (float(F.cosine_similarity(t.gradient, true, 0)) for t in (target, signs))
     assert undone_is > 0.9 > 0.8 > signs_are
+
+
+@pytest.mark.full
+def test_a_step_of_adam_undone_shows_pictures_that_its_signs_do_not(data) -> None:
+    module = network(data, width=256, second=256)
+    target = target_of(module, data, LocalTraining(optimiser="adam", lr=1e-3, batch_size=N, epochs=1))
+    assert target.update is not None
+    signs = replace(target, gradient=-target.update)
     gains = []  # where a search ends hangs on the start, and on how a processor rounds
     for seed in range(3):
         found = solve(module, [target, signs], SHAPE, Inversion(iterations=150), seed)

@@ -59,6 +59,7 @@ def test_its_clip_and_noise_are_those_of_the_others(tmp_path):
         assert float((real - played).std()) == pytest.approx(0.002 * 2**0.5, rel=0.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("config", quick([CONFIG, NOISY], 1), ids=["plain", "noisy"])
 def test_no_test_alone_is_much_better_and_nothing_of_the_truth_is_needed(config, tmp_path):
     view, knowledge, truth = seen(config, tmp_path / "setup")

@@ -37,6 +37,7 @@ def test_the_limit_of_a_share_beyond_its_control_lies_above_the_truth_in_95_of_1
     assert np.mean([leak(int(h), n).low <= attack for h in hits]) >= 0.94
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mean", "spread"), [(0.23, 0.075), (0.06, 0.03)])
 def test_the_limits_hold_where_all_members_of_a_training_share_a_threshold(mean: float, spread: float) -> None:
     """As measured in 150 real trainings of 120 members: twice the spread of a binomial (a review's mem6). Taken for

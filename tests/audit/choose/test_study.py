@@ -732,6 +732,7 @@ def test_a_private_selection_costs_what_the_worst_candidate_s_would_and_less_tha
     assert study.price.epsilon >= selection_epsilon(curve, 3, 2, 1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "audit", "why"),
     [

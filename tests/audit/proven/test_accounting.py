@@ -359,7 +359,7 @@ def test_one_cohort_for_several_steps_is_sampled_once():
 
 
 def test_sampling_never_costs_more_than_none():
-    for noise, adjacency in itertools.product((0.05, 0.3, 5.0), ("zero_out", "replace_one")):
+    for noise, adjacency in itertools.product((0.05, 5.0), ("zero_out", "replace_one")):
         for sampling in (TENTH, HALF_OF_SIX):
             with_it = price([release(noise, sampling=sampling) for _ in range(4)], adjacency=adjacency).epsilon
             assert with_it <= price([release(noise) for _ in range(4)], adjacency=adjacency).epsilon * (1 + 1e-6)

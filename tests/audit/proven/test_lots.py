@@ -92,7 +92,7 @@ def of(folder: Path, observer: str, unit: str = "client", adjacency: str = "zero
 
 
 @pytest.mark.parametrize("count", quick([2, 6], 0))
-@pytest.mark.parametrize("lot", [COINS, EXACTLY], ids=lambda lot: lot.kind)
+@pytest.mark.parametrize("lot", quick([COINS, EXACTLY], 0), ids=lambda lot: lot.kind)
 def test_what_a_server_tells_of_one_draw_is_one_draw(tmp_path, lot, count):
     """A sum and counts, each under noise of its own: 1.92 was proven of two of coins, as if the coins fell twice."""
     noises = [Gaussian(1.0, 1.0, by="server", on="sum", sampling=lot, what=f"m{i}") for i in range(count)]

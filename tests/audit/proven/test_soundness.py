@@ -190,6 +190,7 @@ def test_counts_through_the_real_round_loop_stay_below_what_is_proven(soundness)
         assert 0.5 < made.epsilon < gaussian_epsilon(multiplier, 1e-2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [2000, pytest.param(2005, marks=pytest.mark.full), 2011])
 def test_cohorts_drawn_by_coins_show_no_more_than_is_proven(soundness, seed):
     assert not soundness.check(seed).violations

@@ -242,6 +242,7 @@ def test_the_command_says_what_it_plans_for(tmp_path):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sampling", quick(["poisson", "fixed"], 1))
 def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, tmp_path):
     """DP-FedAvg: clipped updates of equal weight, noise on their sum. How many records a client has is in no bound, so
