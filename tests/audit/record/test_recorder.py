@@ -737,7 +737,6 @@ def recorded_laplace(folder: Path, drawn, raw: float = 3.0, sent: float = 1.0, *
                 rec.raw(t, c, in_l1(seed, raw))
 
 
-@pytest.mark.full
 def test_laplace_is_priced_by_its_l1_clip_and_checked(tmp_path):
     """Two releases of ε = C/b = 2,000 each; two rounds add up to at most 4,000 at any δ (less by the PLD)."""
     recorded_laplace(tmp_path / "s", spiky)
