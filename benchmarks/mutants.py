@@ -266,12 +266,17 @@ def imports(test: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
+def test_files(root: Path) -> dict[str, Path]:
+    """By name."""
+    return {str(test.relative_to(root)): test for test in sorted((root / "tests").rglob("test_*.py"))}
+
+
 def tests_for(root: Path, path: str) -> list[list[str]]:
     """All test files, nearest first: those that import a module or have its name, those of its room, all others."""
     room = next(room for room in ROOMS if path.startswith(f"{room}/"))
     rings: list[list[str]] = [[], [], []]
-    for test in sorted((root / "tests").rglob("test_*.py")):
-        name = str(test.relative_to(root))
+    for name, test in test_files(root).items():
         near = path in imports(test) or Path(path).stem in test.stem
         rings[0 if near else 1 if name.startswith(ROOMS[room]) else 2].append(name)
     return rings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,21 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     """A network that a module makes as it is imported is the same one, whichever modules came before it."""
     if isinstance(collector, pytest.Module):
         torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a test with the mark `few(n)`, n that lie evenly among all stay in `make test`."""
+    cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") and isinstance(item, pytest.Function):
+            cases[item.path, item.originalname].append(item)
+    for family in cases.values():
+        (n,) = family[0].get_closest_marker("few").args
+        kept = {i * len(family) // n for i in range(n)}
+        for i, item in enumerate(family):
+            if i not in kept:
+                item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -242,6 +242,7 @@ def test_nothing_heavy_or_networked_happens_at_import():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.full
 def test_the_wheel_ships_what_git_tracks(tmp_path):
     """sdist then wheel from a clean copy of the tracked files; the wheel holds every module and data file and nothing
     else.

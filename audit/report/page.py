@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,28 @@ def filled(template: str, **content: Any) -> str:
     Args:
         template: its file's name. content: what it lays out; texts are escaped.
     """
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8").strip()
+    html = (
+        _environment(TEMPLATES)
+        .get_template(template)
+        .render(
+            css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8").strip()),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+            **content,
+        )
+    )
+    # Blank lines of the template go; those of the script are within its hash.
+    head, mark, rest = html.partition("<script>")
+    code, end, tail = rest.partition("</script>")
+    return _dense(head).lstrip() + mark + code + end + _dense(tail).rstrip() + "\n"
+
+
+@cache
+def _environment(templates: Path) -> Environment:
+    """One for all pages of a process: a template is compiled once, which takes longer than filling it in."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(templates),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -86,17 +107,7 @@ def filled(template: str, **content: Any) -> str:
     )
     environment.tests["pictured"] = any
     environment.tests["finite"] = isfinite
-    script = (TEMPLATES / "report.js").read_text(encoding="utf-8").strip()
-    html = environment.get_template(template).render(
-        css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8").strip()),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
-        **content,
-    )
-    # Blank lines of the template go; those of the script are within its hash.
-    head, mark, rest = html.partition("<script>")
-    code, end, tail = rest.partition("</script>")
-    return _dense(head).lstrip() + mark + code + end + _dense(tail).rstrip() + "\n"
+    return environment
 
 
 def _dense(html: str) -> str:

@@ -92,6 +92,7 @@ GARBAGE: dict[str, Garbage] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", SWITCHES)
 def test_what_is_withheld_is_not_used(what: str, ground: tuple[View, Knowledge]) -> None:
     ablated, garbage = Ablated(ATTACK, what), GARBAGE[what](*ground)
@@ -99,6 +100,7 @@ def test_what_is_withheld_is_not_used(what: str, ground: tuple[View, Knowledge])
     assert not same(brought(ATTACK, *ground), brought(ATTACK, *garbage))  # and it was used before
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", SWITCHES)
 def test_the_same_messages_are_attacked_from_the_same_starts(what: str, ground: tuple[View, Knowledge]) -> None:
     whole, without = brought(ATTACK, *ground), brought(Ablated(ATTACK, what), *ground)

@@ -66,6 +66,7 @@ def small(dtype: torch.dtype = torch.float32, seed: int = 0, widths: tuple[int, 
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("widths", "count", "strong"),
     [
@@ -143,6 +144,7 @@ def test_knowing_the_noise_helps(hundred) -> None:
     assert aware >= fixed + 2
 
 
+@pytest.mark.full
 def test_sigmoid_lenet_by_lbfgs() -> None:
     """DLG's own case: LeNet, one image, L-BFGS on the Euclidean distance."""
     data = photos.load(classes=10, samples=20, seed=0)

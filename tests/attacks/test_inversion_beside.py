@@ -62,6 +62,7 @@ def test_the_default_finds_a_leak_that_the_growing_prior_smooths_away(tmp_path: 
     assert sum(map(len, checks(new.attacks, new.epsilon))) == 16
 
 
+@pytest.mark.full
 def test_without_noise_nothing_runs_twice(tmp_path: Path) -> None:
     assert set(by_variant(attacked(tmp_path, 0.0, iterations=2))) == {"cosine", "euclidean"}
 

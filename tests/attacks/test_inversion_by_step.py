@@ -94,6 +94,7 @@ def test_a_neuron_s_errors_are_fitted_by_its_own_update(optimiser: str) -> None:
     assert (near > 0.999).float().mean() > 0.9 and rest.median() < 1e-4
 
 
+@pytest.mark.few(1)
 @ADAPTIVE
 def test_the_images_follow_from_each_step_s_gradient_without_order_and_scales(optimiser: str) -> None:
     module, target, images, labels, gradients = client(optimiser)

@@ -90,6 +90,7 @@ def test_every_image_is_exact_before_anything_is_optimised(data, module, copies)
     assert found.copies == len(copies) and ticks == [(1000, 1000)]
 
 
+@pytest.mark.few(1)
 @EVERY
 def test_after_three_steps_the_rest_is_handed_out_by_errors(data, module, copies) -> None:
     """Copies in one batch and in two, in an order that nobody tells; but nothing checks it, so it is not certain."""

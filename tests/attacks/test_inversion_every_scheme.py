@@ -149,6 +149,7 @@ def test_every_scheme_is_here() -> None:
     assert here == set(PRESETS)
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("optimiser", LOCAL)
 @pytest.mark.parametrize("scheme", MODELLED)
 def test_the_true_images_make_what_was_sent(tmp_path, sent: Sent, without_noise, scheme: str, optimiser: str) -> None:
@@ -168,6 +169,7 @@ def test_the_true_images_make_what_was_sent(tmp_path, sent: Sent, without_noise,
         assert off(clipped(value, target, layout) if known else value, observed, known, parts) < 1e-4
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("scheme", SAID)
 def test_what_is_not_modelled_is_said_and_leaves_the_scale_open(tmp_path, scheme: str) -> None:
     parameters, words = SAID[scheme]
@@ -184,6 +186,7 @@ def test_batches_drawn_in_secret_are_not_simulated(tmp_path) -> None:
     assert all(target.recipe is not None and target.recipe.epochs is None for target in targets)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("scheme", "parameters", "optimiser"),
     [

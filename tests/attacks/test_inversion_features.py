@@ -131,6 +131,7 @@ def test_its_slope_is_the_distance_own() -> None:
     assert rise == pytest.approx((slope * along).sum().item(), rel=1e-3)
 
 
+@pytest.mark.full
 def test_images_of_a_smooth_network_are_followed_to_the_end() -> None:
     module, target, images = batch("lenet", 1, seed=1)
     settings = Inversion(iterations=80, tv="noise-aware")

@@ -25,6 +25,7 @@ from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update, s
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import DistancePerLayer, Proximal, StepClip
+from tiers import quick
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -209,16 +210,16 @@ def guesses(targets: list[Target]) -> list[Solution]:
     return [Solution(x, x, t.labels, float("inf")) for x, t in zip(starts, targets) if t.labels is not None]
 
 
-@pytest.mark.parametrize("reorder", [False, True])
+@pytest.mark.parametrize("reorder", quick([False, True], 1))
 def test_targets_together_come_to_what_each_does_alone(reorder: bool, monkeypatch) -> None:
     """The same orders, the same steps; also so many at a time as fit, and as before, one after the other."""
     module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))
-    settings = Inversion(objective="euclidean", simulated=12, reorder=reorder, tv=0.001, span=0.1)
+    settings = Inversion(objective="euclidean", simulated=6, reorder=reorder, tv=0.001, span=0.1)
     layout, begun = Layout.of(module), guesses(targets)
     cases = [Case(module, layout, t, t.labels, SHAPE, settings, 0) for t in targets]
     ticks: list[int] = []
     together = simulate(cases, begun, lambda: ticks.append(1))
-    assert len(ticks) == 12 * T
+    assert len(ticks) == 6 * T
     again = simulate(cases, begun, lambda: None)
     assert all(torch.equal(one.images, other.images) for one, other in zip(together, again))
     for k, one in enumerate(together):
@@ -285,6 +286,7 @@ def test_so_many_fit_as_what_their_steps_keep_says(optimiser: str, clip: StepCli
     assert 0 < sum(held.values()) <= T * groups._numbers(opened[0], targets[0])
 
 
+@pytest.mark.full
 def test_an_attack_on_several_clients_gets_nearer_to_each(monkeypatch) -> None:
     """Read before training and on the way, and simulated from both, all together."""
     module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))

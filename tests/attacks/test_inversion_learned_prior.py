@@ -110,7 +110,7 @@ def test_what_does_nothing_beside_a_learned_prior_is_refused() -> None:
 def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, wiener) -> None:
     """Fresh networks, images and noise; the total variation that grows with the noise is the default's."""
     gains, nothing = [], []
-    for seed in (101, 102, 103):
+    for seed in (101, 102):
         rows = slice(8 * (seed - 100), 8 * (seed - 99))
         order = digits.targets[rows].argsort(stable=True)
         images, labels = digits.inputs[rows][order], digits.targets[rows][order]
@@ -122,7 +122,7 @@ def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, wien
         mean = digits.auxiliary_inputs.mean(0).expand_as(images)
         nothing.append(psnr(learned.start, images) - psnr(mean, images))
         assert psnr(learned.images, images) > max(psnr(learned.start, images), psnr(mean, images)) + 1
-    assert min(gains) > 0 and sum(gains) / 3 >= 1.5
+    assert min(gains) > 0 and sum(gains) / 2 >= 1.5
     assert max(nothing) < 0.5
 
 
@@ -150,6 +150,7 @@ def test_what_the_prior_makes_of_noise_alone_is_its_start(digits, wiener) -> Non
     assert not torch.equal(one.images, elsewhere.images)
 
 
+@pytest.mark.full
 def test_rounds_of_the_same_images_add_up(digits, wiener) -> None:
     """Four messages at the same weights say what their mean says, whose noise is half as large: log-likelihoods add up,
     and so does information. A message with four times the noise counts a sixteenth, so it takes little away.
@@ -262,6 +263,7 @@ def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
     assert psnr(found.images, images) > psnr(found.start, images) + 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("order", "per_layer", "known"),
     [(1, False, True), (2, False, True), (1, True, True), (2, True, True), (2, True, False)],

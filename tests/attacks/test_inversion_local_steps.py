@@ -142,6 +142,7 @@ SCHEMES = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
 @pytest.mark.parametrize(("scheme", "one"), SCHEMES, ids=[str(s["name"]) + s.get("form", "") for s, _ in SCHEMES])
 def test_training_by_the_facts_of_a_setup_is_what_its_client_sent(tmp_path, scheme, one, optimiser: str) -> None:

@@ -73,6 +73,7 @@ def test_the_rank_tells_the_gradients_that_epsilon_does_not(optimiser: str) -> N
     assert off(factors.gradients()[0], true) < min(0.05, 0.1 * off(alone, true))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("optimiser", quick(["adam", "rmsprop"], 1))
 def test_one_step_gives_the_images_before_anything_is_optimised(optimiser: str) -> None:
     module, target, images, _ = client(optimiser)
@@ -123,6 +124,7 @@ def test_evidence_says_that_the_rank_was_used() -> None:
     assert "rank" in " ".join(assumptions(facts, 1, True)) and "rank" not in " ".join(assumptions(facts, 1))
 
 
+@pytest.mark.few(1)
 @ADAPTIVE
 def test_how_far_a_neuron_s_gradient_is_off_is_known(optimiser: str) -> None:
     """Within a factor of 3 in the middle, of 10 for most: neurons are weighed by it where errors' zeros are sought."""

@@ -62,6 +62,7 @@ def test_box() -> None:
     assert into_box(torch.tensor([-1.0, 0.5, 2.0])).tolist() == [0.0, 0.5, 1.0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("iterations", (8, 300, 2500, 4800, 24_000))
 def test_schedule_is_torchs_multi_step(iterations: int) -> None:
     """The milestones of the reference code, and the step size in force at every iteration."""

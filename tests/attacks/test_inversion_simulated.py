@@ -315,6 +315,7 @@ def test_no_length_is_asked_where_none_was_lost_or_none_can_be_told(data):
     assert not cut_short(trained(module, data, "adam", 1e-3, clip_norm=0.01)[0])
 
 
+@pytest.mark.full
 def test_a_clipped_update_is_read_at_its_length_and_says_so(data):
     module = network().eval()
     whole, _ = trained(module, data)

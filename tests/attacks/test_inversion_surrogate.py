@@ -105,6 +105,7 @@ def test_a_place_stays_on_the_way_and_what_is_not_finite_moves_nothing() -> None
     assert held.place.item() == 0.5
 
 
+@pytest.mark.full
 def test_a_run_says_the_place_it_ended_at_and_gains_by_it() -> None:
     module = network()
     target, images = trained(module, 3)

@@ -191,6 +191,7 @@ def test_rows_whose_span_noise_hides_are_fitted_together(clipped, few):
     assert nearer(case, true, found) is true
 
 
+@pytest.mark.full
 def test_without_rows_of_its_own_an_attacker_draws_some(few):
     """By the columns' frequencies: more cells are right than of other rows of the table, matched as well."""
     network, target, images, _ = sent(12, 1, seed=7, width=40)

@@ -148,6 +148,7 @@ def test_a_model_that_never_saw_the_records_gives_one_half(overfitted: World) ->
     assert low < 0.5 < high
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["shokri", "lira", "lira-offline", "rmia"])
 def test_shadow_attacks_find_members_of_a_memorising_model(overfitted: World, method) -> None:
     attack = ShadowMembership(method, shadows=4)

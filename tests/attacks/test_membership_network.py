@@ -69,6 +69,7 @@ def area(attack: Attack, steps: int, share: str) -> float:
     return sum(found) / len(found)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("share", ("weights", "update"))
 @pytest.mark.parametrize(
     ("attack", "steps", "least"),

@@ -114,6 +114,7 @@ def test_without_noise_a_few_rounds_are_enough():
     assert area(16, noise=0.0) > area(16)
 
 
+@pytest.mark.full
 def test_noise_of_three_times_the_clip_is_averaged_out_over_clipped_weights() -> None:
     """Each round's weights were made longer by a guess that noise made: a mean AUC of .64, .78 since."""
     scores = []

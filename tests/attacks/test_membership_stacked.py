@@ -14,6 +14,7 @@ from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import client_address
 from dpfl_audit.metrics.membership import auc
+from tiers import quick
 
 CONFIG = {
     "seed": 4,
@@ -58,7 +59,8 @@ def test_its_clip_and_noise_are_those_of_the_others(tmp_path):
         assert float((real - played).std()) == pytest.approx(0.002 * 2**0.5, rel=0.1)
 
 
-@pytest.mark.parametrize("config", [CONFIG, NOISY], ids=["plain", "noisy"])
+@pytest.mark.full
+@pytest.mark.parametrize("config", quick([CONFIG, NOISY], 1), ids=["plain", "noisy"])
 def test_no_test_alone_is_much_better_and_nothing_of_the_truth_is_needed(config, tmp_path):
     view, knowledge, truth = seen(config, tmp_path / "setup")
     owner = truth.candidate_owners

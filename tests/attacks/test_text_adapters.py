@@ -51,6 +51,7 @@ def read(data, row, length, *, targets, rank, before, layers=2):
     return attack.run_part(attack.parts(view, NOTHING)[0], view, NOTHING, 0), inputs[row]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("targets", "rank", "length"), [(QV, 8, 7), (QV, 8, 12), (QV, 8, 15), (QV, 16, 17), (QKV, 8, 17)]
 )

@@ -72,6 +72,7 @@ def test_six_notes_come_back_whole(notes, causal):
     assert texts_of(found.texts) == texts_of(notes.inputs[:6]) and found.certain.all()
 
 
+@pytest.mark.full
 def test_as_many_tokens_as_the_layers_are_wide_come_back_by_their_own_part_of_the_message(notes):
     """No span is smaller than its layer, so none tells; each text is certain by what it leaves in a word's row."""
     view = view_of(notes, range(8))

@@ -33,7 +33,7 @@ RAW: dict[str, Any] = {
     "model": {"name": "mlp", "options": {"widths": [16]}},
     "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 6},
     "scheme": {"name": "local-gaussian", "clip": 0.5, "noise_multiplier": 0.01, "rounds": 1, "share": "gradient"},
-    "capture": {"clients": [0, 1]},
+    "capture": {"clients": [0, 1], "auxiliary": 19},  # too few for reference classifiers, which take a minute
     "attack": {"inversion": {"iterations": 6, "objective": "euclidean"}},
 }
 ABLATE = RunOptions(ablate=True, device="cpu", pixels_only=True)
@@ -189,6 +189,7 @@ def test_results_without_ablated_attacks_have_no_table(setup: Path, plain: Resul
     assert TITLE not in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.full
 def test_a_killed_run_goes_on_to_the_same_bytes(
     setup: Path, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
         run(setup, tmp_path / "whole", PLAIN)
 
 
+@pytest.mark.full
 def test_settings_and_presets_go_with_it(setup: Path, tmp_path: Path) -> None:
     overrides = ("inversion.iterations=7", 'inversion.objective=["cosine", "euclidean"]')
     job = opened(setup, RunOptions(ablate=True, attacks=("auto",), overrides=overrides))

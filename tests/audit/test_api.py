@@ -20,10 +20,11 @@ from dpfl_audit.audit.setup.config import parse_config
 pytestmark = pytest.mark.usefixtures("without_closeness")
 CONFIG: dict[str, Any] = {
     "seed": 4,
-    "data": {"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 10},
+    "data": {"name": "digits", "clients": 2, "samples_per_client": 10},
     "model": {"name": "mlp", "options": {"widths": [8]}},
     "local": {"optimiser": "sgd", "batch_size": 5},
     "scheme": {"name": "ldp", "clip": 0.5, "sigma": 1.0, "rounds": 2, "share": "gradient"},
+    "capture": {"auxiliary": 19},  # too few for reference classifiers, which take a minute
     "attack": {"inversion": {"iterations": 5, "objective": "cosine"}},
 }
 TOML = toml(CONFIG)

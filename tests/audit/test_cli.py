@@ -19,14 +19,16 @@ from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit.commands import init
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
+from tiers import quick
 
 CONFIG = small_config(
     seed=4,
-    data={"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 20},
-    model={"options": {"widths": [64]}},
+    data={"clients": 2, "samples_per_client": 10},
+    model={"options": {"widths": [16]}},
     local={"optimiser": "adam"},
     scheme={"clip": 1.0, "sigma": 0.01, "rounds": 3, "share": "gradient"},
-    attack={"inversion": {"iterations": 20}},
+    capture={"auxiliary": 19},  # too few for reference classifiers, which take a minute
+    attack={"inversion": {"iterations": 5, "exact": False}},
 )
 
 
@@ -121,8 +123,8 @@ BAD = [
     (("train", "{config}", "-o", "x", "--set", "scheme.clip=-1"), "clip"),
     (("train", "{config}", "-o", "x", "--set", "scheme.noise_std=0.1"), "exactly one of sigma and noise_std"),
     (("train", "{config}", "-o", "x", "--set", "data.clinets=1"), "did you mean 'clients'"),
-    (("train", "{config}", "-o", "x", "--set", "data.samples_per_client=100000"), "fit"),
-    (("train", "{config}", "-o", "x", "--set", "capture.max_gib=0.0001"), "max_gib"),
+    (("train", "{config}", "-o", "x", "--set", "data.samples_per_client=100000"), "200000"),
+    (("train", "{config}", "-o", "x", "--set", "capture.max_gib=0.000001"), "max_gib"),
     (("train", "{config}", "-o", "x", "--set", "data.name=mnist", "--set", "data.root=."), "missing"),
     (("train", "{config}"), "-o"),
     (("run", "nowhere", "-o", "x"), "not a setup"),
@@ -160,7 +162,8 @@ def test_dry_run_says_how_much_and_writes_nothing(home, tmp_path, capsys):
     assert "3 uploads" in capsys.readouterr().out and not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("scheme", ["dpsgd", "cdp"])  # tests/contracts builds, and test_examples.py prices, all others
+# tests/contracts builds, and test_examples.py prices, all others.
+@pytest.mark.parametrize("scheme", quick(["dpsgd", "cdp"], 1))
 def test_a_template_reads_back_and_is_priced(scheme, tmp_path, capsys):
     assert call("init", scheme) == 0
     config = tmp_path / "c.toml"
@@ -220,6 +223,7 @@ def test_a_canary_audit_that_measures_nothing_is_an_error_that_says_why(tmp_path
     assert not (tmp_path / "results" / "results.json").exists()
 
 
+@pytest.mark.full
 def test_a_canary_run_fills_the_three_numbers_and_refutes_the_thesis_claim(tmp_path, capsys):
     """σ = 1, one release, n = 100: 5.30 is claimed with Δ = C/n.
 
@@ -264,7 +268,7 @@ def test_help_lists_every_command_with_a_whole_line() -> None:
 
 
 # Batches drawn by coins: the search for the noise is long.
-SAMPLED = {*product(("table", "images"), ("record",), ("server", "downlink", "model"))} - {("table", "record", "model")}
+SAMPLED = {*product(("table", "images"), ("record",), ("server", "downlink", "model"))}
 QUESTIONS = (init.OBSERVERS, init.UNITS, init.RECORDS)
 
 

@@ -58,7 +58,7 @@ def test_a_folder_of_another_demo_is_made_anew_and_its_own_kept(short, tmp_path,
 
 
 def test_three_answers_and_a_page(short, tmp_path, capsys) -> None:
-    code, out, _ = called(capsys, "demo", "-o", tmp_path / "demo", "--json")
+    code, out, _ = called(capsys, "demo", "--quick", "-o", tmp_path / "demo", "--json")
     told = json.loads(out)
     assert code == 0 and told["report"] == str(tmp_path.resolve() / "demo" / "report.html")
     bare, published, recommended = (Results.read(Path(folder)) for folder in told["results"])
@@ -67,6 +67,7 @@ def test_three_answers_and_a_page(short, tmp_path, capsys) -> None:
     assert len(told["answers"]) == 3 and Path(told["report"]).stat().st_size > 10_000
 
 
+@pytest.mark.full
 def test_notes_come_back_bare_and_stand_on_the_page_with_their_words_marked(short, tmp_path, capsys) -> None:
     code, out, _ = called(capsys, "demo", "--text", "-o", tmp_path / "demo", "--json")
     told = json.loads(out)
@@ -80,6 +81,7 @@ def test_notes_come_back_bare_and_stand_on_the_page_with_their_words_marked(shor
     assert " ".join(f"<b>{word}</b>" for word in first.original) in page
 
 
+@pytest.mark.full
 def test_of_notes_less_than_eight_is_proven_of_the_recommended_training(tmp_path) -> None:
     path = tmp_path / "recommended.toml"
     path.write_text(tomlkit.dumps(WHOLE(demonstration.TEXTS[-1]).model_dump(mode="json", exclude_none=True)))

@@ -50,6 +50,7 @@ def test_an_example_is_read_and_says_how_to_run_it(path: Path) -> None:
     assert config.seed == 0  # one data split for all, which `load_once` relies on
 
 
+@pytest.mark.few(8)
 @EACH
 @pytest.mark.usefixtures("load_once")
 def test_an_example_is_priced(path: Path, shared_data: Callable[[str], Path]) -> None:

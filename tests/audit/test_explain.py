@@ -19,7 +19,7 @@ CONFIG = {
     "model": {"name": "mlp", "options": {"widths": [16]}},
     "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 4},
     "scheme": {"name": "local-gaussian", "clip": 1.0, "noise_multiplier": 0.01, "rounds": 1, "share": "gradient"},
-    "capture": {"clients": [0]},
+    "capture": {"clients": [0], "auxiliary": 9},  # too few for reference classifiers
     "attack": {"inversion": {"iterations": 2, "objective": "euclidean", "manners": ["one-round"]}},
 }
 

@@ -22,7 +22,7 @@ CONFIG = small_config(
     scheme={"name": "anonymous-leader", "rounds": 3, "train_share": 1.0, "clip": 5.0, "noise_std": 0.001},
     capture={"clients": [0, 1, 2], "auxiliary": 6},
     audit={"observer": "uplink"},
-    attack={"inversion": {"iterations": 60}},
+    attack={"inversion": {"iterations": 30}},
 )
 ATTACK = ("--attack", "linking", "--attack", "inversion")
 

@@ -166,6 +166,7 @@ def test_an_error_of_something_else_is_not_called_an_empty_batch():
     assert "alone" not in str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_opacus_and_a_record_that_is_alone():
     """7 records in batches of 3, not by Poisson: the last one is a batch of its own. Of another place all goes on."""

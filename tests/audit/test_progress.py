@@ -54,6 +54,7 @@ def on_a_terminal(command: list[str], until: str, seconds: float = 120) -> str:
     return seen
 
 
+@pytest.mark.full
 def test_a_training_on_a_real_terminal_has_a_bar_with_the_time_left(tmp_path):
     (tmp_path / "c.toml").write_text(CONFIG)
     command = [sys.executable, "-m", "dpfl_audit.cli", "train", str(tmp_path / "c.toml"), "-o", str(tmp_path / "s")]

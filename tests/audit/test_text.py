@@ -73,6 +73,7 @@ def test_without_the_truth_texts_are_read_and_not_scored(setup, tmp_path):
     assert not any(attack.scored for attack in found.attacks) and found.attacks[0].n == 2
 
 
+@pytest.mark.full
 def test_a_decoder_that_tells_the_next_word_gives_its_notes_away(tmp_path):
     config = CONFIG.replace("batch_size = 2", 'batch_size = 2\nloss = "next_token"') + "candidates = 8\n"
     (tmp_path / "c.toml").write_text(config)

@@ -42,6 +42,7 @@ from dpfl_audit.defenses import randomness
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.metrics.membership import auc
 from messages import with_candidates
+from tiers import but
 from torch import Tensor
 
 CONFIG: dict[str, Any] = {  # one view that allows every attack: plain SGD, six captured clients, labels, candidates
@@ -67,6 +68,7 @@ OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
 KINDS = {MembershipScores: "membership", Reconstruction: "inversion", ReadTexts: "inversion", Links: "linking"}
 EVERY = pytest.mark.parametrize("name", ATTACKS)
+EACH = pytest.mark.parametrize("name", but(ATTACKS, "membership-stacked"))  # it runs all the others
 ROOT = Path(dpfl_audit.__file__).parent
 
 
@@ -161,7 +163,7 @@ def one_sentence(error: pytest.ExceptionInfo[ValueError]) -> str:
 # --- names and settings ---
 
 
-@EVERY
+@EACH
 def test_it_has_one_name_on_the_command_line_in_evidence_and_in_results(name, evidence) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name) and name != CANARY
     assert {attack.name for attack in attacks_of(name)} == {name}
@@ -271,7 +273,7 @@ def test_the_evidence_is_finite_and_shaped_as_documented(name, world, evidence) 
             assert torch.isfinite(e.scores).all() and len(e.scores.unique()) > 1
 
 
-@EVERY
+@EACH
 def test_it_replays_bit_by_bit_without_truth_and_auditor(name, folder, evidence, tmp_path) -> None:
     """The second run reads a copy of the setup that holds the attacker's half alone."""
     copy = shutil.copytree(folder, tmp_path / "setup")
@@ -284,7 +286,7 @@ def test_it_replays_bit_by_bit_without_truth_and_auditor(name, folder, evidence,
     assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn from a stream that everybody shares
 
 
-@EVERY
+@EACH
 def test_another_seed_changes_the_evidence_where_anything_is_drawn_and_nothing_else_does(
     name, world, evidence, monkeypatch
 ) -> None:
@@ -345,7 +347,7 @@ def test_a_group_gives_what_its_parts_give_alone(name, world) -> None:
 # --- membership ---
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name.startswith("membership")])
+@pytest.mark.parametrize("name", but([n for n in ATTACKS if n.startswith("membership")], "membership-stacked"))
 def test_scores_do_not_know_the_order_of_the_candidates(name, world, evidence, monkeypatch) -> None:
     """Another order gives the same scores in that order. Where shadows are drawn it gives other draws; then, of
     candidates who are all outsiders, the first half must look like the second, whichever these are.

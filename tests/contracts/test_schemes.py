@@ -251,6 +251,7 @@ def test_every_preset_has_a_case():
     assert {case.preset for case in CASES} == set(PRESETS)
 
 
+@pytest.mark.few(18)
 @ALL
 def test_it_trains_and_replays_from_its_seed_bit_by_bit(case, digits, trained):
     (state, first), (_, second), (_, other) = (
@@ -264,6 +265,7 @@ def test_it_trains_and_replays_from_its_seed_bit_by_bit(case, digits, trained):
     assert not torch.equal(first[-1].vector, other[-1].vector)
 
 
+@pytest.mark.few(20)
 @ALL
 def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
     ends = [run(scheme_of(case), digits, torch.float64, engine)[0].models for engine in (looped, batched)]
@@ -274,6 +276,7 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
         assert apart.sum() <= (4 if case.sparse else 0)
 
 
+@pytest.mark.few(13)
 @NOISY
 def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, trained, monkeypatch):
     """Messages minus a replay without noise are draws of the stated law and std; 2/3 and 3/2 of it are rejected."""
@@ -392,6 +395,7 @@ def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Rele
     ]
 
 
+@pytest.mark.few(3)
 @ALL
 @pytest.mark.parametrize("observer", ["server", "downlink"])
 def test_it_is_priced_or_refused_with_a_reason(case, observer, trained):

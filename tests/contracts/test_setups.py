@@ -39,6 +39,7 @@ from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Wire, ancestry
 from safetensors.torch import load_file
+from tiers import but
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
 ROUNDS, CLIENTS, CAPTURED = 2, 5, [0, 1]
@@ -52,6 +53,10 @@ SERVERLESS = {"anonymous-gossip": "peer", "anonymous-leader": "leader"}  # and w
 TOPOLOGIES = ["ldp", "anonymous-gossip", "anonymous-leader"]
 POISSON = {"dpsgd", "adap-dpfl", "dp-dyns"}  # batches drawn in secret
 EVERY = pytest.mark.parametrize("name", PRESETS)
+# No server, shared gradients, batches by coins, noise of the server or of both.
+TELLING = {"ldp", "cdp", "lcdp", "naafl", "privatedl", "dp-dyns", "anonymous-gossip", "anonymous-leader"}
+ATTACKED = pytest.mark.parametrize("name", but(PRESETS, *({*PRESETS} - TELLING)))
+PRICED = pytest.mark.parametrize("name", but(PRESETS, "adap-dpfl", "dpsgd"))  # the price of a record's batches is long
 
 
 def raw_config(name: str, **local: Any) -> dict[str, Any]:
@@ -153,6 +158,7 @@ def revealed(value: Message | Lineage) -> list[Release]:
 # --- what is on disk is what was sent
 
 
+@pytest.mark.few(16)
 @EVERY
 def test_the_captured_messages_are_those_sent_to_the_last_bit(name, trained):
     it = trained(name)
@@ -211,6 +217,7 @@ def test_the_rounds_figures_survive_the_csv(name, trained):
     assert rounds == [{"round": float(i), **figures, **guess} for i, figures in enumerate(it.figures)]
 
 
+@pytest.mark.few(12)
 @EVERY
 def test_the_same_seed_gives_the_same_bytes_and_saving_what_was_read_does_too(name, trained, tmp_path):
     it = trained(name)
@@ -231,7 +238,7 @@ def test_the_same_seed_gives_the_same_bytes_and_saving_what_was_read_does_too(na
 # --- it is attacked
 
 
-@EVERY
+@ATTACKED
 def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, trained, results):
     found, _ = results(name)
     setup = trained(name).setup
@@ -253,7 +260,7 @@ def test_every_captured_upload_an_observer_sees_is_inverted_and_scored(name, tra
         assert 0 < len(attack.pairs) <= attack.n
 
 
-@EVERY
+@ATTACKED
 def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
     found, _ = results(name)
     memberships = [a for a in found.attacks if a.attack == "membership-cosine"]
@@ -263,7 +270,7 @@ def test_membership_is_asked_of_the_captured_messages_and_scored(name, results):
         assert attack.value("n_members") > 0 and attack.value("n_nonmembers") > 0
 
 
-@EVERY
+@ATTACKED
 def test_results_name_the_setup_and_its_price(name, trained, results):
     found, folder = results(name)
     manifest = trained(name).setup.manifest
@@ -316,7 +323,7 @@ def to_eight_digits(row: Epsilon) -> dict[str, Any]:
     return {**row.model_dump(exclude={"notes", "ledger", "proof"}), **rounded}  # ids of a plan's releases are its own
 
 
-@EVERY
+@PRICED
 def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_training(name, trained):
     it = trained(name)
     rows = epsilon_table.table(it.folder).rows
@@ -387,7 +394,8 @@ NOTHING_BOUNDS = {"fedavg", "dpsgd", "cdp", "lcdp", "privatedl"}  # a median of 
 NOTHING_BOUNDS |= {"adap-dpfl", "fed-cdp", "fed-alpha-cdp", "dp-dyns"}  # what bounds records does so inside training
 
 
-@EVERY
+@pytest.mark.few(12)
+@PRICED
 def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatch):
     """Local training gives NaN in round 1. Where it reaches the model, that is the last round: no attack gets its
     uploads, and they count. Where a clip makes 0 of it, the run goes on: an end would tell of a client's own value.
@@ -415,6 +423,7 @@ def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatc
     assert all(row.proven == inf or row.proven > 0 for row in epsilon_table.table(folder).rows)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["fedavg", *TOPOLOGIES])
 def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, trained, tmp_path, monkeypatch):
     it = trained(name)  # before, or its own rounds would be the poisoned ones

@@ -37,6 +37,7 @@ from dpfl_audit.defenses.steps.perturb import local_release
 from dpfl_audit.defenses.steps.respond import ClipRange, Respond
 from dpfl_audit.defenses.wire import SERVER, Message, Parcel, Wire
 from stated import changed, in_round, stated
+from tiers import quick
 from torch import Tensor, nn
 
 SGD = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4)
@@ -108,14 +109,17 @@ def test_three_layers_clipped_apart_have_root_three_times_the_norm():
 
 @pytest.mark.parametrize(
     ("schedule", "golden"),
-    [
-        ("linear", 0.5748),
-        ("exponential", 0.6372),
-        ("cyclic", 0.4996),
-        ("staircase", 0.5355),
-        ("staircase-coded", 0.6158),
-        ("exponential-epsilon", 0.9007),
-    ],
+    quick(
+        [
+            ("linear", 0.5748),
+            ("exponential", 0.6372),
+            ("cyclic", 0.4996),
+            ("staircase", 0.5355),
+            ("staircase-coded", 0.6158),
+            ("exponential-epsilon", 0.9007),
+        ],
+        *(3, 4),
+    ),
 )
 def test_schedules_spend_what_the_accounting_file_says(schedule, golden):
     """10,000 steps at q = .01; the coded staircase falls by rounds of 100 steps."""
@@ -166,6 +170,7 @@ def test_a_partition_that_ends_within_an_epoch_counts_its_ends():
     )
 
 
+@pytest.mark.full
 def test_poisson_batches_are_amplified_as_the_claim_assumes():
     sent = uploads(build("fed-cdp", rounds=2, batches="poisson"))
     draw = Draw("gaussian", 1 / 3, "poisson", 4, 8, 1 / 3)

@@ -118,6 +118,7 @@ def test_photos_come_from_their_seed_alone():
     json.dumps(first.description)
 
 
+@pytest.mark.full
 def test_photos_fill_their_capacity_and_say_it_when_asked_for_more():
     room = photos.capacity(10)
     full = load(
@@ -580,6 +581,7 @@ def test_fashion_mnist_is_the_published_one(shared_data):
     assert (data.mean, data.std) == ((0.2860,), (0.3530,))
 
 
+@pytest.mark.full
 def test_cifar_batches_are_torchvisions(shared_data, tmp_path):
     import torchvision
 
@@ -674,6 +676,7 @@ def test_emnist_images_are_turned_upright(tmp_path):
 # ---- tables
 
 
+@pytest.mark.full
 def test_adult_is_standardised_by_its_auxiliary_rows_and_both_formats_agree(shared_data, tmp_path):
     data = load("adult", root=str(shared_data("adult").parent))
     assert data.inputs.shape[0] == 32561 and len(data.test_inputs) + len(data.auxiliary_inputs) == 16281

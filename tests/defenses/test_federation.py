@@ -54,6 +54,7 @@ SMALL: dict[str, dict] = {
 }
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("share", ["update", "weights", "gradient"])
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
@@ -92,6 +93,7 @@ def test_engines_agree_on_every_local_option(digits, local):
     assert (ends[0] - ends[1]).abs().max() <= 1e-9
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("share", ["update", "gradient"])
 @pytest.mark.parametrize(
     "local",

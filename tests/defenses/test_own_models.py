@@ -222,6 +222,7 @@ def test_frozen_statistics_are_a_batchnorm_in_evaluation():
     assert torch.allclose(models.FrozenBatchNorm(norm).train()(x), norm.eval()(x), atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("instead", quick(["group", "frozen"], 0))
 def test_torchvisions_resnet_trains_in_both_engines(nets, instead):
     shape = {"input_shape": (3, 8, 8), "mean": (0.5,) * 3, "std": (0.5,) * 3, "seed": 0}

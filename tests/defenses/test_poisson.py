@@ -109,6 +109,7 @@ def test_a_clip_that_moves_does_not_tell_a_round_with_nobody():
     assert noises == pytest.approx([multiplier * norm for norm in norms], rel=1e-9)
 
 
+@pytest.mark.full
 def test_a_training_for_which_nobody_was_drawn_costs_no_more_than_the_plan():
     made = experiment(rounds=1, clients=4)
     ledgers = (planned_ledger(replace(made, key=f"{i:064x}")) for i in range(200))

@@ -34,6 +34,7 @@ from dpfl_audit.defenses.update import OPTIMISERS, make_optimiser
 from dpfl_audit.defenses.wire import SERVER, Parcel, Wire
 from pydantic import ValidationError
 from stated import in_round
+from tiers import quick
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -251,7 +252,7 @@ def test_nbafl_downlink_carries_the_uploads_noise_and_its_own(monkeypatch):
 # --- component-adaptive noise ---
 
 
-@pytest.mark.parametrize(("epsilon", "sigma", "within"), [(0.5, 26, 7), (2.0, 26, 108), (8.0, 10, 208)])
+@pytest.mark.parametrize(("epsilon", "sigma", "within"), quick([(0.5, 26, 7), (2.0, 26, 108), (8.0, 10, 208)], 0))
 def test_component_stops_one_release_late_as_algorithm_2_has_it(epsilon, sigma, within):
     clients = [torch.arange(5), torch.arange(5, 10)]
     for stop, rounds in (("before", within), ("after", within + 1)):

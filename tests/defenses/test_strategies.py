@@ -161,6 +161,7 @@ def _silent(self, noise_std, parcel, context):
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [
@@ -217,6 +218,7 @@ def test_increments_with_momentum_are_momentum_over_prefix_sums():
     assert torch.equal(plain, Add()(torch.zeros(3), merged[0], {}, RoundPlan())[0])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("scheme", "epsilon"), [("band-mf", 4.377189), ("blt", 4.377189), ("dp-ftrl", 5.0)], ids=lambda one: str(one)
 )
@@ -253,6 +255,7 @@ def test_turns_count_where_they_are_taken_and_not_where_they_are_planned(any_key
     assert proven(everybody, any_key) == pytest.approx(gaussian_epsilon(1 / moved, 1e-5), rel=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "after"), [("band-mf", 3), ("blt", 1), ("blt", 3), ("blt", 5), ("dp-ftrl", 3)], ids=lambda one: str(one)
 )

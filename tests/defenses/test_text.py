@@ -16,6 +16,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("loss", ["next_token", "next_token(by='token')"])
 @pytest.mark.parametrize("rule", [None, PerExample(0.5, 1.0)], ids=["sgd", "dpsgd"])
 def test_engines_train_a_decoder_on_the_next_word_alike(rule, loss):
@@ -58,6 +59,7 @@ def test_notes_are_whole_words_of_a_public_list():
     assert not torch.equal(data.inputs, load("notes", seed=6).inputs)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
 @pytest.mark.parametrize("rule", [None, PerExample(0.5, 1.0)], ids=["sgd", "dpsgd"])
 def test_engines_train_a_transformer_alike(rule, causal):

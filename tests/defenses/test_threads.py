@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from dpfl_audit.defenses.data.dataset import make
 from dpfl_audit.defenses.federation import Federation, run_many
@@ -31,6 +32,7 @@ def trained(threads: int) -> Tensor:
     return torch.stack([message.vector for message in sent])
 
 
+@pytest.mark.full
 def test_private_training_by_two_threads_is_that_by_one():
     threads = torch.get_num_threads()
     try:

@@ -53,6 +53,7 @@ def test_only_the_rounds_somebody_is_in_count_for_it(counted):
     assert cost(plan.noise for r, plan in enumerate(worst) if r in counted) == pytest.approx(most, rel=1e-12)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("rounds", "ratio", "shorten"), [(30, 0.9, 0.5), (30, 1.05, 0.8), (100, 0.97, 0.9)])
 def test_random_losses_never_cost_more(rounds, ratio, shorten):
     schedule = geometric(rounds, ratio, shorten)

@@ -102,6 +102,7 @@ def test_bad_input_is_refused(tmp_path):
         load_cifar_resnet(tmp_path / "part.th")
 
 
+@pytest.mark.full
 def test_published_cifar_resnets_reach_their_accuracy(shared_data):
     """shared/data's README measured 91.73 % (ResNet-20) and 93.39 % (ResNet-56) on all 10,000 test images."""
     with lzma.open(shared_data("cifar-10-batches-py/test_batch.xz")) as file:

@@ -205,8 +205,8 @@ def test_pictures_that_a_prior_invents_must_beat_those_it_makes_of_nothing(seed)
         )
         return scores["p_values"]["reidentified"], scores["least_p_values"]["reidentified"]
 
-    pairs = [p_value(invented(), invented(), True)[0] for _ in range(20)]
-    assert sum(p <= 0.05 for p in pairs) <= 3
+    pairs = [p_value(invented(), invented(), True)[0] for _ in range(8)]
+    assert sum(p <= 0.05 for p in pairs) <= 2
     assert min(p_value(invented(), torch.rand(n, *shape, generator=rng), False)[0] for _ in range(5)) < 0.01
     clear, least = p_value(0.3 * originals + 0.7 * invented(), invented(), True)
     assert least <= clear < 1e-3

@@ -40,6 +40,7 @@ def by_enumeration(originals: Tensor, messages: Sequence[Rebuilt], pool: Tensor)
     return sum(hits(order) >= hits(orders[0]) for order in orders) / len(orders)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_p_value_is_the_share_of_relabellings_that_do_as_well(seed: int) -> None:
     """Two messages share a record; one of them has two images. Drawn 9,999 times, or until 20 do as well."""
@@ -56,7 +57,7 @@ def test_images_made_without_the_records_are_seldom_called_a_leak(made: str) -> 
     """Forty messages of one record, all of one label and beside a small pool, whose hits hang together: a binomial of
     the same chance rejects 13 % at 5 % where one picture is made for all: C(40, 9)/C(49, 9).
     """
-    worlds, below = 200, {0.05: 0, 0.01: 0}
+    worlds, below = 100, {0.05: 0, 0.01: 0}
     for world in range(worlds):
         originals, pool = images(40, world), images(9, world + 1000)
         guess = images(1, world + 2000) if made == "one picture of all" else images(40, world + 2000)
@@ -65,7 +66,7 @@ def test_images_made_without_the_records_are_seldom_called_a_leak(made: str) -> 
         assert p is not None
         for level in below:
             below[level] += p <= level
-    assert below[0.05] <= 0.05 * worlds + 3 * 3.1 and below[0.01] <= 0.01 * worlds + 3 * 1.5
+    assert below[0.05] <= 0.05 * worlds + 3 * 2.2 and below[0.01] <= 0.01 * worlds + 3 * 1.0
 
 
 def test_some_messages_that_came_back_are_found_among_those_that_did_not() -> None:
@@ -76,6 +77,7 @@ def test_some_messages_that_came_back_are_found_among_those_that_did_not() -> No
     assert pool_p_value(originals, torch.zeros(20), messages, pool, torch.zeros(30)) == 1 / 10_000
 
 
+@pytest.mark.full
 def test_copies_of_records_hide_no_leak_and_raise_no_alarm() -> None:
     """Of a data set with each record four times fifteen came back, and none was "picked": its copy was a rival."""
     kinds, of_kind = images(30, 3), torch.arange(30).repeat(4)

@@ -64,6 +64,7 @@ def test_without_information_the_average_share_is_the_one_derived_and_at_most_ch
     assert np.mean(shares) <= picked.chance + 4 * error
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("picks", "share"), [(8, 0.2), (24, 0.6), (40, 1.0), (60, 1.0)])
 def test_chance_counts_every_reconstruction(picks, share):
     """Who names `picks` different images of 40, whichever are the 8 originals, hits that share of them on average."""
@@ -139,6 +140,7 @@ def test_bad_input_is_refused():
 # --- out of an original's own pool
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("m", [1, 3, 30])
 def test_whatever_was_made_without_the_original_picks_it_no_more_often_than_its_chance(m):
     """The original is any of D + 1 images with equal probability; reconstructions are fixed before it is drawn."""

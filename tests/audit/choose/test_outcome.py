@@ -25,6 +25,7 @@ def leak(hits: int, n: int, chance: float = 0.02, control_hits: int = 0, ceiling
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("attack", "control"), [(0.1, 0.05), (0.3, 0.15), (0.05, 0.05), (0.6, 0.02)])
 def test_the_limit_of_a_share_beyond_its_control_lies_above_the_truth_in_95_of_100(attack, control) -> None:
     """Both shares by chance, as many images each."""
@@ -36,6 +37,7 @@ def test_the_limit_of_a_share_beyond_its_control_lies_above_the_truth_in_95_of_1
     assert np.mean([leak(int(h), n).low <= attack for h in hits]) >= 0.94
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mean", "spread"), [(0.23, 0.075), (0.06, 0.03)])
 def test_the_limits_hold_where_all_members_of_a_training_share_a_threshold(mean: float, spread: float) -> None:
     """As measured in 150 real trainings of 120 members: twice the spread of a binomial (a review's mem6). Taken for

@@ -53,6 +53,7 @@ from dpfl_audit.audit.setup.key import PUBLISHED
 from dpfl_audit.audit.timetable import WHOLE
 from dpfl_audit.defenses.workers import HERE
 from stated import proven_row
+from tiers import quick
 
 RAW: dict[str, Any] = {
     "data": {"name": "digits", "clients": 2, "samples_per_client": 20},
@@ -63,7 +64,7 @@ RAW: dict[str, Any] = {
 }
 VARY = ("scheme.noise_multiplier=1e-2..10", "scheme.clip=0.3,1")
 OPTIONS = StudyOptions(
-    vary=VARY, goals=Goals(leakage_at_most=0.9), trials=8, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
+    vary=VARY, goals=Goals(leakage_at_most=0.9), trials=5, rows="training", seeds=2, minutes=0.01, key=PUBLISHED
 )
 
 
@@ -146,8 +147,17 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    return choose(RAW, tmp_path_factory.mktemp("study") / "study", OPTIONS)
+def heard() -> list[tuple[int, int, str]]:
+    """What `done` told of how far it was."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, str]]) -> Study:
+    def tell(done: int, total: int, /, words: str = "") -> None:
+        heard.append((done, total, words))
+
+    return choose(RAW, tmp_path_factory.mktemp("study") / "study", OPTIONS, progress=tell)
 
 
 def test_a_study_recommends_what_trains(done: Study) -> None:
@@ -159,7 +169,7 @@ def test_a_study_recommends_what_trains(done: Study) -> None:
     spent = {"audit": {"spent": config.audit.spent}}
     assert config == parse_config({**RAW, **spent, "scheme": {**RAW["scheme"], **config.scheme}})
     head = (done.folder / "recommended.toml").read_text()
-    assert head.startswith("# Recommended by `audit choose`") and f"n {8 + 2 + len(done.beside)} trainings" in head
+    assert head.startswith("# Recommended by `audit choose`") and f"n {5 + 2 + len(done.beside)} trainings" in head
 
 
 def test_its_seeds_were_never_the_search_s(done: Study) -> None:
@@ -179,6 +189,7 @@ def test_all_attacks_of_the_search_are_made_again_however_few_minutes_there_are(
     assert study.tried
 
 
+@pytest.mark.full
 def test_rounds_whose_noise_has_fallen_are_attacked_again(tmp_path: Path) -> None:
     """Noise that falls from round to round: of the first two, in which it is longest, nothing came back ("re-identified
     13 %"), and the audit of what was recommended got about half of the last.
@@ -224,7 +235,7 @@ def test_what_is_attacked_again_joins_the_rounds_that_audit_run_joins(tmp_path: 
         assert mine.settings["iterations"] >= theirs.settings["iterations"]
 
 
-@pytest.mark.parametrize("partition", ["iid", "dirichlet"])
+@pytest.mark.parametrize("partition", quick(["iid", "dirichlet"], 1))
 def test_a_search_compares_the_shares_of_a_whole_run_without_its_tests(partition: str, tmp_path: Path) -> None:
     """Line-ups in the records' own pool, in other images, and of all messages together."""
     raw = {**RAW, "data": {**RAW["data"], "partition": partition}, "capture": {"candidates": 20}}
@@ -272,6 +283,7 @@ def test_an_inversion_joins_no_rounds_where_that_would_leave_it_hardly_any_itera
         assert any("rounds together" in text for text in plan.weaker) == (shortest == 1.0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", [pytest.param(PUBLISHED, marks=pytest.mark.full), "5e" * 32])
 def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(key: str, tmp_path: Path) -> None:
     """On auxiliary records: with none of the fresh seeds the study ended, after minutes. With either kind of key."""
@@ -289,6 +301,7 @@ def test_a_client_who_is_hardly_ever_drawn_is_drawn_in_every_training(key: str, 
     assert {len(leak.shares) for leak in study.again.outcome.leaks} == {2}
 
 
+@pytest.mark.full
 def test_a_client_who_is_drawn_late_does_not_end_a_study(tmp_path: Path) -> None:
     """With this seed client 0 is not in the search's first round, whose messages alone were kept: the study ended with
     "no attack applies", and with candidates membership alone decided.
@@ -310,10 +323,10 @@ def test_an_inversion_is_shortened_and_never_left_out(tmp_path: Path) -> None:
     raw = {**RAW, "capture": {"candidates": 20}, "attack": {"inversion": {"iterations": 10**6, "restarts": 16}}}
     setup = tmp_path / "setup"
     train_together([Training(build(parse_config(raw), tmp_path), setup, PUBLISHED)])
-    for quick, minutes in ((True, 1e-4), (False, 1e-4)):
-        plan = plan_attacks(setup, RunOptions(quick=quick, pixels_only=True, canaries=False), minutes)
+    for short in (True, False):
+        plan = plan_attacks(setup, RunOptions(quick=short, pixels_only=True, canaries=False), 1e-4)
         assert plan.names[0] == "inversion" and plan.names[1].startswith("membership")
-        ran = runner.opened(setup, plan.options(RunOptions(quick=quick, pixels_only=True))).attacks[0].settings
+        ran = runner.opened(setup, plan.options(RunOptions(quick=short, pixels_only=True))).attacks[0].settings
         assert (ran["iterations"], ran["restarts"]) == (LEAST_ITERATIONS, 1)
         assert any(text.startswith(INVERSION) and "30" in text for text in plan.not_run)
 
@@ -330,7 +343,7 @@ def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
     rows = list(csv.DictReader((done.folder / "trials.csv").read_text().splitlines()))
     with closing(sqlite3.connect(done.folder / "study.sqlite3")) as held:
         states = dict(held.execute("select number, state from trials"))
-    assert [int(row["trial"]) for row in rows] == list(range(8)) == sorted(states)
+    assert [int(row["trial"]) for row in rows] == list(range(5)) == sorted(states)
     measured = {int(row["trial"]) for row in rows if row["state"] == "measured"}
     assert {n for n, state in states.items() if state == "COMPLETE"} == measured
     assert {n for n, state in states.items() if state == "PRUNED"} == set(states) - measured
@@ -348,7 +361,7 @@ def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
 
 
 def test_trials_leave_no_setups_behind(done: Study) -> None:
-    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 8 + len(
+    assert not list(done.folder.rglob("setup.json")) and len(list(done.folder.glob("trials/*/trial.json"))) == 5 + len(
         done.beside
     )
 
@@ -374,27 +387,10 @@ def test_given_again_nothing_is_trained_or_attacked(done: Study, monkeypatch) ->
     assert content(done.folder) == before
 
 
-SMALL = replace(OPTIONS, vary=("scheme.noise_multiplier=1..10", "scheme.clip=0.3,1"), trials=5)
-
-
-@pytest.fixture(scope="module")
-def heard() -> list[tuple[int, int, str]]:
-    """What `small` told of how far it was."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, str]]) -> Study:
-    def tell(done: int, total: int, /, words: str = "") -> None:
-        heard.append((done, total, words))
-
-    return choose(RAW, tmp_path_factory.mktemp("small") / "study", SMALL, progress=tell)
-
-
-def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_begins_anew(small: Study, heard) -> None:
+def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_begins_anew(done: Study, heard) -> None:
     """Every seed's training, attacks and scoring ran from nothing to all: "97 %, 7 s left" stood there for minutes."""
-    done = [done for done, _, _ in heard]
-    assert done == sorted(done) and {total for _, total, _ in heard} == {WHOLE}
+    shares = [share for share, _, _ in heard]
+    assert shares == sorted(shares) and {total for _, total, _ in heard} == {WHOLE}
     for stage in ("settings 1 to 4 of 5", "settings 5 to 5 of 5", "again, "):
         for kind in ("training rounds", "attacking", "scoring"):
             assert any(words.startswith(stage) and words.endswith(kind) for _, _, words in heard), (stage, kind)
@@ -418,7 +414,7 @@ def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_beg
         ),
     ],
 )
-def test_a_kill_anywhere_changes_no_byte(small: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
+def test_a_kill_anywhere_changes_no_byte(done: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
     calls = 0
     whole = getattr(where, what)
 
@@ -431,10 +427,10 @@ def test_a_kill_anywhere_changes_no_byte(small: Study, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(where, what, killed)
     with pytest.raises(KeyboardInterrupt):
-        choose(RAW, tmp_path / "study", SMALL)
+        choose(RAW, tmp_path / "study", OPTIONS)
     monkeypatch.setattr(where, what, whole)
-    choose(RAW, tmp_path / "study", SMALL)
-    assert content(tmp_path / "study") == content(small.folder)
+    choose(RAW, tmp_path / "study", OPTIONS)
+    assert content(tmp_path / "study") == content(done.folder)
 
 
 def test_another_study_s_folder_is_left_alone(done: Study, tmp_path: Path) -> None:
@@ -456,7 +452,7 @@ def test_what_no_key_can_keep_is_never_trained_and_the_goal_is_named(tmp_path: P
 
     monkeypatch.setattr(trials, "train_together", never)
     goals = Goals(epsilon_at_most=0.01, leakage_at_most=0.9)
-    study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals))
+    study = choose(RAW, tmp_path / "study", replace(OPTIONS, goals=goals, trials=8))
     assert study.chosen is None and study.obstacle is not None
     assert study.obstacle.goal == goals.words[-1] and "0.01" in goals.words[-1] and study.obstacle.nearest is not None
     assert study.obstacle.nearest.point["scheme.noise_multiplier"] == 10 and study.obstacle.sentence in study.sentence
@@ -718,6 +714,7 @@ SELECTED = replace(
 )
 
 
+@pytest.mark.full
 def test_of_a_private_selection_the_best_alone_is_shown(tmp_path: Path) -> None:
     raw = {**RAW, "capture": {"candidates": 20}, "audit": {"observer": "model"}}
     study = choose(raw, tmp_path / "study", SELECTED)
@@ -744,6 +741,7 @@ def test_a_private_selection_costs_what_the_worst_candidate_s_would_and_less_tha
     assert study.price.epsilon >= selection_epsilon(curve, 3, 2, 1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("changes", "audit", "why"),
     [

@@ -30,6 +30,7 @@ OPTIONS = StudyOptions(
 )
 
 
+@pytest.mark.full
 def test_a_study_of_next_words_measures_who_is_picked_out_and_takes_the_noise_that_hides_them(tmp_path) -> None:
     study = choose(RAW, tmp_path / "study", OPTIONS)
     picked = {one.point["scheme.noise_multiplier"]: one.outcome.reidentified for one in study.trials}
@@ -38,6 +39,7 @@ def test_a_study_of_next_words_measures_who_is_picked_out_and_takes_the_noise_th
     assert study.chosen is not None
 
 
+@pytest.mark.full
 def test_next_words_have_no_accuracy_and_classes_of_texts_have() -> None:
     options = replace(OPTIONS, goals=Goals(accuracy_at_least=0.7))
     with pytest.raises(BadInput, match="no classes of records"):

@@ -155,7 +155,7 @@ def test_audit_run_writes_it(tmp_path, capsys):
     (tmp_path / "config.toml").write_text(
         '[data]\nname = "digits"\nclients = 2\nsamples_per_client = 10\n[model]\nname = "logistic"\n'
         '[scheme]\nname = "ldp"\nclip = 0.5\nsigma = 1.0\nrounds = 1\nshare = "gradient"\n'
-        "[attack.inversion]\niterations = 5\n"
+        "[attack.inversion]\niterations = 5\n[capture]\nauxiliary = 9\n"  # too few for reference classifiers
     )
     setup, results, junit = (tmp_path / name for name in ("setup", "results", "gates.xml"))
     assert called(capsys, "train", tmp_path / "config.toml", "-o", setup, "--quiet")[0] == 0

@@ -174,6 +174,7 @@ EDITS: dict[str, Callable[[dict], None]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("edit", EDITS)
 def test_no_command_believes_a_number_that_was_typed_into_results(
     edit: str, setup: Path, make_results: Callable[..., Path], tmp_path: Path

@@ -66,6 +66,7 @@ def ends(releases: list[Release], adjacency: Adjacency, coalition: int = 0) -> t
     return _ends(Exposure.of(releases, [0], coalition), "client", adjacency, DELTA)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_priced_lies_between(kind: str) -> None:
     releases, adjacency = KINDS[kind]
@@ -81,12 +82,14 @@ def _smaller(r: Release) -> Release:
     return stated(r.law, 0.9 * (r.bound_norm or 0.0), round=r.round, sampling=r.sampling, lot=r.lot)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tenth_off_the_ratio_is_refused(kind: str) -> None:
     releases, adjacency = KINDS[kind]
     assert price([_smaller(r) for r in releases], adjacency) < ends(releases, adjacency)[0]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("correlated", "a sum of discrete")])
 def test_a_draw_left_out_is_refused(kind: str) -> None:
     releases, adjacency = KINDS[kind]

@@ -359,7 +359,7 @@ def test_one_cohort_for_several_steps_is_sampled_once():
 
 
 def test_sampling_never_costs_more_than_none():
-    for noise, adjacency in itertools.product((0.05, 0.3, 5.0), ("zero_out", "replace_one")):
+    for noise, adjacency in itertools.product((0.05, 5.0), ("zero_out", "replace_one")):
         for sampling in (TENTH, HALF_OF_SIX):
             with_it = price([release(noise, sampling=sampling) for _ in range(4)], adjacency=adjacency).epsilon
             assert with_it <= price([release(noise) for _ in range(4)], adjacency=adjacency).epsilon * (1 + 1e-6)
@@ -514,6 +514,7 @@ def test_more_noise_or_a_larger_delta_never_costs_more(noises, factor, delta):
     assert at(noises[::-1], delta) == now
 
 
+@pytest.mark.full
 @settings(max_examples=3, deadline=None)
 @given(st.floats(0.1, 10.0), st.floats(0.01, 0.9), st.sampled_from(["poisson", "without_replacement"]))
 def test_the_same_under_sampling(noise, rate, kind):
@@ -564,7 +565,7 @@ LAPLACE = [release(4.0, mechanism="laplace") for _ in range(10)]
     [
         (DECAYING, "zero_out", 0.5, 1e-12),
         (DECAYING, "replace_one", 1000.0, 1e-12),
-        (FIXED, "replace_one", 20.0, 1e-3),
+        pytest.param(FIXED, "replace_one", 20.0, 1e-3, marks=pytest.mark.full),
         pytest.param(POISSON, "zero_out", 3.0, 1e-3, marks=pytest.mark.full),
         (POISSON, "zero_out", 1000.0, 1e-3),
         (LAPLACE, "zero_out", 8.0, 1e-3),
@@ -655,6 +656,7 @@ def of_record(releases: list[Release], client: int) -> float:
     return price(releases, subject=client, unit="record", delta=GEO_DELTA).epsilon
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "epsilon, few, eight, ten", quick([(5, 4.55, 8.58, 9.96), (10, 11.27, 22.5, 26.5), (20, 30.3, 64.9, 77.7)], 1)
 )

@@ -20,6 +20,7 @@ finally:
 DEFAULTS = ("--clip", "1", "--noise-std", "4.8448e-5", "--claimed", "10")  # sensitivity 1e-4 at ε = 10, δ = 1e-5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_platforms_defaults_are_refuted_without_torch(form):
     """The exact ε of multiplier 4.8448e-5 at δ = 1e-5 is μ²/2 + μΦ⁻¹(1 − δ) for large μ: 2.131·10⁸."""

@@ -54,6 +54,7 @@ def in_some_rounds(multiplier: float, rounds: int, rate: float) -> float:
     return float(brentq(excess, 0, 400))
 
 
+@pytest.mark.full
 def test_another_client_knows_its_own_draw() -> None:
     """One of two a round: "downlink" was said to cover a client's view of the other, who knows when it is its turn."""
     scheme = {"name": "central-gaussian", "sampling": "fixed", "participants": 1, "rounds": 10, "noise_multiplier": 1.0}

@@ -28,6 +28,7 @@ from dpfl_audit.defenses.terms import Observer
 from scipy.optimize import brentq
 from scipy.stats import norm
 from stated import stated
+from tiers import quick
 
 DELTA = 1e-5
 DIM = 8
@@ -90,8 +91,8 @@ def of(folder: Path, observer: str, unit: str = "client", adjacency: str = "zero
 # --- one draw, several releases
 
 
-@pytest.mark.parametrize("count", [2, 6])
-@pytest.mark.parametrize("lot", [COINS, EXACTLY], ids=lambda lot: lot.kind)
+@pytest.mark.parametrize("count", quick([2, 6], 0))
+@pytest.mark.parametrize("lot", quick([COINS, EXACTLY], 0), ids=lambda lot: lot.kind)
 def test_what_a_server_tells_of_one_draw_is_one_draw(tmp_path, lot, count):
     """A sum and counts, each under noise of its own: 1.92 was proven of two of coins, as if the coins fell twice."""
     noises = [Gaussian(1.0, 1.0, by="server", on="sum", sampling=lot, what=f"m{i}") for i in range(count)]
@@ -103,6 +104,7 @@ def test_what_a_server_tells_of_one_draw_is_one_draw(tmp_path, lot, count):
     assert of(folder, "downlink", adjacency="replace_one") >= (other if lot is EXACTLY else true)
 
 
+@pytest.mark.full
 def test_what_a_client_tells_of_one_batch_is_one_draw(tmp_path):
     """Gradients and a count within the clip, one step: .1 ways to be in it, and not twice."""
     lot = Sampling("poisson", 1000, 100, unit="record")

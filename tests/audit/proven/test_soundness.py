@@ -159,9 +159,9 @@ def test_the_oracles_correlated_noise_is_that_of_the_stream(strategy):
 
 
 HOLDS = [
-    *(4, 6, 8, 10, *range(12, 17), 23, 32, 36, 37, 39, 45, 47, 56, 57),
-    *(*range(1000, 1006), 1010, 1016, 1019, 1022),
-    *(*range(1100, 1104), 1105, 1107, 3000, 3001, 3002, 3004, 3006, 3008),
+    *(4, 8, 10, 13, 15, 16, 23, 32, 36, 37, 39, 45, 47, 56, 57),
+    *(*range(1000, 1003), 1004, 1005, 1010, 1016, 1019, 1022),
+    *(*range(1100, 1104), 1107, 3000, 3001, 3004, 3006, 3008),
 ]
 
 
@@ -171,7 +171,8 @@ def test_nothing_is_proven_below_the_oracle(soundness, seed):
     assert not result.violations, result.scheme
 
 
-MORE = (*range(60, 160), *range(1023, 1053), *range(1108, 1118), *range(3010, 3060), *range(5012, 5022))
+LONG = (6, 12, 14, 1003, 1105, 3002)
+MORE = (*LONG, *range(60, 160), *range(1023, 1053), *range(1108, 1118), *range(3010, 3060), *range(5012, 5022))
 
 
 @pytest.mark.full
@@ -189,6 +190,7 @@ def test_counts_through_the_real_round_loop_stay_below_what_is_proven(soundness)
         assert 0.5 < made.epsilon < gaussian_epsilon(multiplier, 1e-2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [2000, pytest.param(2005, marks=pytest.mark.full), 2011])
 def test_cohorts_drawn_by_coins_show_no_more_than_is_proven(soundness, seed):
     assert not soundness.check(seed).violations

@@ -16,6 +16,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import Experiment
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.defenses.presets import PRESETS
+from tiers import but
 
 MORE: dict[str, dict[str, Any]] = {  # what a proof needs, and whom it is towards
     "cdp": {"clip": 0.5, "participants": 3, "observer": "downlink"},
@@ -60,18 +61,11 @@ def proven(experiment: Experiment) -> float:
     return row.proven
 
 
-# Many looks at a sampled Gaussian each; `central-gaussian` has cohorts, and `audit init` of test_cli.py DP-SGD.
-LONG = ("adaptive-clip", "adap-dpfl", "cdp", "dpsgd", "fed-sdp")
+# Many looks at a sampled Gaussian each.
+LONG = ("adaptive-clip", "adap-dpfl", "cdp", "central-gaussian", "dpsgd", "fed-sdp")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.full] if name in LONG else [])
-        for name, preset in PRESETS.items()
-        if preset.noise
-    ],
-)
+@pytest.mark.parametrize("name", but([name for name, preset in PRESETS.items() if preset.noise], *LONG))
 def test_the_noise_proves_the_target_and_hardly_less(name):
     experiment = made(name, **MORE.get(name, {}))
     assert 7.99 < proven(experiment) <= 8.0

@@ -137,6 +137,7 @@ def test_unequal_weights_have_noises_of_their_own(tmp_path):
     assert proven(ledger, "aggregate", delta=0.01) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "scheme",
     [

@@ -213,6 +213,7 @@ def test_honest_laplace_noise_without_raw_values_is_never_contradicted(tmp_path)
         assert {d.status for d in check_setup(tmp_path / f"s{seed}")[1].declared} == {"declared"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("weights", [[100, 5, 5, 5], [2, 1, 1, 1], [1, 1, 1, 0]])
 def test_uneven_weights_are_seen_where_the_noise_lets_them(tmp_path, weights):
     for seed in range(3):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
+import pytest
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.setup.auditor import check_setup
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "resnet" / "head.py"
 
 
+@pytest.mark.full
 def test_the_head_of_a_frozen_resnet(tmp_path: Path) -> None:
     setup = runpy.run_path(str(EXAMPLE))["main"](str(tmp_path / "setup"))
     found, auditor = check_setup(setup)

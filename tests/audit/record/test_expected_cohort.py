@@ -67,6 +67,7 @@ def test_the_wrong_divisor_is_contradicted(tmp_path, average, divisor):
     assert "contradicted" in (found["noise"], found["average"])
 
 
+@pytest.mark.full
 def test_a_mean_of_those_that_came_is_not_amplified_as_poisson(tmp_path):
     """Every coin moves what it divides by. The others hold the mean back, at −C however many they are, the subject
     sends C or nothing: known to have n in the round, whoever sees the next model learns the ε that is computed here,

@@ -124,6 +124,7 @@ def with_a_bias(rows: np.ndarray, numbers: int) -> list[LeftOver]:
     return [LeftOver(row, f"message {i}", parts=parts) for i, row in enumerate(rows)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("scale", [0.1, 0.4, 2.0])
 def test_another_size_of_noise_in_a_small_tensor_is_found(scale):
     for seed in range(20):

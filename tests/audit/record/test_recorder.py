@@ -404,7 +404,7 @@ import sys, time, torch
 from torch import nn
 from dpfl_audit import Gaussian, Recorder
 torch.manual_seed(0)
-net = nn.Linear(300, 100)
+net = nn.Linear(30, 10)
 rec = Recorder(sys.argv[1], net, mechanism=Gaussian(clip=1, noise_std=.5), strict=True)
 for t in range(10_000):
     rec.broadcast(t, net.state_dict())
@@ -632,6 +632,7 @@ def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
     assert statuses(tmp_path / "s")["secure aggregation"] == "declared"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("law", [Gaussian, Laplace])
 @pytest.mark.parametrize("by", ["client", "server"])
 def test_clip_and_noise_are_said_to_be_public_numbers_or_prove_nothing(law, by, tmp_path):
@@ -765,6 +766,7 @@ def test_laplace_that_is_not_as_declared_proves_nothing(drawn, sent, tmp_path):
     assert "contradicted" in statuses(tmp_path / "s").values() and epsilon(tmp_path / "s") == inf
 
 
+@pytest.mark.full
 def test_a_right_laplace_is_seldom_contradicted(tmp_path):
     """20 recordings of 4 messages; a check says so by chance less than once in a hundred thousand."""
     for i in range(20):

@@ -122,6 +122,7 @@ def test_the_messages_are_the_same_but_for_the_last_bits(both):
         assert a == b
 
 
+@pytest.mark.full
 def test_epsilon_evidence_and_verdict_are_the_same(both, tmp_path):
     options = runner.RunOptions(attacks=("inversion",), pixels_only=True)
     one, other = (runner.run(folder, tmp_path / folder.name, options) for folder in both)

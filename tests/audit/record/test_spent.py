@@ -50,6 +50,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", MECHANISMS)
 def test_a_round_more_costs_what_it_then_does(case, tmp_path):
     rec = recorder(tmp_path / "s", MECHANISMS[case])

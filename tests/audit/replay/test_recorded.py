@@ -56,6 +56,7 @@ def opened(folder):
     return Recorder(folder, {"w": torch.zeros(40)}, mechanism=Gaussian(clip=CLIP, noise_std=STD), strict=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_right_loop_is_not_accused_and_stays_declared(seed, tmp_path):
     """With clients of NaN, of infinity and of 1e30 among the neighbours."""
@@ -81,6 +82,7 @@ WRONG = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_loop_is_named_and_nothing_is_proven(case, tmp_path, capsys):
     wrong, kind, name = WRONG[case]

@@ -70,6 +70,7 @@ def found(train, adjacency="add_remove", records=None, **options) -> list[tuple[
     return [(v.kind, v.name) for v in made.violations]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
 def test_a_right_training_is_not_accused(adjacency, seed):
@@ -254,6 +255,7 @@ def opacus_training(batch: int = 8, secure: bool = False, **wrong):
     return train
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one", "add_remove"])
 def test_opacus_keeps_its_clip_and_lets_nan_and_the_number_of_records_pass(adjacency):
     """Opacus 1.6: right on finite records of a fixed number; a record of NaN passes the clip, and 40 or 41 records make
@@ -361,6 +363,7 @@ def test_a_replay_that_is_killed_by_9_starts_again_and_ends_in_the_same_bytes(tm
     assert (tmp_path / "found" / "replay.json").read_bytes() == (tmp_path / "whole" / "replay.json").read_bytes()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("change", ["code", "seed", "adjacency"])
 def test_neighbours_of_another_training_are_not_taken(change, tmp_path):
     with pytest.raises(KeyboardInterrupt):

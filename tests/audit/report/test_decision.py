@@ -600,6 +600,7 @@ def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing
     assert found.change.accuracy_now in render([found.worst.folder]) and found.untrained == ""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("clean", "said"), [(0.011, untrained(without_noise=True)), (None, untrained(without_noise=False)), (0.2, "")]
 )

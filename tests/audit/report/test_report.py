@@ -465,7 +465,7 @@ def test_a_page_is_written_over_no_file_of_another_kind(everything: Path, tmp_pa
         with pytest.raises(BadInput, match="another kind of file"):
             render([everything], target, form)  # type: ignore[arg-type]
     assert config.read_text() == "[data]" and (everything / "results.json").read_bytes() == results
-    for form in ("html", "json", "csv", "md"):
+    for form in ("json", "csv", "md"):  # of a page, render_twice
         for _ in range(2):
             assert render([everything], tmp_path / form, form) == tmp_path / form  # type: ignore[arg-type]
 
@@ -749,6 +749,7 @@ def test_no_form_of_a_report_calls_proven_what_a_published_key_gives_away(make_r
 CONDITIONAL = {"condition": "it rains", "demonstrated_on_condition": 6.21, "ceiling_on_condition": 9.0}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -162,6 +162,7 @@ def test_no_test_is_right_more_often_than_is_said(kind: str) -> None:
         assert said <= right * 1.005
 
 
+@pytest.mark.full
 def test_of_a_secret_draw_the_row_holds_the_bound_of_its_whole_curve() -> None:
     """σ = 1, 5 % drawn, 200 steps: 99.2 % was said where no attack is right more than 66.6 % of the time, and a board
     read that 100 % of the members may be recognised at 1 % false alarms, where 8.4 % may."""

@@ -26,6 +26,7 @@ def entry(attack, shift):
     return score_membership(made, MEMBER, None, 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("stacked", "first"), [(2.0, "membership-stacked"), (2.4, "membership-stacked"), (0.0, "membership-cosine")]
 )

@@ -7,9 +7,13 @@ from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.audit.reproduce import lenet_inversion, tables
 from dpfl_audit.audit.reproduce.table import Request
 from dpfl_audit.audit.reproduce.tables import reproduce
+from tiers import quick
 
 
-@pytest.mark.parametrize(("name", "preset"), [("inverting-gradients-lenet", "inverting-gradients"), ("dlg", "dlg")])
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "preset"), quick([("inverting-gradients-lenet", "inverting-gradients"), ("dlg", "dlg")], 1)
+)
 def test_a_short_one_runs(name, preset, monkeypatch):
     monkeypatch.setattr(lenet_inversion, "QUICK_IMAGES", 2)
     short = lenet_inversion.lenet_table(name, preset, {"psnr": 18.0} if name != "dlg" else {}, 16.0, "", 3)

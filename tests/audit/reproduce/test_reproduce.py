@@ -41,6 +41,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 # --- geometric-table3 ---
 
 
+@pytest.mark.full
 def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: None, tmp_path: Path) -> None:
     table = reproduce("geometric-table3", trials=6, output=tmp_path / "o")
     plain, noisy = table.rows

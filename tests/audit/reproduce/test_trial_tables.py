@@ -184,6 +184,7 @@ def test_settings_are_the_publications() -> None:
 # --- tiny versions run ---
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("table", quick([TABLE_4_1, TABLE_4_3, replace(TABLE_4_5, cells=TABLE_4_5.cells[:3])], 2))
 def test_a_tiny_inversion_table(table: TrialTable, tmp_path: Path) -> None:
     objectives = tuple(dict.fromkeys(cell.reads.split()[0] for cell in table.cells))
@@ -264,6 +265,7 @@ def test_component_figure_3_has_the_ends_of_the_stored_curves() -> None:
     assert sum(math.prod(p.shape) for p in net.parameters()) == 26_010
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "epsilon"), [("dp-dyns", 0.5), ("fed-alpha-cdp", 2.0), ("adap-dpfl", 8.0)])
 def test_the_noise_of_figure_4d_claims_its_epsilon(name: str, epsilon: float) -> None:
     own = {**adn_figure_4d.SIGMA[name], "rounds": 5}

@@ -164,6 +164,7 @@ def test_photos_leave_a_line_up_for_every_class_at_the_stride_of_the_others():
     assert full.description["stride"] == bare.description["stride"]
 
 
+@pytest.mark.full
 def test_a_line_up_that_guessing_wins_judges_nothing(tmp_path):
     """Two images left over beside two rebuilt: guessing picks both, whatever leaks. That share was the one to judge, so
     images that came back whole were no leak.
@@ -213,7 +214,7 @@ def one_record(folder: Path, rounds: int, noise_std: float, **data: Any) -> Resu
         "local": {"optimiser": "sgd", "batch_size": 1},
         "scheme": {"name": "ldp", "clip": 10.0, "noise_std": noise_std, "rounds": rounds, "share": "gradient"},
         "capture": {"auxiliary": 19},  # too few for reference classifiers, which take a minute
-        "attack": {"inversion": {"objective": "euclidean", "iterations": 150, "labels": "known"}},
+        "attack": {"inversion": {"objective": "euclidean", "iterations": 60, "labels": "known"}},
     }
     setup = train(build(parse_config(config), folder), folder / "s")
     return run(setup, folder / "r", RunOptions(attacks=("inversion",), device="cpu"))

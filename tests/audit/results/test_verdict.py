@@ -450,7 +450,7 @@ def guessed(rng: np.random.Generator, n: int = 40, chance: float = 0.1) -> dict[
     }
 
 
-@pytest.mark.parametrize(("make", "attacks"), quick(product((scored, guessed), (1, 4, 10)), 2, 4))
+@pytest.mark.parametrize(("make", "attacks"), quick(product((scored, guessed), (1, 4, 10)), 4))
 def test_without_a_leak_at_most_one_verdict_in_twenty_says_one(
     attacks: int, make: Callable[[np.random.Generator], dict[str, Any]], row: Any
 ) -> None:

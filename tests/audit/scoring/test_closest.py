@@ -23,7 +23,7 @@ def results(scheme, folder):
         "model": {"name": "linear"},
         "local": {"optimiser": "sgd", "batch_size": 4, "steps": 1},
         "scheme": scheme,
-        "capture": {"clients": [0], "auxiliary": 100},
+        "capture": {"clients": [0], "auxiliary": 19},
         "attack": {"inversion": {"iterations": 20}},
     }
     setup = dpfl_audit.train(config, folder / "setup", noise_key="published", quiet=True).folder
@@ -49,6 +49,7 @@ def test_it_is_that_of_the_gaussians_seen_so_far_and_no_picture_is_above_it(tmp_
     assert any(f"{at_most(entry.value('psnr_ceiling'))} dB" in page for entry in entries)
 
 
+@pytest.mark.full
 def test_without_a_proof_nothing_is_said(tmp_path):
     found = results({"name": "fedavg", "rounds": 1, "share": "gradient"}, tmp_path)
     names = {name for entry in found.attacks for name in entry.numbers}

@@ -19,7 +19,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def few(inputs: Tensor, targets: Tensor, classes: int, seed: int, **others: object) -> object:
         done.append(seed)
-        return train_reference(inputs, targets, classes, seed, steps=3, **others)  # type: ignore[arg-type]
+        return train_reference(inputs, targets, classes, seed, steps=1, **others)  # type: ignore[arg-type]
 
     monkeypatch.setattr(kept_classifiers, "train_reference", few)
     return done
@@ -43,6 +43,7 @@ def test_what_was_trained_once_is_read_and_the_same(tmp_path: Path, trainings: l
     assert len(trainings) == 5 and len(list(tmp_path.iterdir())) == 5
 
 
+@pytest.mark.full
 def test_a_damaged_file_is_trained_anew_and_a_folder_that_cannot_be_written_is_no_error(
     tmp_path: Path, trainings: list[int]
 ) -> None:

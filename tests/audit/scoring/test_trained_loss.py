@@ -83,6 +83,7 @@ def uploaded(net="conv", loss=F.cross_entropy, optimiser="sgd", steps="one", sen
     return Upload(network, layout, weights, value, False, inputs, targets, "cross_entropy", CLASSES)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("steps", STEPS)
 def test_no_right_training_is_called_another_loss(net, steps):

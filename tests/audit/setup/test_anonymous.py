@@ -95,6 +95,7 @@ def test_nothing_that_comes_with_a_message_joins_a_sender_across_rounds(gossip, 
     assert never_repeats or same_for_all
 
 
+@pytest.mark.full
 def test_the_order_of_messages_says_nothing_of_their_senders(tmp_path):
     """The same place next round is the same sender's no more often than by chance (six receive-alls, 1/6 each)."""
     hits = total = 0

@@ -67,6 +67,7 @@ def test_the_plan_is_above_the_exact_privacy_of_a_client_who_is_drawn_by_lot():
     assert delta_of(plan) <= DELTA
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("scheme", "observer"),
     quick(
@@ -197,6 +198,7 @@ def test_noise_that_changes_counts_the_rounds_with_the_least():
     assert sum(last) == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("rule", "clients"),
     [(Uniform(3), 10), (Dropout(Everyone(), 0.3), 8), (Dropout(Uniform(4), 0.5), 12), (Dropout(RoundRobin(2), 0.4), 6)],
@@ -240,6 +242,7 @@ def test_the_command_says_what_it_plans_for(tmp_path):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sampling", quick(["poisson", "fixed"], 1))
 def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, tmp_path):
     """DP-FedAvg: clipped updates of equal weight, noise on their sum. How many records a client has is in no bound, so
@@ -257,7 +260,7 @@ def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, 
         plans.append([proven(planned_ledger(made, any_key=True), "downlink", unit) for unit in ("client", "record")])
     assert plans[0] == pytest.approx(plans[1], rel=1e-4) and 0 < plans[0][0] < plans[0][1] < 30
     made = build(parse_config({**raw, "data": unequal}), tmp_path)
-    for _ in range(10):
+    for _ in range(3):
         ledger = planned_ledger(replace(made, key=secrets.token_hex(32)))
         assert proven(ledger, "downlink") <= plans[0][0] * (1 + 1e-9)
     weighted = build(parse_config({**raw, "data": unequal, "scheme": {"name": "naafl", "dropout": 0.5}}), tmp_path)

@@ -80,6 +80,7 @@ def test_either_the_mean_and_std_do_not_know_a_row_or_nothing_is_proven(test, tm
         )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "data",
     [

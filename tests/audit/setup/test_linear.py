@@ -98,6 +98,7 @@ def assert_costs(plain: Ledger, ledger: Ledger, who: list[Observer]) -> None:
             assert {**other.model_dump(), **of_the_ledger} == {**one.model_dump(), **of_the_ledger}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("scheme", [name for name in SCHEMES if not name.endswith("of some")])  # whose number varies
 def test_four_times_the_rounds_are_four_times_the_bytes(scheme, trained):
     """The auditor's files and the list of messages, with equally many messages in every round."""
@@ -109,6 +110,7 @@ def test_four_times_the_rounds_are_four_times_the_bytes(scheme, trained):
     assert 3.5 < size(32) / size(8) < 4.2
 
 
+@pytest.mark.few(4)
 @EVERY
 def test_what_is_seen_and_every_epsilon_are_those_of_plain_lists(scheme, trained):
     ledger = ledger_of(trained(scheme, 8))
@@ -142,6 +144,7 @@ def test_clients_that_are_alike_are_planned_with_the_releases_training_gives_eac
     assert all(facts(planned, i) == facts(ledger, i) for i in planned.messages)
 
 
+@pytest.mark.few(3)
 @EVERY
 def test_an_interrupted_run_keeps_its_lineage(scheme, trained, tmp_path):
     class Stop(Exception):

@@ -36,6 +36,7 @@ def public_half(folder: Path, inputs: torch.Tensor, made: Any) -> dict[str, byte
     return {n: path.read_bytes() for n, path in files.items() if not n.startswith(("auditor/", "truth/", "."))}
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 def test_whatever_else_is_public_does_not_hang_on_a_client(scheme: str, adjacency: str, tmp_path: Path) -> None:

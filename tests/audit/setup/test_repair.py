@@ -29,6 +29,7 @@ def same_bytes(one: Path, other: Path) -> bool:
     return content(one) == content(other)
 
 
+@pytest.mark.full
 def test_every_file_that_goes_missing_is_named_and_comes_back(home, setup, capsys):
     """But for the owner's: what an attacker is assumed to know and the truth may be taken away, which is said; so may
     the key; and when and where it was trained is nobody's business.

@@ -148,6 +148,7 @@ def test_at_no_look_is_the_bound_above_the_truth_in_many_audits():
         assert binom.sf(sum(b > truth for b in bounds) - 1, len(bounds), 0.05) > 0.01
 
 
+@pytest.mark.full
 def test_the_gaussian_bound_is_above_the_truth_at_no_look_either():
     """8 of 60 are rejected at 1 %, which a bound that is wrong in one audit of five passes once in fifteen times."""
     runs, truth = 60, gaussian_epsilon(1.0, DELTA)

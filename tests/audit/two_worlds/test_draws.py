@@ -156,8 +156,8 @@ def test_bounds_exceed_the_truth_no_more_often_than_promised(shift, truth):
             lambda world, seed, update=update: update(world, 2 * seed + world),
             delta=DELTA,
             noiseless=noiseless,
-            draws=60,
-            calibration=30,
+            draws=40,
+            calibration=20,
             seed=seed,
             gaussian=True,
         )
@@ -278,6 +278,7 @@ def randomised_response(true_epsilon: float):
     return update, lambda world: [float(world)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("make", "true_epsilon", "delta"),
     quick(product((laplace_sum, randomised_response), (1.0, 6.0), (0.0, DELTA)), 5),
@@ -288,7 +289,7 @@ def test_a_true_claim_of_pure_dp_is_refuted_no_more_often_than_promised(make, tr
     """
     update, noiseless = make(true_epsilon)
     audits = [
-        audit_mechanism(update, delta=delta, noiseless=noiseless, draws=200, calibration=60, seed=seed)
+        audit_mechanism(update, delta=delta, noiseless=noiseless, draws=100, calibration=30, seed=seed)
         for seed in range(25)
     ]
     levels = [audit.finding(true_epsilon).level for audit in audits]
@@ -304,6 +305,7 @@ def test_pure_dp_can_be_audited():
     assert audit.if_gaussian is None
 
 
+@pytest.mark.full
 def test_whoever_assumes_a_shape_gets_a_finding_on_that_condition_alone():
     """Laplace noise at its true ε = 6 taken for Gaussian: the excess stands on the condition that is false, in the
     level and in the sentence, with what holds without it.
@@ -393,6 +395,7 @@ def test_a_count_without_noise_gives_the_worlds_away_however_large_it_is():
     assert audit.counted.epsilon == audit.counted.ceiling > 2.5
 
 
+@pytest.mark.full
 def test_what_is_demonstrated_does_not_depend_on_a_public_offset():
     """Laplace noise of scale ¼ beside 0 and beside 2^20: the same mechanism, ε = 4."""
     plain, far = (
@@ -420,6 +423,7 @@ def test_complex_numbers_are_refused():
         audit_mechanism(lambda world, seed: np.array([1j * world]), delta=DELTA, draws=50)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("stray", [float("nan"), float("inf"), -float("inf"), 1e300])
 def test_a_few_draws_that_are_not_finite_do_not_blind_the_audit(stray):
     """A shift of 5 with unit noise, ε = 18.45 and more; in either world 2 % of the draws are thrown away. The centre is

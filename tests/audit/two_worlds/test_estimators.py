@@ -56,6 +56,7 @@ def hull(scores_in: np.ndarray, scores_out: np.ndarray) -> tuple[np.ndarray, np.
 # --- golden values ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "method, shift, expected",
     [
@@ -127,6 +128,7 @@ def test_perfect_guesses_by_hand():
 # --- slow twins ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("m, r", [(10, 1), (10, 10), (100, 37), (1000, 500), (1000, 1000)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 3.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-2])
@@ -220,6 +222,7 @@ def test_bounds_by_threshold_hold(method, shift):
     assert shift == 0 or np.mean(bounds) > 0.05 * mu_epsilon(shift, DELTA)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 @pytest.mark.parametrize("guesses", [Guesses(150, 150), Guesses(20, 0), None])
 @pytest.mark.parametrize("method", BY_GUESSES)

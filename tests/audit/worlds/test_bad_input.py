@@ -178,6 +178,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("option", "value"), [(option, value) for option in OPTIONS for value in OPTIONS[option]])
 def test_an_option(option, value, folder, capsys):
     typed = ("mechanism", "own.py:update", "--delta", "1e-5", "-o", "out", "--quiet", option, value)
@@ -224,6 +225,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("line", TABLE)
 def test_a_table(line, folder, capsys):
     (folder / "c.toml").write_text(f"[mechanism]\nfunction = 'own.py:update'\n{line}\n")

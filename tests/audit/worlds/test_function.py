@@ -100,6 +100,7 @@ def test_json_is_one_document_whatever_the_function_prints(folder, capsys):
     assert code == 0 and row["condition"] == GAUSSIAN and row["demonstrated_on_condition"] is not None
 
 
+@pytest.mark.full
 def test_a_config_says_the_same_as_options(folder, capsys):
     Path("audit.toml").write_text(
         '[mechanism]\nfunction = "mine.py:right"\ndraws = 60\n[claim]\nepsilon = 1\n[audit]\nunit = "record"\n'
@@ -135,6 +136,7 @@ def test_candidates_are_searched(folder, capsys):
     assert entry.settings["canary"] == "large" and len(entry.settings["searched"]) == 3
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -300,6 +302,7 @@ def test_rounds_with_a_secret_draw_are_scored_as_mixtures():
     assert audit.counted.epsilon == pytest.approx(ideal.epsilon, abs=0.8)
 
 
+@pytest.mark.full
 def test_two_bounds_hold_together():
     """A true claim (ε = 4.38 exactly) is refuted by either of them in at most 5 % of audits."""
     truth = gaussian_epsilon(1.0, DELTA)
@@ -337,6 +340,7 @@ def test_a_request_reads_its_config_beside_it(folder):
     assert MechanismRequest.of("deeper/a.toml", {}).function.name == "own.py:right"
 
 
+@pytest.mark.full
 def test_no_sentence_of_the_page_loses_the_condition(tmp_path):
     """What only a condition shows is said with it, and that a test could have refuted a claim on it alone."""
     from dpfl_audit.audit.report.decision import share
@@ -361,6 +365,7 @@ def test_a_vector_without_a_finite_number_is_named_and_not_taken_for_two_equal_w
         audit_mechanism(lambda world, seed: np.array([np.nan, np.nan]), delta=DELTA, draws=20, calibration=10)
 
 
+@pytest.mark.full
 def test_the_epsilon_of_batches_by_coins_does_not_hold_for_shuffled_ones():
     """arXiv:2411.10614. Of the same steps by coins, at their likelihood ratio too, the same ε stands."""
     path = Path(__file__).resolve().parents[3] / "examples" / "opacus" / "shuffled.py"

@@ -62,12 +62,14 @@ def notes_of(train, **options) -> tuple[str, ...]:
     return audited(train, **options).about.notes
 
 
+@pytest.mark.full
 def test_a_students_steps_on_public_rows_are_left_out():
     said = notes_of(training(leaks=False))
     assert not [note for note in said if note.startswith("Contradicted")]
     assert [note for note in said if note.startswith(f"Checked: {STEPS} steps by an optimiser without noise")]
 
 
+@pytest.mark.full
 def test_a_students_steps_on_records_are_named():
     """Also where the whole training is replayed first."""
     found = dpfl_audit.replay(training(leaks=True), DATA, engine=opacus.PrivacyEngine(), neighbours=2)
@@ -77,11 +79,12 @@ def test_a_students_steps_on_records_are_named():
     assert [note for note in said if note.startswith("Violated: invariance")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("divisor", "begins"),
     [
         (lambda inputs, step: max(1, len(inputs)), f"{DEFECT} (divisor)"),
-        pytest.param(lambda inputs, step: BATCH + step, "Checked: steps divide", marks=pytest.mark.full),
+        (lambda inputs, step: BATCH + step, "Checked: steps divide"),
     ],
 )
 def test_steps_that_divide_by_the_batch_that_came_are_named(divisor, begins):
@@ -91,6 +94,7 @@ def test_steps_that_divide_by_the_batch_that_came_are_named(divisor, begins):
     assert (DEFECT in begins) == any(warning.startswith(begins) for warning in audit.results().warnings)
 
 
+@pytest.mark.full
 def test_a_replay_of_a_right_training_is_told_and_contradicts_nothing():
     said = notes_of(training(leaks=False), replay=True, canaries={"one": (torch.ones(8), torch.tensor(0))})
     assert [note for note in said if note.startswith("Violated: sensitivity") and "'nan'" in note]  # Opacus 1.6's own
@@ -124,6 +128,7 @@ def test_coins_are_coins(seed):
     assert pattern_of(rng.random((60, 10)) < 0.2) is None and pattern_of(rng.random((120, 5)) < 0.2) is None
 
 
+@pytest.mark.full
 def test_the_noise_of_an_epsilon_is_searched_for_once(monkeypatch):
     engine_module = __import__("opacus.privacy_engine", fromlist=["get_noise_multiplier"])
     search, calls = engine_module.get_noise_multiplier, []

@@ -84,7 +84,7 @@ def killed(folder: Path, monkeypatch, *more: str) -> None:
 
 @pytest.mark.parametrize(
     ("more",),
-    quick([(("--seed", "1"),), (("--claim", "3"),), (("--gaussian",),), (("--calibration", "60"),), (SEARCH,)], 4),
+    quick([(("--seed", "1"),), (("--claim", "3"),), (("--gaussian",),), (("--calibration", "60"),), (SEARCH,)], 0),
 )
 def test_another_question_there_is_refused_in_one_sentence(more, folder, capsys, monkeypatch):
     killed(folder, monkeypatch)
@@ -95,7 +95,8 @@ def test_another_question_there_is_refused_in_one_sentence(more, folder, capsys,
     assert call(*typed("out", *more, "--force")) == 0 and not (folder / "out" / ".work").exists()
 
 
-@pytest.mark.parametrize("changed", ["update", "mean"])
+@pytest.mark.full
+@pytest.mark.parametrize("changed", quick(["update", "mean"], 0))
 def test_from_python_the_functions_own_files_are_looked_at(changed, folder):
     """`work` alone, without a word of which files: what is another function in either place is refused."""
     files = {"update": folder / "first.py", "mean": folder / "second.py"}
@@ -122,6 +123,7 @@ def test_another_function_there_is_refused(folder, capsys, monkeypatch):
     assert code == 2 and "another function" in said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("changed", quick(["imported", "tried", "mean"], 0))
 def test_another_file_that_the_draws_hang_on_is_noticed(changed, folder, capsys, monkeypatch):
     """An import of the function's, the candidates' file, and the one that tells the means."""

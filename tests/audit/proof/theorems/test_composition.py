@@ -23,6 +23,7 @@ def test_responses_beside_other_noise_are_not_forgotten() -> None:
         )  # the grid
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("amplification", ["poisson", "poisson_pair"])
 @pytest.mark.parametrize(("ratio", "count", "left_out"), [(3.0, 40, True), (0.5, 100, True), (0.02, 5, False)])
 def test_orders_that_are_left_out_have_no_less_epsilon(amplification, ratio, count, left_out, monkeypatch) -> None:

@@ -57,6 +57,7 @@ def test_a_sums_masses_are_within_what_is_said_of_a_single_ones(std, senders):
         assert sum_off(std, senders) <= paper
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("std", "senders"), [(0.4, 2), (0.4, 5), (0.6, 3), (1.0, 1), (1.0, 4), (3.0, 10)])
 @pytest.mark.parametrize("shift", [1, 2, 5])
 def test_the_divergence_itself_is_never_above_what_is_priced(std, senders, shift):
@@ -224,6 +225,7 @@ def test_colluders_and_dropouts_take_their_noise_along(tmp_path):
     assert of(experiment(tmp_path, dropout=0.3), "aggregate") > honest[0]
 
 
+@pytest.mark.full
 def test_coarse_steps_cost_what_rounding_adds(tmp_path):
     """650 numbers at γ = 2⁻⁴: Δ² = 1 + .635 + …, by Theorem 1."""
     fine, coarse = (of(experiment(tmp_path, granularity=g), "aggregate") for g in (2.0**-14, 2.0**-4))

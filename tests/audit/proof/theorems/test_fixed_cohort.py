@@ -25,6 +25,7 @@ def epsilon(*draws, delta=DELTA, use_pld=True):
     return composition.epsilon(tuple(sorted(draws)), delta, use_pld)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("zero_out", [False, True])
 @pytest.mark.parametrize(
     "population, cohort, sigma, rounds, by_rdp, golden",
@@ -86,6 +87,7 @@ def test_no_pair_of_data_sets_is_above_the_profile(one, other, cohort, sigma):
             assert hockey_stick(a, b, math.exp(-loss)) <= 1 - math.exp(-loss) * (1 - above) + 1e-14
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sigma", [1.0, 2.0])
 @pytest.mark.parametrize("pairs", [(0, 0), (1, 2), (0, 4), (3, 5), (5, 6), (0, 7)])
 def test_two_rounds_of_any_data_are_never_above_the_price(pairs, sigma):
@@ -171,12 +173,14 @@ def pair(rate, sigma):
     return np.concatenate([sampled, out, [rest]]), np.concatenate([out, sampled, [rest]])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("population, cohort, sigma, rounds", [(100, 10, 4.0, 100), (20, 1, 2.0, 50), (6, 3, 2.0, 3)])
 def test_the_composition_is_that_of_an_accountant_of_our_own(population, cohort, sigma, rounds):
     below = oracle([(*pair(cohort / population, sigma), rounds)], DELTA, step=2e-4, reach=15.0)
     assert below <= epsilon((fixed(population, cohort, sigma), rounds))[0] <= below * 1.005 + 2e-4 * rounds
 
 
+@pytest.mark.full
 def test_composed_with_other_draws_it_stays_above_the_accountant_of_our_own():
     """Fixed cohorts, Poisson (there or not), plain Gaussian and Laplace, of one subject, in one price."""
     draws = [
@@ -202,6 +206,7 @@ def test_composed_with_other_draws_it_stays_above_the_accountant_of_our_own():
 # --- how far PLD reaches
 
 
+@pytest.mark.full
 def test_pld_above_epsilon_100():
     """RDP alone gave 127.2, 126.9, 1479 and, for cohorts of one in 1,000, 9,958."""
     pairs = (Draw("gaussian", 2 / 0.6, "poisson_pair", 1, 5, 1 / 0.6), 200)
@@ -239,6 +244,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) 
 """
 
 
+@pytest.mark.full
 def test_pricing_stays_below_a_gibibyte():
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=120)
     assert int(done.stdout) < 2**20  # KiB

@@ -9,6 +9,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.audit.proof.theorems.poisson import WORLDS, sampled_gaussian_pld
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("neighbours", WORLDS, ids=lambda relation: relation.name)
 @pytest.mark.parametrize("rate", [1e-6, 0.001, 0.1, 0.5, 0.999, 1.0])
 @pytest.mark.parametrize(("mu", "interval"), [(0.05, 1e-3), (1.0, 2e-3), (20.0, 0.05)])

@@ -60,6 +60,7 @@ def test_no_data_of_the_others_tells_more(eps, senders):
     assert worst[0] >= 0.6 * said[0]  # it is no empty bound
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("eps", "senders"), [(0.5, 1000), (1.0, 1000), (2.0, 1000)])
 def test_it_is_below_the_published_closed_form_and_above_what_data_reach(eps, senders):
     """Feldman, McMillan and Talwar 2021, Theorem 3.1:

@@ -188,7 +188,6 @@ def test_a_median_clip_remembers_each_worlds_own_rounds():
             ({"name": "cdp", "sigma": 1.0, "clip": 1.0, "participants": 2}, "downlink", "client", "zero_out", 0.1),
         ],
         0,
-        3,
     ),
     ids=str,
 )
@@ -252,6 +251,7 @@ def setup(tmp_path_factory):
     return Auditor(open_setup(folder))
 
 
+@pytest.mark.full
 def test_a_setup_gives_what_its_experiment_gives(setup):
     """From the captured broadcasts nobody else is trained again, and every number is the same as from the config."""
     args = (replace(SMALL, rounds=2), Question(Observer("server"), "record", "zero_out", DELTA))
@@ -287,6 +287,7 @@ def written(demonstrated: tuple) -> str:
     return json_text({**values, "warnings": warnings})
 
 
+@pytest.mark.full
 def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
     rows = epsilon.rows(setup.ledger, None, DELTA)
     first, again, other = (demonstrate_rows(setup, rows, SMALL, seed) for seed in (1, 1, 2))
@@ -300,6 +301,7 @@ def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
 # --- protocols ---
 
 
+@pytest.mark.full
 def test_every_protocol_of_a_leaking_setup():
     """Almost no noise: each protocol shows (nearly) all it could."""
     made = experiment({"name": "ldp", "sigma": 1e-3, "rounds": 2})
@@ -409,6 +411,7 @@ def test_what_counting_alone_shows_is_said_beside_a_bound_on_a_condition():
     assert last.startswith("Without that condition, by counting alone, ε is at least")  # the other has no limit
 
 
+@pytest.mark.full
 def test_which_rows_are_filled():
     made = experiment(
         {"name": "ldp", "sigma": 1.0},

@@ -86,6 +86,7 @@ def by_coins(made: Experiment, observer: str, unit: str, adjacency: str, rounds:
 # --- whole audits ---
 
 
+@pytest.mark.full
 def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
     """Two of five clients a round, and the server sees which: one round's μ over all 12 would "refute" the proof."""
     made = experiment(
@@ -101,6 +102,7 @@ def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
     assert f"client 0, {own}" in " ".join(found.row.notes)
 
 
+@pytest.mark.full
 def test_rounds_of_falling_noise_count_with_their_own_noise():
     """GEO, ϑ = .64: round 15 has a 23rd of round 1's std; its μ over all 15 rounds would "refute" the proof."""
     made = experiment(
@@ -113,6 +115,7 @@ def test_rounds_of_falling_noise_count_with_their_own_noise():
     assert found.attacks[0].n == 146  # the 14 rounds before the last plan have more noise
 
 
+@pytest.mark.full
 def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     """The coins fall where the client is drawn; its μ is composed at the cohort's rate of 2 in 3, from below."""
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2, "rounds": 2})
@@ -128,6 +131,7 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     assert "secret draw" in refused.not_measured
 
 
+@pytest.mark.full
 def test_coins_are_told_what_comes_beside_a_model():
     """An adaptive clip's next norm goes out with the model, and both worlds say what it would be."""
     made = experiment({"name": "adaptive-clip", "noise_multiplier": 1.0, "rounds": 2})
@@ -172,6 +176,7 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
     assert 1 < found.one_run.epsilon < gaussian_epsilon(1 / 3, DELTA)
 
 
+@pytest.mark.full
 def test_coins_want_enough_rounds_and_an_observer_of_rounds():
     """The number advised is larger than what was too few, and enough for this very audit."""
     made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})
@@ -425,6 +430,7 @@ def test_with_a_secret_draw_too():
     assert 1 < low < at_limit <= composed([(1.5, 0.5)] * 5, DELTA)[0]
 
 
+@pytest.mark.full
 def test_a_shift_that_differs_is_bounded_by_its_largest_round():
     """Pooled rounds of μ = .5 to 3 with one ratio: not composed, and never above the round that says most."""
     mus = np.linspace(0.5, 3.0, 200)

@@ -68,7 +68,7 @@ def asked(observer: str, unit: str = "record", adjacency: str = "replace_one") -
             ("downlink", "record", "zero_out", "mechanism"),
             ("model", "record", "replace_one", "end-to-end"),
         ],
-        *(2, 4),
+        2,
     ),
 )
 def test_a_canary_is_not_blind_to_what_the_mean_and_std_tell(observer, unit, adjacency, protocol, tmp_path):
@@ -113,6 +113,7 @@ def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_pa
         assert all(world.job.module is case.federation.module for world in worlds)
 
 
+@pytest.mark.full
 def test_a_client_who_holds_everything_can_be_left_out(tmp_path):
     experiment = made(tmp_path, statistics="training", clients=1)
     case = CanaryCase.of(experiment, SETTINGS, asked("server", "client", "zero_out"), 0)
@@ -123,6 +124,7 @@ def test_a_client_who_holds_everything_can_be_left_out(tmp_path):
     assert row is not None and row.demonstrated == pytest.approx(row.ceiling)
 
 
+@pytest.mark.full
 def test_coins_say_why_they_decide_nothing(tmp_path):
     settings = replace(SETTINGS, protocols=("rounds",))
     shown = demonstrate(made(tmp_path, statistics="training"), settings, asked("server"))

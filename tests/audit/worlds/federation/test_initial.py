@@ -87,6 +87,7 @@ def test_both_worlds_start_alike_and_the_federation_keeps_its_own_weights():
         assert torch.equal(first[name], second[name]) and not torch.equal(first[name], value)
 
 
+@pytest.mark.full
 def test_from_crafted_weights_the_final_model_shows_nearly_all_and_from_its_own_less():
     """μ = 4 is the most that any attack can have; large steps make the others answer the canary."""
     made = experiment(100, 10, 4.0, 20.0)
@@ -116,6 +117,7 @@ def test_the_result_says_who_chose_the_weights():
     assert found.row.demonstrated_from == found.attacks[0].demonstrated_from == CRAFTED_WEIGHTS
 
 
+@pytest.mark.full
 def test_a_protocol_that_starts_from_its_own_weights_does_not_say_that_they_were_crafted():
     settings = CanarySettings(
         ("mechanism", "end-to-end"), ("mislabelled",), draws=20, replicas=20, places=1, initial_weights="crafted"

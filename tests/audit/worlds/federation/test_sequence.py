@@ -51,12 +51,13 @@ def test_a_trial_is_all_rounds_decorrelated():
     without, present = trials.expected()
     apart = (present.centre - without.centre).norm() / chain.noise_std
     assert float(apart) == pytest.approx(1.0, rel=1e-4)  # μ = 1/σ: noise of std σ·√k·C/m, moved by C/m in k rounds
-    noise = ((trials.draw(0, range(300), True) - without.centre) / chain.noise_std).view(300, 9, -1)
+    noise = ((trials.draw(0, range(150), True) - without.centre) / chain.noise_std).view(150, 9, -1)
     assert float(noise.std()) == pytest.approx(1.0, rel=0.03)
     rounds = torch.corrcoef(noise.transpose(0, 1).flatten(1))
     assert float((rounds - torch.eye(9)).abs().max()) < 5 / sqrt(noise[:, 0].numel())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "scheme"),
     quick([("band-mf", {}), ("dp-ftrl", {"noise_multiplier": 2.0}), ("dp-ftrl", {"honaker": False})], 0),

@@ -45,6 +45,7 @@ def test_a_norm_sent_in_the_clear_gives_the_worlds_away(protocol):
     assert row.demonstrated > 0.36 and row.notes[0].startswith("Claim violated")
 
 
+@pytest.mark.full
 def test_coins_hear_the_norm_too():
     """Less noise, lest the model drown in it after a round and the record change nothing."""
     row = demonstrate(lcdp(2.0), replace(ONE, protocols=("rounds",)), QUESTION).row

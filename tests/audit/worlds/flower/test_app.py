@@ -23,12 +23,13 @@ from dpfl_audit.audit.worlds.flower.client_round import AppRound, ClientUnit
 from dpfl_audit.audit.worlds.flower.first_round import first_round, task_identity
 from dpfl_audit.audit.worlds.flower.loader import planted, record_canaries
 from dpfl_audit.audit.worlds.flower.opened import opened_app
+from tiers import quick
 from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'dpfl-audit[flower]'")
 ROOT = Path(__file__).resolve().parents[4]
 DELTA = 1e-5
-FEW = {"draws": 200, "calibration": 50}
+FEW = {"draws": 100, "calibration": 40}
 STD = sqrt(2 * log(1.25 / DELTA)) / 8  # LocalDpMod's noise at ε = 8 for a sensitivity of 1
 APP = """
 import torch
@@ -82,11 +83,14 @@ def written(folder: Path, mods: str = "", strategy: str = PLAIN, text: str = APP
 
 @pytest.mark.parametrize(
     ("sensitivity", "adjacency", "level", "shift"),
-    [
-        (0.01, "zero_out", VIOLATED_IF, 100 / STD),
-        (1.0, "zero_out", "consistent", 1 / STD),
-        (1.0, "replace_one", VIOLATED_IF, 2 / STD),
-    ],
+    quick(
+        [
+            (0.01, "zero_out", VIOLATED_IF, 100 / STD),
+            (1.0, "zero_out", "consistent", 1 / STD),
+            (1.0, "replace_one", VIOLATED_IF, 2 / STD),
+        ],
+        *(0, 2),
+    ),
 )
 def test_local_dp_by_its_own_code(sensitivity, adjacency, level, shift, tmp_path):
     """A clipped update is C long and the noise's std is `sensitivity`·STD, so worlds lie C or 2C over it apart."""
@@ -124,6 +128,7 @@ def test_a_claim_is_by_default_what_the_mod_is_for(tmp_path):
     assert other.about.claim is None  # nobody says that the mod's ε is about exchanged clients
 
 
+@pytest.mark.full
 def test_only_recording_mods_are_left_out_and_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = APP.replace("import torch\n", "import torch\nfrom dpfl_audit import AuditMod, record_strategy\n", 1)
@@ -167,6 +172,7 @@ def test_a_servers_fixed_clip_is_asked_about_its_models(tmp_path):
     assert audit.shift == pytest.approx(1.0, abs=0.5) and audit.about.parameters["noise_multiplier"] == 1.0
 
 
+@pytest.mark.full
 def test_a_heavier_client_is_less_hidden(tmp_path):
     """30 of 50 records weigh .6 where the noise is for 1/3: 1.8 standard deviations."""
     strategy = f"DifferentialPrivacyServerSideFixedClipping({PLAIN}, 1.0, 0.5, 3)"
@@ -178,6 +184,7 @@ def test_a_heavier_client_is_less_hidden(tmp_path):
     assert any("weighted mean" in note for note in audit.about.notes)
 
 
+@pytest.mark.full
 def test_an_adaptive_bound_is_no_state_between_draws_and_judged_by_counting(tmp_path):
     strategy = f"DifferentialPrivacyServerSideAdaptiveClipping({PLAIN}, 0.1, 3, initial_clipping_norm=1.0)"
     audit = audit_flower(written(tmp_path, strategy=strategy), delta=DELTA, clients=3, draws=20, calibration=10)
@@ -209,6 +216,7 @@ def test_noise_for_another_number_of_clients_is_not_guessed(tmp_path):
 # --- no noise that is known
 
 
+@pytest.mark.full
 def test_noise_inside_training_is_drawn_anew(tmp_path):
     """Noise 1 on every weight of an update clipped to 1 inside the app's own function: μ = 1, nothing declared."""
     own = (
@@ -228,6 +236,7 @@ def test_noise_inside_training_is_drawn_anew(tmp_path):
     assert any("run anew" in note for note in audit.about.notes)
 
 
+@pytest.mark.full
 def test_an_app_without_any_noise_hides_nobody(tmp_path):
     audit = audit_flower(written(tmp_path), claim=1, delta=DELTA, draws=100, calibration=20)
     assert audit.finding().level == "violated"
@@ -436,6 +445,7 @@ def platform_defaults(folder: Path) -> Path:
     return folder / "digits_app.py"
 
 
+@pytest.mark.full
 def test_a_platforms_defaults_are_refuted_on_its_own_client(tmp_path):
     audit = audit_flower(str(platform_defaults(tmp_path)), draws=100, calibration=20)
     finding = audit.finding()
