@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..setup.format import LAST_MODEL, RECORDED_CALLS, Declaration
+from ..setup.format import LAST_MODEL, RECORDED_CALLS, REPLAYED, Declaration
 from .across import nothing_added
 from .copies import COMPARED
 from .independence import independent
@@ -132,11 +132,11 @@ def replayed_said(replayed: Replayed) -> Declaration:
     """A violation refutes what the proof takes for granted; none found leaves it declared."""
     said = "a client's data move what noise is added to by its bound at most, and nothing else that leaves"
     if not replayed.violated:
-        return _stated("replay", said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
+        return _stated(REPLAYED, said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
     first, *others = replayed.sentences[:-1]  # the last says what was tried
     more = f"; {_many(len(others), 'violation')} more" if others else ""
     why = f"{first.rstrip('.')}{more}; how far they can move it at most, nobody knows, so that no ε follows"
-    return _stated("replay", said, Tested("contradicted", why))
+    return _stated(REPLAYED, said, Tested("contradicted", why))
 
 
 def _of_noise(

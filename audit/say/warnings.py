@@ -13,7 +13,7 @@ from typing import Any
 from ...metrics.leakage import ROWS_OF_A_TABLE
 from ..results.ablation import stronger_without
 from ..results.format import AuditedSetup, Epsilon, Results
-from ..setup.format import LAST_MODEL
+from ..setup.format import LAST_MODEL, REPLAYED
 from ..setup.promise import promise
 from . import words
 from .accuracy import useless
@@ -83,10 +83,11 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     """What of a recorded training rests on its owner's word, and which of it is contradicted."""
     if not setup.recorded:
         return []
-    wrong = [f"{d.what} ({d.said}): {d.why}" for d in setup.declared if d.status == "contradicted"]
+    contradicted = [d for d in setup.declared if d.status == "contradicted"]
+    wrong = [f"{d.what} ({d.said}): {d.why}" for d in contradicted if d.what != REPLAYED]  # which a verdict begins with
     sentences = [f"Contradicted by what was recorded, so nothing is proven: {'; '.join(wrong)}."] if wrong else []
     unchecked = [d for d in setup.unchecked if d.what != LAST_MODEL]
-    if unchecked and not wrong:
+    if unchecked and not contradicted:
         named = words.listed([d.what for d in unchecked])
         sentences.append(
             f"This training was recorded, not done by this tool: ε holds only if what its owner declares is so, and"

@@ -164,13 +164,14 @@ def _replayed(call: OpacusCall, others: int, divisors: set[float]) -> list[str]:
     asked: dict[str, Any] = {"engine": call.privacy_engine, "seed": call.seed, "name": call.name}
     if call.replay:
         found = replay(call.train, call.dataset, neighbours=PAIRS, **asked)
-        return [*_of_others(found, others), *_of_divisors(found, divisors), *found.sentences]
+        return [*found.sentences, *_of_others(found, others), *_of_divisors(found, divisors)]
     try:
         found = replay(call.train, call.dataset, neighbours=FEW_PAIRS, **asked)
     except BadInput as error:
         what = f"{times(others, 'step')} by an optimiser without noise are left out" if others else "divisors change"
         return [f"Not checked: {what} ({error})."]
-    return [*_of_others(found, others), *_of_divisors(found, divisors)]
+    violated = found.sentences if found.violations else ()
+    return [*violated, *_of_others(found, others), *_of_divisors(found, divisors)]
 
 
 def _of_divisors(found: Replay, divisors: set[float]) -> list[str]:

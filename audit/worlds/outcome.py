@@ -23,8 +23,10 @@ from ..say.warnings import implied
 from ..say.words import at_least, number
 from ..say.words import observer as observer_said
 from ..setup.description import versions
+from ..setup.format import REPLAYED, Declaration
 from ..two_worlds.draws import MechanismAudit
 from ..two_worlds.estimators import Finding, LowerBound, violation
+from ..two_worlds.estimators.finding import BY_REPLAY
 from ..two_worlds.measured import Measured, bound_said, judgement
 from .federation.plan import counting_takes
 from .saved import WORK
@@ -128,7 +130,15 @@ class OwnAudit:
             said += f"; if {self.if_gaussian.assumption}, at least ε = {at_least(self.if_gaussian.epsilon)} was"
         if self.not_finite:
             said += f"; results that were not finite: {self.not_finite}"
+        if self.violated:
+            found = replace(found, level=found.level if found.level == "violated" else BY_REPLAY)
+            said = f"{self.violated[0].rstrip('.')}; {said}"
         return replace(found, sentence=said)
+
+    @property
+    def violated(self) -> tuple[str, ...]:
+        """What a replay showed that cannot be if the claim's ground is right, sentences: facts, without statistics."""
+        return tuple(note for note in self.about.notes if note.startswith(VIOLATED))
 
     @property
     def sentences(self) -> list[str]:
@@ -137,8 +147,10 @@ class OwnAudit:
         where = (
             f"per {about.unit} towards {observer_said(about.observer)} ({about.adjacency}, δ = {number(about.delta)})"
         )
-        first = "" if about.claim is None else self.finding().sentence
-        said = [f"{about.name}: {first}." if first else f"{about.name}: no claim was given."]
+        first = (
+            "; ".join((*self.violated[:1], "no claim was given")) if about.claim is None else self.finding().sentence
+        )
+        said = [f"{about.name}: {first}."]
         said.append(f"By counting, whatever the noise, ε {where} is {bound_said(counted)}.")
         if other is not None:
             said.append(f"If {other.assumption}, it is {bound_said(other)}.")
@@ -204,11 +216,15 @@ class OwnAudit:
                 sensitivity=parameters.get("sensitivity"),
                 clipped_in_training=True if "clip_norm" in parameters else None,
                 versions=versions(),
+                declared=tuple(
+                    Declaration(what=REPLAYED, said=GROUND, status="contradicted", why=why.rstrip("."))
+                    for why in self.violated[:1]
+                ),
             ),
             epsilon=(row,),
             attacks=(entry,),
         )
-        defects = [note for note in about.notes if note.startswith((DEFECT, VIOLATED))]
+        defects = [note for note in about.notes if note.startswith(DEFECT)]
         return results.having(warnings=tuple(dict.fromkeys([*defects, OWN_ALONE, *implied(results)])))
 
     @property
@@ -253,6 +269,7 @@ class OwnAudit:
         return [*notes, *about.notes]
 
 
+GROUND = "what noise is added to moves by its bound at most, and nothing else that leaves moves"
 DEFECT = "Known defect"  # how a note begins that says what is wrong with what runs
 OWN_ALONE = (
     "What was audited is what the function returns, with this canary: not the training around it, no other observer,"
