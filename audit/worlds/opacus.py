@@ -16,6 +16,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ...defenses.progress import Progress
+from ...defenses.terms import Claimant
 from ..errors import BadInput, bad_input
 from ..extras import needed
 from ..options.option import called_with, part
@@ -114,7 +115,8 @@ def _audited(call: OpacusCall, opacus: Any, progress: Progress) -> OwnAudit:
         )
     source = "the owner" if call.claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
     by = () if stated is None else (f"The claim is by {source}.",)
-    about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes))
+    whose: Claimant = "framework" if call.claim is None else "owner"
+    about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes), claimed_by=whose)
     return replace(audit, about=about)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ...defenses.terms import Adjacency, Observer, Unit
+from ...defenses.terms import Adjacency, Claimant, Observer, Unit
 from ..errors import BadInput
 from ..files import write_bytes
 from ..lock import NAME as LOCK
@@ -38,7 +38,7 @@ class About:
     """What was audited, and how.
 
     name: of the code, for people. delta, unit, adjacency, observer: what an ε is about. claim: the ε that is claimed,
-    None for none. protocol: the word after "canary/" in results. told: it in a sentence. canary: which one was planted.
+    None for none, and by whom. protocol: the word after "canary/" in results. told: it in a sentence. canary: which one was planted.
     searched: the candidates it was chosen from. draws: tested trials a world, at most; calibration: further ones. seed:
     of all draws. code: SHA-256 of the code's own file, "" where it has none. parameters: what is known of the
     mechanism, for the page. notes: what else to know, sentences.
@@ -50,6 +50,7 @@ class About:
     adjacency: Adjacency = "zero_out"
     observer: str = "server"
     claim: float | None = None
+    claimed_by: Claimant = "owner"
     protocol: str = "mechanism"
     told: str = ""
     canary: str = "own"
@@ -182,7 +183,7 @@ class OwnAudit:
             adjacency=about.adjacency,
             delta=about.delta,
             claimed=about.claim,
-            claimed_by="" if about.claim is None else "owner",
+            claimed_by="" if about.claim is None else about.claimed_by,
             **measured.shown,
             asked=True,
             notes=tuple(self._notes()),
@@ -190,7 +191,7 @@ class OwnAudit:
         failure = {}
         if about.claim is not None and measured.judging(about.claim) is measured.counted:
             failure = {"delta_at_claim": self.delta_at(about.claim)}
-        known = {k: v for k, v in asdict(about).items() if k not in ("notes", "told", "code", "name", "parameters")}
+        known = {k: v for k, v in asdict(about).items() if k not in NOT_SETTINGS}
         entry = AttackResult(
             attack=f"canary/{about.protocol}",
             observer=about.observer,
@@ -269,6 +270,7 @@ class OwnAudit:
         return [*notes, *about.notes]
 
 
+NOT_SETTINGS = ("notes", "told", "code", "name", "parameters", "claimed_by")  # of an `About`
 GROUND = "what noise is added to moves by its bound at most, and nothing else that leaves moves"
 DEFECT = "Known defect"  # how a note begins that says what is wrong with what runs
 OWN_ALONE = (

@@ -137,6 +137,7 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
         told=f"one round of the app's own code; {made.about.told}",
         parameters=parameters,
         notes=tuple(notes),
+        claimed_by="framework" if call.claim is None else "owner",
     )
     return replace(made, about=about)
 
