@@ -44,13 +44,14 @@ from .closing import (
     write_partial,
 )
 from .copies import NoisesSeen
+from .declared import other_model
 from .given import as_read, axes_to_try, class_numbers, parted, shape_as, white_of
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network, base_of, builder_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
 from .refused import OutOfTurn, refusing
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
-from .sent import Refusal, SentJournal
+from .sent import AllSent, Refusal, SentJournal, digest_of_value
 from .spent import spent
 from .targets import TargetKind, stored_targets, target_kind
 from .texts import next_word_targets, text_records
@@ -164,7 +165,7 @@ class Recorder:
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
         self._open: OpenRound | None = None
-        self._seen = NoisesSeen()
+        self._seen, self._left = NoisesSeen(), dict[int, str]()
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
         try:
@@ -226,6 +227,8 @@ class Recorder:
         own = recording.mechanism if mechanism is None else fitting(mechanisms_of(mechanism), recording.average)
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
+        if self._left.pop(round, digest := digest_of_value(flat)) != digest:
+            warnings.warn(f"{self.folder}: {other_model(round)}", stacklevel=3)
         self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
         self._note_frozen(frozen_moved(frozen, self._base), where)
 
@@ -684,6 +687,7 @@ class Recorder:
                 self._granted = read_granted(self.folder)
                 self._same_facts(begun.recording)
             self._begun, self._done = begun, len(rounds)
+            self._left = {attempt.number: attempt.model for attempt in AllSent.read(self.folder).attempts}
             if self._base:
                 held = load_file(self.folder / BASE)
                 self._base = {name: held[self.network.called(name)] for name in self._base}

@@ -62,9 +62,8 @@ def impossible(row: Epsilon) -> str:
     if row.claimed is None or row.proven is None or not cannot_hold(row):
         return ""
     said = claim(row.claimed, row.claimed_by)
-    return (
-        f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {at_most(row.proven)}."
-    )
+    cost = at_most(row.proven, 4)
+    return f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {cost}."
 
 
 def _demonstrated(test: Epsilon) -> str:

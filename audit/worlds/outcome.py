@@ -38,7 +38,7 @@ class About:
     """What was audited, and how.
 
     name: of the code, for people. delta, unit, adjacency, observer: what an ε is about. claim: the ε that is claimed,
-    None for none, and by whom. protocol: the word after "canary/" in results. told: it in a sentence. canary: which one was planted.
+    None for none, and by whom. protocol: the word after "canary/" in results. told: it in a sentence. canary: planted.
     searched: the candidates it was chosen from. draws: tested trials a world, at most; calibration: further ones. seed:
     of all draws. code: SHA-256 of the code's own file, "" where it has none. parameters: what is known of the
     mechanism, for the page. notes: what else to know, sentences.
