@@ -18,6 +18,7 @@ from ..errors import BadInput, bad_input
 from ..owners_code import owners
 from ..setup.reading import regular
 from ..tensors import real_numbers
+from .dump_files import foreign
 from .network import Network
 from .wrappers import bare_names, wrappers_in
 
@@ -160,7 +161,7 @@ def _file(path: Path, where: str) -> dict[str, Any]:
     if path.suffix == ".npz":
         return dict(read_npz(path))
     if path.suffix == ".safetensors":
-        return _safetensors(regular(path).read_bytes(), f"{where}: {path}")
+        return read_safetensors(path, f"{where}: ")
     raise BadInput(f"{where}: {path} is neither .safetensors nor .npz; a pickle (.pt, .pkl) would run its own code")
 
 
@@ -169,6 +170,18 @@ def _safetensors(content: bytes, where: str) -> dict[str, Any]:
         return dict(load_safetensors(content))
     except (SafetensorError, ValueError) as error:
         raise BadInput(f"{where}: not whole safetensors ({error})") from None
+
+
+def read_safetensors(path: Path, where: str = "") -> dict[str, Any]:
+    """The tensors of a .safetensors file by name. Raises BadInput."""
+    _check_kind(path)
+    return _safetensors(regular(path).read_bytes(), f"{where}{path}")
+
+
+def _check_kind(path: Path) -> None:
+    """Raises BadInput for a file whose first bytes are those of another kind."""
+    if other := foreign(path):
+        raise BadInput(f"{path} is {other}")
 
 
 def read_npy(path: Path) -> np.ndarray:
@@ -183,6 +196,7 @@ def read_npy(path: Path) -> np.ndarray:
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """The arrays of an .npz file by name; objects, which would be pickled, are refused. Raises BadInput."""
+    _check_kind(path)
     try:
         with np.load(regular(path), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}

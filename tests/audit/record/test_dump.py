@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.dump import import_dump
+from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.config import parse_config
@@ -257,6 +259,43 @@ def test_arrays_one_by_one_are_vectors(tmp_path):
     asked = {"layout": "round-{round}/client-{client}.npy", "broadcasts": "round-{round}/broadcast.npy"}
     import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "declared.toml", **asked)
     assert np.array_equal(uploads_of(tmp_path / "s")[1, "client-1"], np.full(50, 12.0))
+
+
+def test_flat_vectors_of_a_whole_round_are_read_too(tmp_path):
+    (tmp_path / "dump").mkdir()
+    for t in range(2):
+        held = {who: np.full(50, 10.0 * t + i) for i, who in enumerate(("broadcast", "client-0", "client-1"))}
+        np.savez(tmp_path / f"dump/round-{t}.npz", **held)
+    (tmp_path / "declared.toml").write_text("num_examples = 9\n")
+    import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "declared.toml")
+    assert np.array_equal(uploads_of(tmp_path / "s")[1, "client-1"], np.full(50, 12.0))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("torch", "pickle"), ("pickle", "pickle"), ("hdf", "HDF5"), ("gz", "gzip")]
+)
+def test_a_file_of_another_kind_is_called_what_it_is(kind, words, suffix, tmp_path):
+    (tmp_path / "dump").mkdir()
+    file = tmp_path / "dump" / f"round-0{suffix}"
+    if kind == "torch":
+        torch.save(dict(tensors()), file)
+    else:
+        begins = {"pickle": pickle.dumps(tensors()), "hdf": b"\x89HDF\r\n\x1a\n", "gz": gzip.compress(b"x")}
+        file.write_bytes(begins[kind])
+    with pytest.raises(BadInput, match=words):
+        import_dump(tmp_path / "dump", tmp_path / "s")
+    with pytest.raises(BadInput, match=words):
+        Recorder(tmp_path / "r", {"weight": torch.zeros(2)}, strict=True).broadcast(0, file)
+
+
+@pytest.mark.parametrize("length", [128, 640, 0x8B1F])  # first bytes of a pickle, and of gzip
+def test_safetensors_of_any_length_of_header_are_read(length, tmp_path):
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (tmp_path / "w.safetensors").write_bytes(length.to_bytes(8, "little") + header.ljust(length) + bytes(4))
+    with Recorder(tmp_path / "r", {"w": torch.zeros(1)}, strict=True) as rec:
+        rec.broadcast(0, tmp_path / "w.safetensors")
+        rec.upload(0, 0, tmp_path / "w.safetensors", num_examples=1)
 
 
 @pytest.mark.parametrize(
