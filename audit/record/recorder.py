@@ -160,7 +160,7 @@ class Recorder:
             loss=loss,
             build=build,
         )
-        recording, self._base = recording_of(model, declared), base_of(model)
+        self._declared, recording, self._base = declared, recording_of(model, declared), base_of(model)
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
@@ -211,6 +211,8 @@ class Recorder:
             held = f"rounds 0 to {self._done - 1} are there" if self._done else "nothing is there yet"
             raise BadInput(f"broadcast of round {short(round)}: expected round {self.next_round}; {held}")
         where = f"broadcast of round {round}"
+        if not self._begun.names:
+            self._frozen_since()
         network = self._begun.recording.network
         frozen = frozen_in(model, network, where)
         if not self._begun.names:
@@ -549,6 +551,20 @@ class Recorder:
         known = tuple(dict.fromkeys((*(recording.data.read_as or ()), *notes)))
         if known != (recording.data.read_as or ()):
             self._know(recording.data.model_copy(update={"read_as": known}))
+
+    def _frozen_since(self) -> None:
+        """Takes the network as it is trained where parameters were frozen, or no longer are, since the recorder opened:
+        nothing is recorded yet.
+        """
+        if self._module is None:
+            return
+        trained = {name for name, parameter in self._module.named_parameters() if parameter.requires_grad}
+        if not trained or trained == {*self.network.trained}:
+            return
+        network = recording_of(self._module, self._declared).network
+        self._begun, self._base = Begun(replace(self._begun.recording, network=network), ()), base_of(self._module)
+        self._asked = self._begun.recording.plain()
+        self._write_base()
 
     def _note_frozen(self, name: str, where: str) -> None:
         """That a tensor which the network freezes was sent with other values, which nothing else would tell."""

@@ -138,6 +138,10 @@ def _unwrapped(read: dict[str, Any], network: Network) -> dict[str, Any]:
         bare = {str(name).removeprefix(prefix): value for name, value in read.items()}
         if all(str(name).startswith(prefix) for name in read) and state >= {*bare}:
             return bare
+    parts = [name.removesuffix(first) for name in network.trained if first and name.endswith(f".{first}")]
+    whole = [part for part in parts if {*read} == {n.removeprefix(part) for n in state if n.startswith(part)}]
+    if len(whole) == 1:  # one module's own state dict, as of a head
+        return {whole[0] + str(name): value for name, value in read.items()}
     return read
 
 
