@@ -54,7 +54,8 @@ def _proven(row: Epsilon, judgement: Judgement) -> str:
         return "no finite bound proven"
     secret = "" if judgement.secret else " if the noise key, which is published, were secret"
     declared = " if what its owner declares is so" if judgement.declared else ""
-    return f"proven at most {at_most(row.proven)}{secret}{declared}"
+    digits = 4 if cannot_hold(row) else 3  # as beside it
+    return f"proven at most {at_most(row.proven, digits)}{secret}{declared}"
 
 
 def impossible(row: Epsilon) -> str:
