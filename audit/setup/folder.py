@@ -179,7 +179,7 @@ class Setup:
 
     def _trained(self, module: nn.Module) -> Layout:
         """The layout of what is trained; a recording may hold a BatchNorm's running statistics beside it, and tied
-        weights twice.
+        weights twice. In the network's order, where the names and shapes are its.
         """
         if self.manifest.recorded is None:
             return self.layout
@@ -187,6 +187,9 @@ class Setup:
         twins = {name for name, _ in module.named_parameters(remove_duplicate=False)} - once
         beside = twins | {name for name, _ in module.named_buffers()}
         kept = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in beside]
+        own = Layout.of(module)
+        if sorted(kept) == sorted(zip(own.names, own.shapes)):
+            return own  # a dump's tensors stand in any order
         return Layout(tuple(name for name, _ in kept), tuple(shape for _, shape in kept))
 
     def _beside(self, trained: Layout) -> Layout:

@@ -19,6 +19,7 @@ from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.strict import faults
 from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.terms import Observer
 from safetensors.numpy import save_file
 
 rng = np.random.default_rng(0)
@@ -320,3 +321,27 @@ def test_the_likeliest_cause_is_named(files, asked, words, tmp_path):
     with pytest.raises(BadInput, match=words) as error:
         import_dump(tmp_path / "dump", tmp_path / "s", **asked)
     assert "\n" not in str(error.value) and not (tmp_path / "s").exists()
+
+
+def test_a_networks_tensors_may_stand_in_any_order(tmp_path, monkeypatch):
+    """safetensors sorts names, so that a bias comes before its weight."""
+    (tmp_path / "nets_in_order.py").write_text(
+        "from torch import nn\nclass Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__(); self.one, self.two = nn.Linear(4, 3), nn.Linear(3, 2)\n"
+        "    def forward(self, x): return self.two(self.one(x))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    state = torch.nn.ModuleDict({"one": torch.nn.Linear(4, 3), "two": torch.nn.Linear(3, 2)}).state_dict()
+    values = {name: value.numpy() for name, value in sorted(state.items())}
+    for who in ("broadcast", "client-0"):
+        write(tmp_path / "dump" / "round-0" / f"{who}.npz", values)
+    (tmp_path / "d.toml").write_text(
+        'num_examples = 5\n[model]\nname = "nets_in_order:Net"\n[data]\ninput_shape = [4]\nclasses = 2\n'
+    )
+    import_dump(tmp_path / "dump", tmp_path / "s", "files", declared=tmp_path / "d.toml")
+    setup = check_setup(tmp_path / "s")[0]
+    view = setup.view(Observer("server"), "nets_in_order:Net")
+    held = view.layout.split(view.global_model(0))
+    assert all(torch.equal(held[f"1.{name}"], value) for name, value in state.items())
+    assert list(held) == [name for name, _ in setup.module("nets_in_order:Net").named_parameters()]
