@@ -53,7 +53,7 @@ from .refused import OutOfTurn, refusing
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
 from .sent import AllSent, Refusal, SentJournal, digest_of_value
 from .spent import spent
-from .targets import TargetKind, stored_targets, target_kind
+from .targets import TargetKind, check_own_loss, stored_targets, target_kind
 from .texts import next_word_targets, text_records
 from .usable import SeenRecords, check_usable, outputs_of
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
@@ -660,6 +660,7 @@ class Recorder:
             seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
             outputs = check_usable(self._module, recording.network.name, seen, where, self._builder)
         kind = target_kind(targets, outputs, data, recording.loss, where)
+        check_own_loss(kind.loss, outputs, stored_targets(targets[:2], kind, where), where)
         typed = white if array.dtype not in OF_TYPE else None  # of others the first decide
         found = {"classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss, "axes": axes, "white": typed}
         return self._know(data.model_copy(update={"input_shape": shape, **found}))

@@ -147,6 +147,8 @@ class Setup:
                 " checks of what is declared can be had; give the Recorder data={'input_shape': …, 'classes': …}"
             )
         with bad_input(f"{self.folder / 'setup.json'}: model"):
+            if models.allow_loss(self.config.local.loss, allow_model) and ":" not in part.name:
+                allow_model = None  # the word is for the loss alone
             module = models.build(
                 part.name,
                 input_shape=tuple(data.input_shape),
