@@ -34,7 +34,7 @@ from .mechanism import mechanism_of_plain
 from .network import Network, NetworkOnBase, digest_of_base, network_of
 from .recorder import Recorder
 from .recording import MOST_CLIENTS
-from .values import read_npy, read_npz, read_safetensors
+from .values import read_file
 
 TABLES_AND_KEYS = (
     "mechanism",
@@ -220,7 +220,7 @@ def _network(first: Mapping[str, Any], stated: Mapping[str, Any], home: Path) ->
         return _named(network_of(first), stated)
     if not isinstance(given, str):
         raise BadInput(f"[model] base = {short(given)}: expected a file of the parameters that nobody trains")
-    values = {n: real_numbers(v, n, torch.float32) for n, v in _arrays(home / given).items() if n not in first}
+    values = {n: real_numbers(v, n, torch.float32) for n, v in read_file(home / given).items() if n not in first}
     tensors = network_of({**first, **values})
     frozen = tuple(n for n in tensors.state if n in values)
     base = digest_of_base(values)
@@ -270,7 +270,7 @@ def _names_in(path: Path) -> list[str]:
     if path.suffix == ".npz":
         with suppress(BadZipFile), ZipFile(regular(path)) as archive:  # what is damaged is said where it is read
             return [name.removesuffix(".npy") for name in archive.namelist()]
-    return list(_arrays(path))
+    return list(read_file(path))
 
 
 def _numbered(names: Collection[str]) -> dict[str, int]:
@@ -288,11 +288,11 @@ def _numbered(names: Collection[str]) -> dict[str, int]:
 
 def _read_round(number: int, files: Mapping[str, Path], clients: Mapping[str, int]) -> DumpedRound:
     if "all" not in files:
-        uploads = {clients[n]: _upload(_arrays(p)) for n, p in files.items() if n != "broadcast"}
-        return DumpedRound(number, _arrays(files["broadcast"]), uploads)
+        uploads = {clients[n]: _upload(read_file(p)) for n, p in files.items() if n != "broadcast"}
+        return DumpedRound(number, read_file(files["broadcast"]), uploads)
     path = files["all"]
     parts: dict[str, dict[str, Any]] = {}
-    for name, value in _arrays(path).items():
+    for name, value in read_file(path).items():
         sender, _, rest = name.partition("/")
         if not re.fullmatch(r"broadcast|client-.+", sender):
             raise BadInput(f"{path}: the array {name!r} is neither broadcast/TENSOR nor client-NAME/TENSOR")
@@ -315,11 +315,3 @@ def _upload(arrays: Mapping[str, Any]) -> DumpedUpload:
         known = f"{', '.join(BESIDE)}, @raw/TENSOR and @beside/NAME"
         raise BadInput(f"{stranger[0]!r} is unknown; beside tensors may stand {known}")
     return DumpedUpload({n: v for n, v in arrays.items() if not n.startswith("@")}, beside, raw, others)
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    if path.suffix == ".npz":
-        return dict(read_npz(path))
-    if path.suffix == ".npy":
-        return {"values": read_npy(path)}
-    return read_safetensors(path)

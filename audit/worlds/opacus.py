@@ -164,16 +164,15 @@ def _replayed(call: OpacusCall, others: int, divisors: set[float]) -> list[str]:
     if not (call.replay or others or len(divisors) > 1):
         return []
     asked: dict[str, Any] = {"engine": call.privacy_engine, "seed": call.seed, "name": call.name}
-    if call.replay:
-        found = replay(call.train, call.dataset, neighbours=PAIRS, **asked)
-        return [*found.sentences, *_of_others(found, others), *_of_divisors(found, divisors)]
     try:
-        found = replay(call.train, call.dataset, neighbours=FEW_PAIRS, **asked)
+        found = replay(call.train, call.dataset, neighbours=PAIRS if call.replay else FEW_PAIRS, **asked)
     except BadInput as error:
+        if call.replay:
+            raise
         what = f"{times(others, 'step')} by an optimiser without noise are left out" if others else "divisors change"
         return [f"Not checked: {what} ({error})."]
-    violated = found.sentences if found.violations else ()
-    return [*violated, *_of_others(found, others), *_of_divisors(found, divisors)]
+    said = found.sentences if call.replay or found.violations else ()
+    return [*said, *_of_others(found, others), *_of_divisors(found, divisors)]
 
 
 def _of_divisors(found: Replay, divisors: set[float]) -> list[str]:

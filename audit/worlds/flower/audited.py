@@ -129,8 +129,7 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
         notes += noise.sentences(asked, call.adjacency, at)
         parameters = noise.parameters()
     if call.replay:
-        replayed = FlowerReplay(**part(call, FlowerReplay)).of(known)
-        notes += replayed.sentences
+        notes += FlowerReplay(**part(call, FlowerReplay)).of(known).sentences
     notes += [*opened.remarks, _trained_words(again)]
     about = replace(
         made.about,
