@@ -48,6 +48,8 @@ def target_kind(
                 f" gives {outputs} for a record"
             )
         return TargetKind(len(data.vocabulary), tuple(targets.shape[1:]), loss)
+    if loss is None and targets.dim() == 2 and targets.shape[1:] == outputs and _one_hot(targets):
+        return TargetKind(targets.shape[1], (), None)
     if targets.dim() > 1 and loss is None:
         raise BadInput(
             f"{where}: targets of shape {tuple(targets.shape[1:])} for a record; say what was minimised, such as"

@@ -100,6 +100,7 @@ LOGIT, THREE = partial(nn.Linear, 4, 1), partial(nn.Linear, 4, 3)
         (LOGIT, ONES + 0.5, None, (0, [], "squared_error", (ONES + 0.5).tolist())),
         (THREE, SETS, "bce_with_logits", (3, [], "bce_with_logits(multi_label=True)", BITS)),
         (THREE, SETS.float(), "focal", (3, [], "focal(multi_label=True)", BITS)),
+        (THREE, F.one_hot(ONES, 3), None, (3, [], "cross_entropy", ONES.tolist())),  # and the loss is checked
         (THREE, F.one_hot(ONES, 3), "cross_entropy", (3, [], "cross_entropy", ONES.tolist())),
         (THREE, ONES.double(), "cross_entropy", (3, [], "cross_entropy", ONES.tolist())),
         (THREE, NUMBERS, "absolute_error", (0, [3], "absolute_error", NUMBERS.tolist())),
