@@ -133,7 +133,7 @@ def demo(
     folder (of other options, or before there were weights for LPIPS) is made anew.
 
     Args:
-        output: the folder. quick: fewer iterations, scored by pixels alone. weights: the backbone of LPIPS to fetch
+        output: the folder. quick: fewer iterations. weights: the backbone of LPIPS to fetch
             first, where torch's cache lacks it; None: nothing is fetched. text: notes in place of digits.
         progress: called with what is done.
     """
@@ -172,7 +172,7 @@ def _demo(output: Path, settings: tuple[DemoSetting, ...], quick: bool, progress
         folder = output / setting.name
         _train(setting, output, folder / "setup", training)
         training.end()
-        options = RunOptions(attacks=setting.attacks, quick=quick, pixels_only=quick)
+        options = RunOptions(attacks=setting.attacks, quick=quick, pixels_only=True)  # eight pixels to a side
         # What is of this run is kept.
         carry_out(opened(folder / "setup", options), folder / "results", force=True, progress=attack)
         attack.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -110,16 +110,17 @@ def score_images(
     _check_all(originals, reconstructions, start, {"auxiliary": auxiliary, "distractors": distractors})
     missing = _missing(originals, perceptual, classifiers, cells)
     missing |= _without_line_up(distractors, labels, distractor_labels)
-    measure = _Measure(classifiers, perceptual, noise_scale, normalise or (None, None), frozenset(missing), cells)
     others = None
     if distractors is not None and "reidentified" not in missing:
         others = line_up(originals, distractors, labels, distractor_labels)
     pairs = image.match(originals, reconstructions, labels, reconstruction_labels)
     matched = torch.tensor([original for original, _ in pairs])
     targets, target_labels = originals[matched], None if labels is None else labels[matched]
+    networks = classifiers, perceptual
+    measure = _Measure(targets, *networks, noise_scale, normalise or (None, None), frozenset(missing), cells)
     rebuilt = reconstructions[torch.tensor([reconstruction for _, reconstruction in pairs])]
     picked = others.pick(reconstructions, reconstruction_labels) if others else None
-    found = _Scored(measure(targets, rebuilt), picked)
+    found = _Scored(measure(rebuilt), picked)
     images = control_images(tuple(targets.shape), auxiliary, start, target_labels, auxiliary_labels)
     if cells is not None and auxiliary is not None and len(auxiliary):
         images["other_rows"] = other_rows(len(targets), auxiliary, target_labels, auxiliary_labels, seed)
@@ -128,7 +129,7 @@ def score_images(
         of = reconstruction_labels if name == "random" else target_labels
         order = torch.tensor([j for _, j in image.match(targets, stack, target_labels, of)])
         seen = others.pick(stack, of) if others else None
-        controls[name] = _Scored(measure(targets, stack[order]), seen)
+        controls[name] = _Scored(measure(stack[order]), seen)
     margin, gain, best_control = found.against(controls)
     exact = back_beyond_doubt(targets, rebuilt, best_control, distractors)
     scores = found.means | {"exact": float(exact.double().mean()), "psnr_margin": margin, "attack_loss": attack_loss}
@@ -202,8 +203,11 @@ def _intervals(values: Mapping[str, Tensor], picked: Reidentified | None, seed: 
 
 @dataclass(frozen=True, eq=False)
 class _Measure:
-    """Every metric that has a value an image (n,), of images already paired, but for those in `missing`."""
+    """Every metric that has a value an image (n,), of images already paired with the targets, but for those in
+    `missing`.
+    """
 
+    targets: Tensor
     classifiers: Reference | NotMeasured | None
     perceptual: Perceptual | NotMeasured | None
     noise_scale: float
@@ -211,7 +215,8 @@ class _Measure:
     missing: frozenset[str]
     cells: Sequence[CellKind] | None
 
-    def __call__(self, a: Tensor, b: Tensor) -> dict[str, Tensor]:
+    def __call__(self, b: Tensor) -> dict[str, Tensor]:
+        a = self.targets
         values = {
             **{name: measure(a, b) for name, measure in image.PER_IMAGE.items()},
             "pixel_cosine": image.pixel_cosine(a, b, *self.normalise),
@@ -223,12 +228,19 @@ class _Measure:
             values["ssim"] = image.ssim(a, b)
         if isinstance(self.perceptual, Perceptual) and "lpips" not in self.missing:
             values["lpips"] = self.perceptual.distance(a, b)
-        if isinstance(self.classifiers, Reference) and not self.missing & {*_OF_OUTPUTS}:
-            seen = self.classifiers.averaged_outputs(a), self.classifiers.averaged_outputs(b)
+        if isinstance(self.classifiers, Reference) and self._outputs is not None:
+            seen = self._outputs, self.classifiers.averaged_outputs(b)
             cosine, euclidean = image.feature_cosine(*seen), image.feature_euclidean(*seen)
             leaking = leaking_images(cosine, euclidean, self.noise_scale).double()
             values |= {"feature_cosine": cosine, "feature_euclidean": euclidean, "leak_probability": leaking}
         return values
+
+    @cached_property
+    def _outputs(self) -> Tensor | None:
+        """The classifiers' of the targets, None where they are not compared."""
+        if not isinstance(self.classifiers, Reference) or self.missing & {*_OF_OUTPUTS}:
+            return None
+        return self.classifiers.averaged_outputs(self.targets)
 
 
 def _missing(

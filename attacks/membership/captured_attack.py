@@ -168,7 +168,7 @@ class CapturedMembership:
                     " others show what non-members look like"
                 )
         if not usable:
-            raise ValueError(f"{self.name!r} needs {wanted}, and the observer {view.observer!r} has none")
+            raise ValueError(f"{self.name!r} needs {wanted}; none was captured for the observer {view.observer!r}")
         if self.statistic == "gradient-difference":
             for message in usable:
                 gradient_sum(message, torch.zeros(1), view.facts)

@@ -40,10 +40,11 @@ MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals
 class Again(BaseModel):
     """A trial, trained and attacked anew.
 
-    outcome: of all seeds; None: why there is none. baselines: how many trainings there were without clip and noise, and
-    without_noise: their accuracies. attacks: what ran. not_tried: what did not, with why. weaker: what `audit run`
-    would do of its own accord and this did not, or not for as long; minutes: of a study that would. counted: minutes of
-    attacks that a seed takes. looks: how often its intervals were judged, with more seeds each time.
+    outcome: of all seeds; None: why there is none. baselines: how many trainings there were without clip and noise;
+    without_noise, areas_without_noise: their accuracies and AUC. attacks: what ran. not_tried: what did not, with why.
+    weaker: what `audit run` would do of its own accord and this did not, or not for as long; minutes: of a study that
+    would. counted: minutes of attacks that a seed takes. looks: how often its intervals were judged, with more seeds
+    each time.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,6 +55,7 @@ class Again(BaseModel):
     why: str = ""
     baselines: int = 0
     without_noise: tuple[float, ...] = ()
+    areas_without_noise: tuple[float, ...] = ()
     attacks: tuple[str, ...] = ()
     not_tried: tuple[str, ...] = ()
     weaker: tuple[str, ...] = ()
@@ -116,6 +118,7 @@ def attack_again(
         seeds=tuple(d.seed for d in drawn),
         baselines=len(plain),
         without_noise=tuple(outcome.accuracy for outcome in unprotected if outcome.accuracy is not None),
+        areas_without_noise=tuple(outcome.area for outcome in unprotected if outcome.area is not None),
         **found,
     )
     write_json(path, made.model_dump(mode="json"))

@@ -163,7 +163,7 @@ def _check_measured(trials: Sequence[Trial]) -> None:
             f"training diverged in {len(diverged)} of {len(trials)} settings, the first {said(diverged[0].point)}, and"
             " the others were never trained; lower [local] lr or the noise"
         )
-    raise BadInput(f"none of {len(trials)} points is a setting that can be trained; of the first: {whys[0]}")
+    raise BadInput(f"none of {len(trials)} points is a setting that can be trained; {said(trials[0].point)}: {whys[0]}")
 
 
 def _attack_the_best(

@@ -149,6 +149,9 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
         sentence += say.goals_unsure(unsure)
     if case.selects:
         sentence = say.selected_misses(goals[binding], said(nearest.point), values)
+    bare = again.get(nearest.number)
+    if bare is not None and case.goals.beyond_training(bare.without_noise, bare.areas_without_noise):
+        sentence += say.MISSED_WITHOUT_NOISE
     return Obstacle(goals[binding], nearest, sentence, unsure)
 
 

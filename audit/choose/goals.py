@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
+from statistics import mean
 from typing import Literal
 
 from ..options.study import GoalLimits
@@ -68,6 +70,11 @@ class Goals(GoalLimits):
     def out_of_reach(self, outcome: Performance) -> bool:
         """Whether the model is less accurate than is asked, whatever attacks get."""
         return not all(kept.kept for kept in (*self._accuracy(outcome), *self._area(outcome)))
+
+    def beyond_training(self, accuracies: Sequence[float], areas: Sequence[float]) -> bool:
+        """Whether trainings without noise, of such accuracies and AUC, miss what is asked of the model too."""
+        asked = ((self.accuracy_at_least, accuracies), (self.auc_at_least, areas))
+        return any(least is not None and values and mean(values) < least for least, values in asked)
 
     def worth(self, outcome: Performance) -> float | None:
         """What is to be large: the AUC where that is limited; else accuracy, or minus the loss where there is none."""

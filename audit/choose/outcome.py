@@ -142,7 +142,7 @@ class Performance(_Frozen):
     def beside_accuracy(self) -> list[str]:
         """What an accuracy is to be compared with, in words."""
         known = [] if self.guessing is None else [f"guessing {percent(self.guessing, 3)}"]
-        beyond = beyond_said(mean(self.balanced) if self.balanced else None, self.area)
+        beyond = beyond_said(mean(self.balanced) if self.balanced else None, self.area, self.area_limits)
         return [*known, beyond] if beyond else known
 
     @cached_property

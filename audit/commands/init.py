@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,14 +23,15 @@ OBSERVERS = {
 }
 UNITS = {"record": "one record, such as a patient's row", "client": "a client with all that it has"}
 RECORDS = {"table": "rows of a table", "images": "pictures"}
+FILES = {"table": "Your table, a file", "images": "Your pictures, a folder with a folder for every class"}
 
 
 @click.command("init")
 @click.argument("scheme", required=False)
 @common
 def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
-    """Print a commented config for SCHEME. Without SCHEME three questions are asked, on a terminal, and the config
-    proves ε = 8 for the answers.
+    """Print a commented config for SCHEME. Without SCHEME three questions are asked on a terminal, then where the
+    records are; the config proves ε = 8 for the answers.
 
     \b
     Example:  audit init ldp > config.toml
@@ -44,14 +46,30 @@ def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
 
 
 def _asked() -> Wanted:
-    """Three questions, on stderr, as stdout is the config."""
+    """Three questions, and where the records are; on stderr, as stdout is the config."""
     from ..setup.template import Wanted
 
-    return Wanted(
-        observer=_chosen("From whom are the data to be hidden?", OBSERVERS),
-        unit=_chosen("Whose data does one ε hide?", UNITS),
-        records=_chosen("What are the records?", RECORDS),
-    )
+    observer = _chosen("From whom are the data to be hidden?", OBSERVERS)
+    unit = _chosen("Whose data does one ε hide?", UNITS)
+    records = _chosen("What are the records?", RECORDS)
+    root = click.prompt(f"{FILES[records]} (Enter: bundled ones, to try)", default="", show_default=False, err=True)
+    target = _target(root) if root and records == "table" else ""
+    clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
+    return Wanted(observer=observer, unit=unit, records=records, root=root, target=target, clients=clients)
+
+
+def _target(root: str) -> str:
+    """One of the columns of the table `root`. Raises BadInput where it cannot be read."""
+    from ...defenses.data.delimited import read_delimited
+
+    if not Path(root).is_file():
+        raise BadInput(f"{root!r} is no file; a table with a header is needed, such as patients.csv")
+    try:
+        columns = [str(name) for name in read_delimited(Path(root)).table.columns]
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    click.echo(f"Columns: {', '.join(columns)}", err=True)
+    return click.prompt("Which column is predicted?", type=click.Choice(columns), show_choices=False, err=True)
 
 
 def _chosen(question: str, answers: dict[str, str]) -> Any:

@@ -56,12 +56,14 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
     units = dict.fromkeys(
         row.unit for row in results.epsilon if row.proven is not None and row.proven <= USEFUL_EPSILON
     )
+    covered = [*map(say.covered, units)] or [say.NOBODY]
+    aside = say.set_aside(results.setup.test_records, results.setup.auxiliary_records)
     return [
         (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
         ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
         ("What an attacker got", [setting.sentences[0]]),
         ("What any attack can do", _proven(setting, owner)),
-        ("Who is covered", [*map(say.covered, units), *([] if units else [say.NOBODY]), setting.sentences[2]]),
+        ("Who is covered", [*covered, setting.sentences[2], *aside]),
         (
             "What has to hold",
             [*holds_if(results.epsilon), *([say.declared(judgement.stated)] if judgement.stated else [])],

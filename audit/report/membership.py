@@ -38,7 +38,8 @@ def membership(setting: ReportedSetting) -> dict[str, Any] | None:
 
 def _seen_by(observer: str, attacks: Sequence[AttackResult], several: bool) -> dict[str, Any]:
     labels = _labels(attacks)
-    curves = {label: attack.roc for label, attack in zip(labels, attacks) if attack.roc is not None}
+    known = [(label, attack.roc) for label, attack in zip(labels, attacks) if attack.roc is not None]
+    curves = dict(known[: len(plots.LINES)])  # the strongest, each with a line of its own
     rows = [_row(label, attack) for label, attack in zip(labels, attacks)]
     return {
         "name": words.observer(observer),

@@ -159,6 +159,11 @@ class AuditedSetup(_Part):
         """How many records the clients may hold; None where the setup does not say."""
         return self._size("training")
 
+    @property
+    def auxiliary_records(self) -> int | None:
+        """How many records were set aside for what everybody gets; None where the setup does not say."""
+        return self._size("auxiliary")
+
     def _size(self, split: str) -> int | None:
         sizes = self.data.get("sizes")
         count = sizes.get(split) if isinstance(sizes, dict) else None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, prod
+from functools import cache
+from math import prod
 
 from torch import nn
 
@@ -47,24 +48,27 @@ def scoring_operations(records: int, shape: tuple[int, ...], options: RunOptions
 
 def classifier_operations(setup: Setup, options: RunOptions) -> int:
     """About how many it takes to train the reference classifiers, 0 where none are."""
-    data = setup.manifest.data
-    if options.pixels_only or data.name in classifiers.shipped() or why_untrained(setup, setup.knowledge()):
+    data, knowledge = setup.manifest.data, setup.knowledge()
+    if options.pixels_only or data.name in classifiers.shipped() or why_untrained(setup, knowledge):
         return 0
-    shape = tuple(data.input_shape)
-    built = (families.build(family, shape, data.classes, seed=0) for family in families.FAMILIES)
-    records = classifiers.STEPS * classifiers.BATCH_SIZE
-    return TRAINED * records * sum(forward_operations(network, shape) for network in built)
+    records = classifiers.steps_of(len(knowledge.auxiliary_inputs)) * classifiers.BATCH_SIZE
+    return TRAINED * records * _operations(tuple(data.input_shape), data.classes)
+
+
+@cache
+def _operations(shape: tuple[int, ...], classes: int) -> int:
+    """Of the outputs of one classifier of each family for one record."""
+    built = (families.build(family, shape, classes, seed=0) for family in families.FAMILIES)
+    return sum(forward_operations(network, shape) for network in built)
 
 
 def with_affordable_classifiers(setup: Setup, options: RunOptions) -> RunOptions:
     """Without reference classifiers where they take longer than what was asked for: beside quick attacks, and above a
     third of the minutes of a run whose attacks nobody named.
     """
-    allowed = THIRD * (options.minutes or DEFAULT_MINUTES)
-    if options.quick:
-        allowed = 0
-    elif options.attacks:
-        allowed = inf
+    if options.attacks and not options.quick:
+        return options
+    allowed = 0 if options.quick else THIRD * (options.minutes or DEFAULT_MINUTES)
     if minutes(classifier_operations(setup, options)) > allowed:
         return replace(options, pixels_only=True)
     return options

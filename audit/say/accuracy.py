@@ -48,10 +48,11 @@ def beyond_accuracy(setup: AuditedSetup) -> str:
     """What an accuracy hides: where one class is frequent, the accuracy balanced over classes; of two classes the AUC.
 
     >>> known = {"digest": "", "scheme": "", "majority_accuracy": 0.76, "balanced_accuracy": 0.7, "test_auc": 0.84}
-    >>> beyond_accuracy(AuditedSetup(**known, data={"classes": 2})).replace("\N{NO-BREAK SPACE}", " ")
-    'balanced over classes 70 %; AUC 0.84'
+    >>> data = {"classes": 2, "sizes": {"test": 480}}
+    >>> beyond_accuracy(AuditedSetup(**known, data=data)).replace("\N{NO-BREAK SPACE}", " ")
+    'balanced over classes 70 %; AUC 0.84, 0.79 to 0.89'
     """
-    return beyond_said(setup.balanced_accuracy if unequal(setup) else None, setup.test_auc)
+    return beyond_said(setup.balanced_accuracy if unequal(setup) else None, setup.test_auc, auc_limits(setup))
 
 
 def unequal(setup: AuditedSetup) -> bool:
@@ -59,13 +60,16 @@ def unequal(setup: AuditedSetup) -> bool:
     return (setup.majority_accuracy or 0.0) * (setup.data.get("classes") or 0) >= UNEQUAL
 
 
-def beyond_said(balanced: float | None, area: float | None) -> str:
-    """balanced: None where classes are about equal. area: under the ROC curve of two classes, None of more."""
+def beyond_said(balanced: float | None, area: float | None, limits: tuple[float, float] | None) -> str:
+    """balanced: None where classes are about equal. area: under the ROC curve of two classes, None of more. limits: of
+    the area.
+    """
     known = []
     if balanced is not None:
         known.append(f"balanced over classes {percent(balanced)}")
     if area is not None:
-        known.append(f"AUC {number(area, 2)}")
+        interval = "" if limits is None else f", {number(limits[0], 2)} to {number(limits[1], 2)}"
+        known.append(f"AUC {number(area, 2)}{interval}")
     return "; ".join(known)
 
 

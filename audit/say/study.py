@@ -24,6 +24,10 @@ KEEP = (
     " that was printed and the time that the search took: keep them. The attacks' scores took the truth to know; no ε"
     " covers them."
 )
+MISSED_WITHOUT_NOISE = (
+    " The same training without noise misses it too: not the noise is the limit. Vary the training, such as --vary"
+    " local.lr=0.05,0.5 and --vary scheme.rounds=10,40, or the model."
+)
 SELECTION = "a private selection, of which the others are not shown"
 CONTRADICTED = "an attack got more than the proof allows"
 
@@ -127,7 +131,7 @@ def search_seen(who: str, trainings: int, bare: int, open_noise: bool, epsilon: 
     return (
         f"In {trainings} trainings{noise} the search used the clients' own records. If {who} saw all of them, ε ="
         f" {at_most(epsilon)} ({terms}) is spent before the recommended training begins: add its ε, and its δ to this"
-        " δ."
+        " δ. Other searches on the same records add theirs."
     )
 
 

@@ -233,7 +233,7 @@ def load_data(config: Config, base: Path) -> Dataset:
     if table.train_on == "training":
         return data
     if samples is None:
-        raise BadInput('[data] train_on = "auxiliary" needs samples_per_client, as other records are left over')
+        raise BadInput("[data] samples_per_client is needed to train on auxiliary records, as others are set aside too")
     with bad_input("[data]"):
         return of_auxiliary(data, samples, stream(config.seed, "data"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal
@@ -18,13 +19,29 @@ WIDTH = 120
 class Wanted:
     """What a config is to prove: from whom (`observer`), about whom (`unit`), of which kind of records, at most which
     ε. The scheme follows: noise on each record's gradient hides records; noise on updates hides a client from the
-    server; noise on their sum hides it from everybody else.
+    server; noise on their sum hides it from everybody else. root: the file or folder of the records, "" for bundled
+    ones; target: the column of a table that is predicted; clients: how many parties train together.
     """
 
     observer: Literal["server", "downlink", "model"]
     unit: Literal["record", "client"]
     records: Literal["table", "images"]
     epsilon: float = 8.0
+    root: str = ""
+    target: str = ""
+    clients: int = 3
+
+    @property
+    def data(self) -> str:
+        """The config's table [data]: a bundled set, or all records of `root`, dealt evenly."""
+        if not self.root:
+            return DATA[self.records].replace("clients = 3\n", f"clients = {self.clients}\n")
+        name, options = OWN_DATA[self.records]
+        lines = [f'name = "{name}"', f"root = {json.dumps(self.root)}"]
+        if self.target:
+            lines.append(f"target = {json.dumps(self.target)}")
+        lines += [options, f"clients = {self.clients}", OWN_SAMPLES, 'partition = "iid"']
+        return "[data]\n" + "\n".join(lines) + "\n\n"
 
     @property
     def scheme(self) -> str:
@@ -40,7 +57,7 @@ def wanted_config(wanted: Wanted) -> str:
     local, capture = LOCAL, CAPTURE.replace("# candidates = 400 ", "candidates = 100   ")
     if wanted.records == "table":  # Adam at 1e-3 takes more rounds than noise allows a logistic model
         local = LOCAL.replace('"adam"', '"sgd" ').replace("lr = 1e-3", "lr = 0.5 ")
-    return HEAD + DATA[wanted.records] + MODEL[wanted.records] + local + scheme + capture + audit + ATTACK
+    return HEAD + wanted.data + MODEL[wanted.records] + local + scheme + capture + audit + ATTACK
 
 
 def config_template(scheme: str) -> str:
@@ -130,6 +147,12 @@ partition = "iid"              # iid | shards | dirichlet | sorted
 
 """,
 }
+
+OWN_DATA = {  # of each kind of records: the data set's name, and the option that people look for first
+    "table": ("csv", '# options = { drop = ["id"] }  # columns to leave out'),
+    "images": ("images", "# options = { size = 32 }      # pixels a side"),
+}
+OWN_SAMPLES = "# samples_per_client = 100     # n; left out, all records are dealt evenly"
 
 MODEL = {
     "photos": """\

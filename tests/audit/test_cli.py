@@ -6,9 +6,12 @@ import io
 import json
 import os
 import shutil
+import tomllib
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from command import call, called, content
@@ -281,13 +284,39 @@ def test_the_config_of_three_answers_proves_the_epsilon_that_was_asked(
     observer, unit, records, tmp_path, capsys, monkeypatch
 ):
     typed = [list(words).index(answer) + 1 for words, answer in zip(QUESTIONS, (observer, unit, records))]
-    monkeypatch.setattr("sys.stdin", Terminal("".join(f"{number}\n" for number in typed)))
+    monkeypatch.setattr("sys.stdin", Terminal("".join(f"{number}\n" for number in typed) + "\n\n"))
     assert call("init") == 0
     (tmp_path / "config.toml").write_text(capsys.readouterr().out)
     assert call("epsilon", tmp_path / "config.toml", "--unit", unit, "--adjacency", "zero_out", "--json") == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     (row,) = [row for row in rows if row["observer"] == observer]
     assert 7.9 < row["proven"] <= 8.0
+
+
+def test_the_config_of_a_table_of_ones_own_has_its_file_target_and_clients(tmp_path, capsys, monkeypatch):
+    cells = np.random.default_rng(0).normal(size=(900, 2))
+    pd.DataFrame({"age": cells[:, 0], "bmi": cells[:, 1], "ill": cells[:, 0] > 0}).to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", Terminal("2\n2\n1\np.csv\nill\n6\n"))
+    assert call("init") == 0
+    config = capsys.readouterr().out
+    data = tomllib.loads(config)["data"]
+    assert (data["name"], data["root"], data["target"], data["clients"]) == ("csv", "p.csv", "ill", 6)
+    (tmp_path / "config.toml").write_text(config)
+    assert call("epsilon", "config.toml", "--unit", "client", "--adjacency", "zero_out", "--json") == 0
+    (row,) = [row for row in json.loads(capsys.readouterr().out)["rows"] if row["observer"] == "downlink"]
+    assert 7.9 < row["proven"] <= 8.0
+
+
+@pytest.mark.parametrize("typed", ["2\n2\n1\nnone.csv\n", "2\n2\n1\nempty.csv\n"])
+def test_a_table_that_cannot_be_read_ends_the_questions(typed, tmp_path, capsys, monkeypatch):
+    (tmp_path / "empty.csv").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    assert call("init") == 2
+    assert capsys.readouterr().out == ""
 
 
 def test_without_a_terminal_nothing_is_asked(monkeypatch, capsys):

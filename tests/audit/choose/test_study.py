@@ -45,6 +45,7 @@ from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells
 from dpfl_audit.audit.run.shortened import LEAST_ITERATIONS
+from dpfl_audit.audit.say import study as say
 from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import TooManyRecords, build
@@ -655,6 +656,14 @@ def test_where_wide_intervals_alone_stand_in_the_way_the_setting_gets_more_seeds
     shutil.rmtree(first.parent / "seed-3")
     choose(RAW, tmp_path / "study", options)
     assert (tmp_path / "study" / "study.json").read_bytes() == whole
+
+
+@pytest.mark.parametrize(("bare", "area", "limited"), [(0.7, 0.9, True), (0.8, 0.9, False), (0.9, 0.7, True)])
+def test_that_the_training_and_not_the_noise_is_the_limit_is_said(done: Study, bare, area, limited) -> None:
+    case = replace(done.case, goals=Goals(accuracy_at_least=0.75, auc_at_least=0.8))
+    again = Again(trial=0, seeds=(1,), outcome=outcome(0.6, 0), without_noise=(bare,), areas_without_noise=(area, area))
+    found = obstacle(case, [made(0, 0.9, 0, 5.0)], [again])
+    assert (say.MISSED_WITHOUT_NOISE in found.sentence) == limited
 
 
 def test_the_goal_that_stands_in_the_way_is_the_one_that_the_nearest_misses(done: Study) -> None:
