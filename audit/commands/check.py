@@ -69,10 +69,18 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
             click.echo(f"read so: {read_as}")
         for declaration in auditor.declared:
             click.echo(f"{declaration.status}: {declaration.what}: {declaration.said} ({declaration.why})")
-    contradicted = [declaration.what for declaration in auditor.declared if declaration.status == "contradicted"]
-    if strict and (incomplete or contradicted):
-        said = [*(["it is incomplete"] if incomplete else []), *(f"{what} is contradicted" for what in contradicted)]
-        raise BadInput(f"{setup}: {', '.join(said)}")
+    if strict:
+        _check_recording(auditor, incomplete)
+
+
+def _check_recording(auditor: Auditor, incomplete: bool) -> None:
+    """Raises BadInput for one that is incomplete, or in which something is contradicted."""
+    from ..errors import BadInput
+
+    wrong = ["it is incomplete"] * incomplete
+    wrong += [f"{one.what} is contradicted" for one in auditor.declared if one.status == "contradicted"]
+    if wrong:
+        raise BadInput(f"{auditor.setup.folder}: {', '.join(wrong)}")
 
 
 def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
