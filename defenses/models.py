@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from .hugging_face import LIBRARY, PREFIX, built, classifier, decoder
 from .lora import adapt
+from .losses import ALLOWED, OwnLoss, loss_of
 from .nearest import instead
 from .transformer import MOST_TOKENS, Sizes, Tokens, Transformer
 
@@ -446,6 +447,28 @@ def _own(name: str, allow: str | None, shape: Shape, classes: int, options: Mapp
     if not isinstance(module, nn.Module):
         raise ValueError(f"{name!r} returned a {type(module).__name__}; a torch.nn.Module is needed")
     return module
+
+
+def allow_loss(text: str | None, allow: str | None) -> bool:
+    """Imports a loss of somebody's own where the user's word is for its file, and says whether it is.
+
+    Args:
+        text: the loss as it is written, None for none. allow: "module:name", as of `build`.
+
+    Raises:
+        ValueError: it cannot be imported.
+    """
+    loss = None if text is None or allow is None else loss_of(text)
+    if not isinstance(loss, OwnLoss) or allow is None:
+        return False
+    module, _, function = loss.code.partition(":")
+    if module == allow.partition(":")[0] and loss.refused:
+        with from_here() as here:
+            try:
+                ALLOWED[loss.code] = getattr(importlib.import_module(module), function)
+            except Exception as error:
+                raise ValueError(f"the loss {loss.code!r} cannot be imported from {here} ({_words(error)})") from error
+    return module == allow.partition(":")[0]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from .nearest import instead
 
 Unit = Literal["record", "client"]
 Adjacency = Literal["zero_out", "replace_one"]
-Claimant = Literal["paper", "owner", "accountant"]  # whose an ε is that is claimed
+Claimant = Literal["paper", "owner", "framework", "accountant"]  # whose ε is claimed; the last is what is proven here
 UNITS: tuple[Unit, ...] = ("client", "record")
 ADJACENCIES: tuple[Adjacency, ...] = ("zero_out", "replace_one")
 

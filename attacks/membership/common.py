@@ -23,6 +23,8 @@ def check_candidates(view: View, knowledge: Knowledge) -> None:
             "there are no membership candidates in knowledge/, and a membership attack needs records to ask about; set"
             " candidates in the config's [capture] and train again"
         )
+    if why := loss_of(view.facts.loss).refused:
+        raise ValueError(why)
     if inputs.shape != (len(ids), *view.input_shape) or targets.shape != (len(ids), *view.target_shape):
         raise ValueError(
             f"the candidates have inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)} and {len(ids)} ids;"

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.command("check")
 @click.argument("setup", type=click.Path(path_type=Path))
 @click.option("--results", type=click.Path(path_type=Path), help="Also bracket each ε proven in it by a second way.")
-@click.option("--strict", is_flag=True, help="Also every detail of the format, for tools that write it.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Also every detail of the format, and that a recording is complete and nothing in it contradicted.",
+)
 @common
 def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quiet: bool) -> None:
     """Check every file of a setup folder; exit code 2 and one sentence where something is wrong.
@@ -65,6 +69,18 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
             click.echo(f"read so: {read_as}")
         for declaration in auditor.declared:
             click.echo(f"{declaration.status}: {declaration.what}: {declaration.said} ({declaration.why})")
+    if strict:
+        _check_recording(auditor, incomplete)
+
+
+def _check_recording(auditor: Auditor, incomplete: bool) -> None:
+    """Raises BadInput for one that is incomplete, or in which something is contradicted."""
+    from ..errors import BadInput
+
+    wrong = ["it is incomplete"] * incomplete
+    wrong += [f"{one.what} is contradicted" for one in auditor.declared if one.status == "contradicted"]
+    if wrong:
+        raise BadInput(f"{auditor.setup.folder}: {', '.join(wrong)}")
 
 
 def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:

@@ -60,7 +60,8 @@ def say_own_audit(made: OwnAudit, output: Path | None, gated: Gated, printing: P
     silent = printing.quiet or printing.as_json
     if not silent:
         folder = [] if output is None else [str(output)]
-        click.echo("\n".join((*made.sentences, *made.about.notes, *folder)))
+        notes = [note for note in made.about.notes if note not in made.violated[:1]]  # which the first sentence is
+        click.echo("\n".join((*made.sentences, *notes, *folder)))
     status, judged = gated.judge(results, silent)
     if printing.as_json:
         place = None if output is None else str(output)

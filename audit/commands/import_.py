@@ -45,6 +45,10 @@ def command(
               audit import setup
     """
     progress = shown_progress(quiet)
+    if output is not None:
+        from ..record.dump_files import files_of_dump
+
+        files_of_dump(dump, stated["layout"], stated["broadcasts"])  # wrong names are said before torch is imported
     from ..record.dump import import_dump
     from ..record.recorder import finish
     from ..setup.folder import open_setup

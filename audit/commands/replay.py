@@ -58,11 +58,16 @@ def command(
 
 
 def say_replay(made: Replay, path: Path | None, as_json: bool, quiet: bool) -> int:
-    """Says what was found, and gives the exit code: 1 where something is violated. path: of replay.json."""
+    """Says what was found, and gives the exit code: 1 where something is violated, 2 where no bound was reached.
+
+    path: of replay.json.
+    """
     if as_json:
         click.echo(json_document(made.document()))
     elif not quiet:
         click.echo("\n".join((*made.sentences, *([] if path is None else [str(path)]))))
-    elif made.violations:
-        click.echo(made.sentences[0], err=True)
-    return int(bool(made.violations))
+    elif made.violations or not made.queries:
+        click.echo(made.sentences[0 if made.violations else 1], err=True)
+    if made.violations:
+        return 1
+    return 0 if made.queries else 2  # a gate does not pass where no bound was checked

@@ -23,7 +23,8 @@ The proof, of the rows that bound every attacked observer, and of the row that i
 
     proven      a finite ε ≤ 10 at a δ ≤ 0.01
     weak        a finite one, above 10 or at a larger δ
-    none        no finite one, or one that was contradicted, or noise that everybody can draw
+    none        no finite one, or one that was contradicted, or whose ground a replay violates, or noise that everybody
+                can draw
     not priced  nobody computed one
 
 No level means that a setup is free of leaks: the failure of these attacks says nothing of other attacks.
@@ -65,16 +66,18 @@ class AuditEvidence:
     """What is judged.
 
     stated: what the owner of a recorded training states and nobody checked, by name. Whether a proof rests on it, and
-    on a key that is secret, its row says, and no other part of a file.
+    on a key that is secret, its row says, and no other part of a file. violated: as of `AuditedSetup`.
     """
 
     attacks: tuple[AttackResult, ...]
     epsilon: tuple[Epsilon, ...]
     stated: tuple[str, ...] = ()
+    violated: str = ""
 
     @classmethod
     def of(cls, results: Results) -> AuditEvidence:
-        return cls(results.attacks, results.epsilon, tuple(declaration.what for declaration in results.setup.unchecked))
+        setup = results.setup
+        return cls(results.attacks, results.epsilon, tuple(d.what for d in setup.unchecked), setup.violated)
 
     @property
     def without_claims(self) -> AuditEvidence:
@@ -171,6 +174,10 @@ class Judgement:
         return self.evidence.stated
 
     @property
+    def violated(self) -> str:
+        return self.evidence.violated
+
+    @property
     def declared(self) -> bool:
         """Whether a proof that bounds attacks rests on what an owner states and nobody checked."""
         return any(row.declared for row in self.rows.bounding)
@@ -238,6 +245,8 @@ def judge(evidence: AuditEvidence, question: RowQuestion | None = None) -> Judge
     proof = _proof_if_secret(rows, refuted, beyond)
     if proof in ("proven", "weak") and not all(row.secret_key for row in epsilon):
         proof = "none"  # against whoever can draw the noise again
+    if evidence.violated:
+        proof = "none"
     return Judgement(
         evidence=evidence,
         question=question,

@@ -57,7 +57,8 @@ class AttackOptions:
         str | None,
         Option(
             "Import this model of yours, from here or installed, by repeating the setup's [model] name. It is called as"
-            " `FUNCTION(input_shape, classes, **options)` and returns a torch.nn.Module.",
+            " `FUNCTION(input_shape, classes, **options)` and returns a torch.nn.Module. A loss of yours in its file"
+            " runs too; beside a model of ours the loss is what is named.",
             metavar=MODEL_NAME,
         ),
     ] = None

@@ -13,6 +13,7 @@ from ...defenses.scheme import Claim
 from ...defenses.terms import Observer
 from ..errors import BadInput, bad_input
 from ..results.format import Epsilon, Results
+from ..say.loss import impossible
 from ..say.words import claimant
 from ..setup.any_key import any_key_words
 from ..setup.auditor import Auditor
@@ -91,8 +92,7 @@ def table(
     filled = fill(delta, asked or None, *row_places(unit, adjacency), progress=progress)
     place = (str(config.audit.observer), config.audit.unit, config.audit.adjacency)
     filled = [row.having(asked=(row.observer, row.unit, row.adjacency) == place) for row in filled]
-    if said:
-        filled = [row.having(notes=(*row.notes, said)) for row in filled]
+    filled = [row.having(notes=tuple(filter(None, (impossible(row), *row.notes, said)))) for row in filled]
     if results is not None:
         filled = _with_demonstrated(filled, results, config.model_dump(mode="json"))
     views = Views(ledger, config.audit.honest)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 FITS = 1e-3  # of the step's length, and of a weight: what float32 leaves of a sum
 SPARE = 10  # numbers that moved, to every upload: of fewer some combination may fit by chance
-MOST_NUMBERS = 2 * 10**8  # of all uploads together, which are held at once
 
 
 def other_weights(step: Tensor, changes: Mapping[int, Tensor], weights: Mapping[int, float]) -> str:
@@ -19,7 +18,8 @@ def other_weights(step: Tensor, changes: Mapping[int, Tensor], weights: Mapping[
     uploads, so nothing is found of it.
 
     Args:
-        step: (d,), from the model that was broadcast to the next one. changes: (d,) by client, as sent.
+        step: (m,), of the same m numbers of all: from the model that was broadcast to the next one.
+        changes: (m,) by client, as sent.
         weights: as declared, by client; they sum to 1.
 
     >>> from torch import arange, ones
@@ -30,7 +30,7 @@ def other_weights(step: Tensor, changes: Mapping[int, Tensor], weights: Mapping[
     'the next model takes client 0 with a weight of 0.9, and 0.5 is declared'
     """
     moved = int((step != 0).sum())
-    if len(changes) < 2 or moved < SPARE * len(changes) or len(changes) * len(step) > MOST_NUMBERS:
+    if len(changes) < 2 or moved < SPARE * len(changes):
         return ""
     clients = sorted(changes)
     rows = np.stack([changes[client].numpy() for client in clients])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..setup.format import LAST_MODEL, RECORDED_CALLS, Declaration
+from ..setup.format import LAST_MODEL, MISSING, RECORDED_CALLS, REPLAYED, RESTART, Declaration
 from .across import nothing_added
 from .copies import COMPARED
 from .independence import independent
@@ -38,6 +38,7 @@ SILENT = 'taken so, as nothing is said of it; if it is not, say data={"first_mod
 PRIVATE = 'taken so; if they follow from the clients\' values, say scale="private" of the mechanism'
 ADDED = "nothing added"
 SETTINGS = "public settings"
+LACKING = 1 / 3  # of the rounds: where more of them have fewer clients than is usual, that is the usual
 CORRELATION = "correlation"
 SECRECY = "secrecy of the noise"
 COMPLETENESS, NOTHING_ELSE = "completeness", "nothing else was sent than what is recorded"
@@ -93,7 +94,7 @@ def declarations(
             said = "the first model was made with the clients' records"
         silent = recording.data.first_model is None
         made.append(_untested("first model", said, SILENT if silent else NOBODY_CAN_TELL))
-        made += [_settings(rounds), *_completeness(rounds)]
+        made += [_settings(rounds), *_completeness(rounds), *_missing(rounds)]
     elif any(r.unnoised for r in rounds):
         made += _completeness(rounds)
     if held:
@@ -104,6 +105,10 @@ def declarations(
         made.append(
             _stated("unfinished rounds", said, Tested("declared", "they are priced, and their values not kept"))
         )
+    whole = {r.number for r in rounds}
+    if anew := [attempt.number for attempt in beside if attempt.model and attempt.number in whole]:
+        said = "a round that was begun again went on with the model that it had begun with"
+        made.append(_untested(RESTART, said, other_model(anew[0])))
     if recording.clients is not None:
         made.append(_clients(rounds, recording.clients, population))
     inside = first is not None and first.of == "record"
@@ -132,11 +137,11 @@ def replayed_said(replayed: Replayed) -> Declaration:
     """A violation refutes what the proof takes for granted; none found leaves it declared."""
     said = "a client's data move what noise is added to by its bound at most, and nothing else that leaves"
     if not replayed.violated:
-        return _stated("replay", said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
+        return _stated(REPLAYED, said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
     first, *others = replayed.sentences[:-1]  # the last says what was tried
     more = f"; {_many(len(others), 'violation')} more" if others else ""
     why = f"{first.rstrip('.')}{more}; how far they can move it at most, nobody knows, so that no ε follows"
-    return _stated("replay", said, Tested("contradicted", why))
+    return _stated(REPLAYED, said, Tested("contradicted", why))
 
 
 def _of_noise(
@@ -220,6 +225,29 @@ def _completeness(rounds: Sequence[ClosedRound]) -> list[Declaration]:
     )
     defect = {"what": COMPLETENESS, "said": NOTHING_ELSE, "status": "defect", "why": why}
     return [_untested(COMPLETENESS, f"{NOTHING_ELSE}, and {names}"), Declaration.model_validate(defect)]
+
+
+def other_model(number: int) -> str:
+    """What is wrong with a restart from elsewhere."""
+    return (
+        f"round {number} began again with another model; if that is not the one that the rounds before have made, they"
+        " are of another training, and attacks on all rounds together take them for one"
+    )
+
+
+def _missing(rounds: Sequence[ClosedRound]) -> list[Declaration]:
+    """Where nobody draws clients, a round with fewer of them than nearly all others may lack what was sent in it."""
+    if any(one.sampling and one.sampling.unit == "client" for r in rounds for one in r.mechanism):
+        return []
+    counts = Counter(len(r.uploads) + len(r.lost) for r in rounds)
+    usual, often = counts.most_common(1)[0]
+    fewer = [r.number for r in rounds if len(r.uploads) + len(r.lost) < usual]
+    if not fewer or len(fewer) > LACKING * len(rounds):
+        return []
+    less = f"round {fewer[0]} has uploads of fewer" + (f", and so have {len(fewer) - 1} more" if fewer[1:] else "")
+    most = f"{often} of {len(rounds)} rounds have uploads of {_many(usual, 'client')}"
+    why = f"{most}, and {less}: what was sent and is not recorded, is not priced"
+    return [_untested(MISSING, "who is missing in a round sent nothing in it", why)]
 
 
 def _last_model(rounds: Sequence[ClosedRound]) -> Declaration:

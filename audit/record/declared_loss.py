@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...defenses.losses import (
+    ALLOWED,
     LOSSES,
     AbsoluteError,
     BinaryCrossEntropy,
     CrossEntropy,
     Focal,
     Loss,
+    OwnLoss,
     SquaredError,
     loss_of,
     loss_with,
 )
 from ..errors import BadInput, bad_input
+from .network import UNKNOWN, builder_of, path_of
 
 # torch's module -> what it is, which of its attributes are its parameters, and what else makes it
 MODULES: Mapping[type[nn.Module], tuple[type[Loss], tuple[str, ...], dict[str, Any]]] = {
@@ -54,7 +58,8 @@ def declared_loss(given: object) -> str | None:
         return None
     with bad_input("loss"):
         if isinstance(given, str):
-            return loss_of(given).text
+            loss = loss_of(given.replace(".py:", ":"))
+            return _own(loss.code, "") if isinstance(loss, OwnLoss) else loss.text
         if isinstance(given, nn.Module) and type(given) in MODULES:
             return _of_torch(type(given), vars(given) | dict(given.named_buffers())).text
         function, options, more = given, {}, ()
@@ -69,11 +74,20 @@ def declared_loss(given: object) -> str | None:
         kind = next((kind for one, kind in FUNCTIONS if one is function), None)
         if kind is not None and not more:
             return _of_torch(kind, {"reduction": "mean", **options}).text
+        if isinstance(given, FunctionType) and (path := path_of(given)) != UNKNOWN and "<" not in path:
+            return _own(path, given)
     name = named[1] or type(given).__name__
     raise BadInput(
         f"loss = {name}: attacks know {', '.join(LOSSES)}, by name or as torch's own, as"
-        f" nn.BCEWithLogitsLoss(); {OTHER}"
+        f" nn.BCEWithLogitsLoss(), or a function of a file of yours, as losses.mine; {OTHER}"
     )
+
+
+def _own(name: str, given: str | Callable[..., Any]) -> str:
+    """A function of its owner's, which may run in the owner's process. Raises BadInput."""
+    code, function = builder_of(given or name)
+    ALLOWED[code] = function
+    return OwnLoss(code).text
 
 
 def _of_torch(kind: type[nn.Module], given: Mapping[str, Any]) -> Loss:

@@ -18,8 +18,6 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
 from ...defenses import models
@@ -31,16 +29,13 @@ from ..setup.config import read_toml
 from ..setup.reading import regular, short
 from ..tensors import real_numbers
 from .declared import COMPLETENESS, NOTHING_ELSE
+from .dump_files import files_of_dump
 from .mechanism import mechanism_of_plain
 from .network import Network, NetworkOnBase, digest_of_base, network_of
 from .recorder import Recorder
 from .recording import MOST_CLIENTS
-from .values import read_npy, read_npz
+from .values import read_file
 
-LAYOUTS = {  # name -> patterns of uploads and of broadcasts; "" where one file holds both
-    "rounds": ("round-{round}.npz", ""),
-    "files": ("round-{round}/client-{client}.npz", "round-{round}/broadcast.npz"),
-}
 TABLES_AND_KEYS = (
     "mechanism",
     "claim",
@@ -57,7 +52,6 @@ TABLES_AND_KEYS = (
     "num_examples",
 )
 MOST_NAMED = 5  # clients that a note lists
-PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
 BESIDE = ("@num_examples", "@inputs", "@targets", "@global")
 PARTS = ("@raw/", "@beside/")
 
@@ -106,13 +100,11 @@ def import_dump(
     Raises:
         BadInput: one sentence: what is wrong, where, and what would be right. Nothing is left in `output`.
     """
-    if not dump.is_dir():
-        raise BadInput(f"{dump} is not a folder; expected one with a dump's rounds")
+    found = files_of_dump(dump, layout, broadcasts)
     stated = {} if declared is None else read_toml(declared, "file of what is declared")
     if stranger := sorted(set(stated) - set(TABLES_AND_KEYS)):
         known = ", ".join(TABLES_AND_KEYS)
         raise BadInput(f"{declared}: {stranger[0]!r} is nothing to declare; {known} are")
-    found = _files(dump, layout, broadcasts)
     numbers = sorted(found)
     _all_there(numbers, dump)
     clients = _numbered({name for held in found.values() for name in _senders(held)})
@@ -228,7 +220,7 @@ def _network(first: Mapping[str, Any], stated: Mapping[str, Any], home: Path) ->
         return _named(network_of(first), stated)
     if not isinstance(given, str):
         raise BadInput(f"[model] base = {short(given)}: expected a file of the parameters that nobody trains")
-    values = {n: real_numbers(v, n, torch.float32) for n, v in _arrays(home / given).items() if n not in first}
+    values = {n: real_numbers(v, n, torch.float32) for n, v in read_file(home / given).items() if n not in first}
     tensors = network_of({**first, **values})
     frozen = tuple(n for n in tensors.state if n in values)
     base = digest_of_base(values)
@@ -265,87 +257,6 @@ def _named(tensors: Network, stated: Mapping[str, Any]) -> Network:
 # --- files
 
 
-def _files(dump: Path, layout: str, broadcasts: str | None) -> dict[int, dict[str, Path]]:
-    """By round: the file of the broadcast, "broadcast", and of each client, its number; or of all, "all"."""
-    uploads, others = LAYOUTS.get(layout, (layout, broadcasts or ""))
-    if layout in LAYOUTS and broadcasts is not None:
-        raise BadInput(f"--broadcasts goes with a layout of your own; {layout!r} says where they are")
-    _check_patterns(dump, uploads, others)
-    found: dict[int, dict[str, Path]] = {}
-    sent_down = _regex(others) if others else None
-    for kind, pattern in (("upload", uploads), ("broadcast", others)):
-        if not pattern:
-            continue
-        shape = _regex(pattern)
-        for path in sorted(p for p in dump.rglob("*") if p.is_file()):
-            match = shape.fullmatch(path.relative_to(dump).as_posix())
-            name_of_model = sent_down is not None and sent_down.fullmatch(path.relative_to(dump).as_posix())
-            if match is None or (kind == "upload" and name_of_model):
-                continue
-            held = found.setdefault(int(match["round"]), {})
-            name = "broadcast" if kind == "broadcast" else "all"
-            if name == "all" and "{client}" in pattern:
-                name = match["client"]
-            name = str(int(name)) if name.isdecimal() else name  # 3 and 03 are one client
-            if name in held:
-                raise BadInput(f"{dump}: {held[name].name} and {path.name} are both of round {match['round']}, {name}")
-            held[name] = path
-    if not found:
-        raise BadInput(f"{dump}: no file is called as {uploads!r} says; {_what_is_there(dump)}")
-    if missing := [n for n, held in sorted(found.items()) if not held.keys() & {"broadcast", "all"}]:
-        raise BadInput(f"{dump}: round {missing[0]} has no broadcast; the model that clients started from is needed")
-    return found
-
-
-def _check_patterns(dump: Path, uploads: str, others: str) -> None:
-    """Of uploads and of broadcasts. Raises BadInput."""
-    if "{round}" not in uploads:
-        known = ", ".join(LAYOUTS)
-        raise BadInput(f"--layout {uploads!r}: expected {known}, or a pattern such as 'r{{round}}/site{{client}}.npz'")
-    for option, pattern in (("--layout", uploads), ("--broadcasts", others)):
-        twice = [part for part in ("{round}", "{client}") if pattern.count(part) > 1]
-        if twice or "{round}{client}" in pattern or "{client}{round}" in pattern:
-            said = f"{twice[0]} stands in it twice" if twice else "something must stand between {round} and {client}"
-            raise BadInput(f"{option} {pattern!r}: {said}")
-    if "{client}" in others:
-        raise BadInput(f"--broadcasts {others!r}: a model is sent to all, so {{client}} has no place in it")
-    if "{client}" in uploads and "{round}" not in others:
-        raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
-    for pattern in (uploads, others):
-        if Path(pattern).suffix in PICKLES:
-            raise BadInput(
-                f"{dump}: {Path(pattern).suffix} files are pickles, which would run code of their own; load them where"
-                " they are from (torch.load with weights_only=True) and save each as .safetensors or .npz"
-            )
-
-
-def _what_is_there(dump: Path) -> str:
-    """Of a folder in which nothing is called as its layout says: what it seems to hold, and what would be right."""
-    names = [path.relative_to(dump).as_posix() for path in sorted(dump.rglob("*")) if path.is_file()]
-    if any(re.search(r"round-?[0-9]+-weights\.", name) for name in names):
-        return (
-            "round-N-weights are the server's models alone, of which nothing of a client can be priced; record the"
-            " uploads too (record_strategy, or a Recorder)"
-        )
-    if pickled := [name for name in names if Path(name).suffix in PICKLES]:
-        return (
-            f"{pickled[0]} is a pickle, which would run code of its own; load it where it is from and save it as"
-            " .safetensors or .npz"
-        )
-    there = f"there are {', '.join(names[:3])}" if names else "it is empty"
-    return f"{there}; a layout of your own is --layout 'r{{round}}/site{{client}}.npz' with --broadcasts"
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    """.npz in a pattern stands for .safetensors too.
-
-    >>> _regex("r{round}/site{client}.npz").fullmatch("r07/site12.safetensors").groupdict()
-    {'round': '07', 'client': '12'}
-    """
-    plain = re.escape(pattern).replace(r"\{round\}", r"(?P<round>[0-9]+)").replace(r"\{client\}", r"(?P<client>[^/]+)")
-    return re.compile(re.sub(r"\\\.npz$", r"\\.(?:npz|safetensors)", plain))
-
-
 def _senders(files: Mapping[str, Path]) -> list[str]:
     """Of a round: what its clients are called, by file names or by the arrays of its one file."""
     if "all" not in files:
@@ -359,7 +270,7 @@ def _names_in(path: Path) -> list[str]:
     if path.suffix == ".npz":
         with suppress(BadZipFile), ZipFile(regular(path)) as archive:  # what is damaged is said where it is read
             return [name.removesuffix(".npy") for name in archive.namelist()]
-    return list(_arrays(path))
+    return list(read_file(path))
 
 
 def _numbered(names: Collection[str]) -> dict[str, int]:
@@ -377,15 +288,15 @@ def _numbered(names: Collection[str]) -> dict[str, int]:
 
 def _read_round(number: int, files: Mapping[str, Path], clients: Mapping[str, int]) -> DumpedRound:
     if "all" not in files:
-        uploads = {clients[n]: _upload(_arrays(p)) for n, p in files.items() if n != "broadcast"}
-        return DumpedRound(number, _arrays(files["broadcast"]), uploads)
+        uploads = {clients[n]: _upload(read_file(p)) for n, p in files.items() if n != "broadcast"}
+        return DumpedRound(number, read_file(files["broadcast"]), uploads)
     path = files["all"]
     parts: dict[str, dict[str, Any]] = {}
-    for name, value in _arrays(path).items():
-        sender, slash, rest = name.partition("/")
-        if not slash or not re.fullmatch(r"broadcast|client-.+", sender):
+    for name, value in read_file(path).items():
+        sender, _, rest = name.partition("/")
+        if not re.fullmatch(r"broadcast|client-.+", sender):
             raise BadInput(f"{path}: the array {name!r} is neither broadcast/TENSOR nor client-NAME/TENSOR")
-        parts.setdefault(sender, {})[rest] = value
+        parts.setdefault(sender, {})[rest or "values"] = value
     if "broadcast" not in parts:
         raise BadInput(f"{path}: no array is called broadcast/TENSOR; the model that clients started from is needed")
     broadcast, uploads = parts.pop("broadcast"), dict[int, DumpedUpload]()
@@ -404,14 +315,3 @@ def _upload(arrays: Mapping[str, Any]) -> DumpedUpload:
         known = f"{', '.join(BESIDE)}, @raw/TENSOR and @beside/NAME"
         raise BadInput(f"{stranger[0]!r} is unknown; beside tensors may stand {known}")
     return DumpedUpload({n: v for n, v in arrays.items() if not n.startswith("@")}, beside, raw, others)
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    if path.suffix == ".npz":
-        return dict(read_npz(path))
-    if path.suffix == ".npy":
-        return {"values": read_npy(path)}
-    try:
-        return dict(load_safetensors(regular(path).read_bytes()))
-    except (SafetensorError, ValueError) as error:
-        raise BadInput(f"{path}: not whole safetensors ({error})") from None

@@ -54,7 +54,7 @@ class SentValue:
     raw: Tensor | None
     records: int
 
-    def change(self, part: slice = WHOLE) -> Tensor:
+    def change(self, part: slice | Tensor = WHOLE) -> Tensor:
         """What it adds to the model."""
         return self.value[part] if self.start is None else self.value[part] - self.start[part]
 

@@ -44,15 +44,16 @@ from .closing import (
     write_partial,
 )
 from .copies import NoisesSeen
+from .declared import other_model
 from .given import as_read, axes_to_try, class_numbers, parted, shape_as, white_of
 from .mechanism import MOST_RECORDS, Declared, mechanisms_of
 from .network import Network, base_of, builder_of
 from .recording import MOST_CLIENTS, Average, DataFacts, DeclaredTraining, Recording, fitting, recording_of
 from .refused import OutOfTurn, refusing
 from .rounds import OpenRound, SentUpload, read_rounds, session_of, write_round
-from .sent import Refusal, SentJournal
+from .sent import AllSent, Refusal, SentJournal, digest_of_value
 from .spent import spent
-from .targets import TargetKind, stored_targets, target_kind
+from .targets import TargetKind, check_own_loss, stored_targets, target_kind
 from .texts import next_word_targets, text_records
 from .usable import SeenRecords, check_usable, outputs_of
 from .values import NotFiniteTensor, flat_of, frozen_in, frozen_moved, names_in, wrapped_by
@@ -159,12 +160,12 @@ class Recorder:
             loss=loss,
             build=build,
         )
-        recording, self._base = recording_of(model, declared), base_of(model)
+        self._declared, recording, self._base = declared, recording_of(model, declared), base_of(model)
         self._asked = recording.plain()
         self._lock, self._closed, self._secret = ExitStack(), False, secrets.randbits(128)
         self._journal = SentJournal(self.folder, session_of(self._secret))
         self._open: OpenRound | None = None
-        self._seen = NoisesSeen()
+        self._seen, self._left = NoisesSeen(), dict[int, str]()
         self._begun, self._granted, self._done = Begun(recording, ()), Granted(), 0
         self._lock.enter_context(writing(self.folder))
         try:
@@ -210,6 +211,8 @@ class Recorder:
             held = f"rounds 0 to {self._done - 1} are there" if self._done else "nothing is there yet"
             raise BadInput(f"broadcast of round {short(round)}: expected round {self.next_round}; {held}")
         where = f"broadcast of round {round}"
+        if not self._begun.names:
+            self._frozen_since()
         network = self._begun.recording.network
         frozen = frozen_in(model, network, where)
         if not self._begun.names:
@@ -226,6 +229,8 @@ class Recorder:
         own = recording.mechanism if mechanism is None else fitting(mechanisms_of(mechanism), recording.average)
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
+        if self._left.pop(round, digest := digest_of_value(flat)) != digest:
+            warnings.warn(f"{self.folder}: {other_model(round)}", stacklevel=3)
         self._open = OpenRound(round, flat, own, self._secret, seen=self._seen)
         self._note_frozen(frozen_moved(frozen, self._base), where)
 
@@ -547,6 +552,20 @@ class Recorder:
         if known != (recording.data.read_as or ()):
             self._know(recording.data.model_copy(update={"read_as": known}))
 
+    def _frozen_since(self) -> None:
+        """Takes the network as it is trained where parameters were frozen, or no longer are, since the recorder opened:
+        nothing is recorded yet.
+        """
+        if self._module is None:
+            return
+        trained = {name for name, parameter in self._module.named_parameters() if parameter.requires_grad}
+        if not trained or trained == {*self.network.trained}:
+            return
+        network = recording_of(self._module, self._declared).network
+        self._begun, self._base = Begun(replace(self._begun.recording, network=network), ()), base_of(self._module)
+        self._asked = self._begun.recording.plain()
+        self._write_base()
+
     def _note_frozen(self, name: str, where: str) -> None:
         """That a tensor which the network freezes was sent with other values, which nothing else would tell."""
         if self._open is not None and name:
@@ -641,6 +660,7 @@ class Recorder:
             seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
             outputs = check_usable(self._module, recording.network.name, seen, where, self._builder)
         kind = target_kind(targets, outputs, data, recording.loss, where)
+        check_own_loss(kind.loss, outputs, stored_targets(targets[:2], kind, where), where)
         typed = white if array.dtype not in OF_TYPE else None  # of others the first decide
         found = {"classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss, "axes": axes, "white": typed}
         return self._know(data.model_copy(update={"input_shape": shape, **found}))
@@ -684,6 +704,7 @@ class Recorder:
                 self._granted = read_granted(self.folder)
                 self._same_facts(begun.recording)
             self._begun, self._done = begun, len(rounds)
+            self._left = {attempt.number: attempt.model for attempt in AllSent.read(self.folder).attempts}
             if self._base:
                 held = load_file(self.folder / BASE)
                 self._base = {name: held[self.network.called(name)] for name in self._base}

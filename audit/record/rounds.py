@@ -13,7 +13,7 @@ memory alone. The law of the noise does not hang on them, nor do correlations of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, fsum, prod, sqrt
 from pathlib import Path
@@ -59,6 +59,7 @@ SOME = 64  # of every tensor at least, as far as it has them and there are not t
 ABSENT = 1e-3  # of the noise: what is left of a number without noise is less, and so is seldom that of one with noise
 FINE_ENOUGH = 1e-4  # of the noise: the most that float32's steps may be for that
 PREFIX = 256  # numbers at the beginning of a tensor, which a generator that is seeded anew would repeat
+SAMPLE = 2**15  # coordinates that tell how uploads were averaged
 BLOCK = 2**16  # numbers whose products are added in float32
 COARSE = 0.02  # of the noise: where float32's steps are larger, rounding would be taken for noise
 
@@ -306,6 +307,16 @@ class Places:
             counts.append(len(index[-1]))
         return cls(torch.cat(index), tuple(counts), tuple(spans))
 
+    def sample(self, left_out: Collection[str]) -> Tensor:
+        """Coordinates of a message, evenly spread, at most `SAMPLE`; none of the tensors that are left out."""
+        end = self.spans[-1][2]
+        places = torch.linspace(0, end - 1, min(end, SAMPLE), dtype=torch.float64).round().long()
+        inside = torch.ones(len(places), dtype=torch.bool)
+        for name, first, last in self.spans:
+            if name in left_out:
+                inside &= (places < first) | (places >= last)
+        return places[inside]
+
     def shuffled(self, values: np.ndarray, secret: int) -> np.ndarray:
         """Values (m,) of `index`, in another order within each tensor, with signs that are drawn."""
         rng = np.random.default_rng(secret)
@@ -431,18 +442,17 @@ class MeasuredRound:
             return _of_server(recording, places, round, noise, next_model)
         of_noise = _of_records if noise.of == "record" else _of_clients
         measured = of_noise(recording, places, round, noise)
-        return replace(measured, weights=_weights(recording, places, round, next_model))
+        uncounted = {*measured.harmless, *measured.moved}  # no steps along gradients
+        return replace(measured, weights=_weights(recording, places.sample(uncounted), round, next_model))
 
 
-def _weights(recording: Recording, places: Places, round: OpenRound, next_model: Tensor | None) -> str:
-    """What `other_weights` says of the round; of tensors that are no steps along gradients nothing is asked."""
+def _weights(recording: Recording, index: Tensor, round: OpenRound, next_model: Tensor | None) -> str:
+    """What `other_weights` says of the round's numbers at `index`."""
     if next_model is None or round.lost or recording.average not in ("records", "mean"):
         return ""
-    sent = _uploads(recording, round)
-    names = outside(recording.network, places.spans, sent, 0.0).names
-    changes = {one.client: without(one.change(), places.spans, names) for one in sent}
+    changes = {one.client: one.change(index) for one in _uploads(recording, round)}
     counts = {client: upload.num_examples for client, upload in round.uploads.items()}
-    step = without(next_model - round.broadcast, places.spans, names)
+    step = next_model[index] - round.broadcast[index]
     return other_weights(step, changes, weights_of(recording.average, counts))
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ...defenses.losses import MOST_LABELS, Loss, NextToken, loss_of
+from ...defenses.losses import MOST_LABELS, Loss, NextToken, OwnLoss, loss_of
 from ..errors import BadInput
+from ..owners_code import in_words
 from .recording import DataFacts
 
 
@@ -47,6 +48,8 @@ def target_kind(
                 f" gives {outputs} for a record"
             )
         return TargetKind(len(data.vocabulary), tuple(targets.shape[1:]), loss)
+    if loss is None and targets.dim() == 2 and targets.shape[1:] == outputs and _one_hot(targets):
+        return TargetKind(targets.shape[1], (), None)
     if targets.dim() > 1 and loss is None:
         raise BadInput(
             f"{where}: targets of shape {tuple(targets.shape[1:])} for a record; say what was minimised, such as"
@@ -105,11 +108,29 @@ def stored_targets(targets: Tensor, kind: TargetKind, where: str) -> Tensor:
     return targets.long()
 
 
+def check_own_loss(text: str | None, outputs: tuple[int, ...] | None, targets: Tensor, where: str) -> None:
+    """That a loss of its owner's takes such outputs, and targets (n, …) as they are kept. Raises BadInput."""
+    loss = None if text is None else loss_of(text)
+    if not isinstance(loss, OwnLoss) or outputs is None:
+        return
+    try:
+        values = loss.values(torch.zeros(len(targets), *outputs), targets)
+        why = "" if values.shape == targets.shape[:1] else f"gives shape {tuple(values.shape[1:])}, expected one number"
+    except Exception as error:
+        why = f"raises {in_words(error)}"
+    if why:
+        given = f"outputs {(1, *outputs)} and targets {(1, *targets.shape[1:])} of {str(targets.dtype)[6:]}"
+        raise BadInput(f"{where}: the loss {loss.code!r} {why}, of {given}, as a record is kept")
+
+
 def _of_several(targets: Tensor, outputs: tuple[int | None, ...], loss: Loss, where: str) -> TargetKind:
     """Targets (n, k) or (n, …): a class for each pixel, sets of labels, one class as a row, or a number each."""
     shape, text = tuple(targets.shape[1:]), loss.text
-    if outputs[1:] and shape == outputs[1:] and loss.softmax and _whole(targets):
+    own = isinstance(loss, OwnLoss)
+    if outputs[1:] and shape == outputs[1:] and (loss.softmax or own) and _whole(targets):
         return TargetKind(int(outputs[0] or 0), shape, text)
+    if own:
+        return TargetKind(0, shape, text)
     if shape != outputs and outputs != (None,):
         raise BadInput(
             f"{where}: targets of shape {shape} for a record, and outputs of shape {outputs}, with loss {text}"

@@ -62,6 +62,9 @@ def check_usable(
             f"{where}: the network gives shape {(1, *outputs)} for one record; say what is minimised, as"
             f" loss={OUTPUTS[records.texts][2]}{ALONE}"
         )
+    if shape is not None and mixes_records(module, shape, records.texts):
+        why = "the network gives a record other outputs in a batch than alone, as an LSTM without batch_first=True does"
+        warnings.warn(f"{where}: {why}; attacks, and a clip of records, take each by itself", stacklevel=4)
     if outputs is not None and classes is not None and len(outputs) == 1:
         if classes and outputs[0] != classes and (outputs[0], classes) != (1, 2):
             raise BadInput(
@@ -168,14 +171,10 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts:
     Raises:
         BadInput: it is none that attacks can be tried on: it takes no real numbers, or gives no single row.
     """
-    modes = [(part, part.training) for part in module.modules()]
     like = next(module.parameters())
     record = torch.zeros(1, *input_shape, device=like.device, dtype=like.dtype, requires_grad=not texts)
     try:
-        network = module.eval()
-        if facts_of_network(module) is not None:
-            network = LanguageModel(module)
-        result = network(record.long() if texts else record.clone())
+        result = _given(module, record.long() if texts else record.clone())
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -184,9 +183,6 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts:
             f" {tuple(input_shape)} ({in_words(error)}); of token ids give data={{'tokenizer': 'tokenizer.json'}}"
             f" or 'vocabulary'{ALONE}"
         ) from None
-    finally:
-        for part, mode in modes:
-            part.training = mode
     if not isinstance(result, Tensor) or result.dim() not in (2, OUTPUTS[texts][0]):
         gives = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
         raise BadInput(
@@ -198,6 +194,31 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts:
             f" they need data={{'tokenizer': 'tokenizer.json'}} or 'vocabulary'{ALONE}"
         )
     return tuple(result.shape[1:])
+
+
+def _given(module: nn.Module, records: Tensor) -> Any:
+    """What the owner's network gives for records, as after training; its modes stay."""
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        network = module.eval()
+        return (network if facts_of_network(module) is None else LanguageModel(module))(records)
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def mixes_records(module: nn.Module, input_shape: Sequence[int], texts: bool) -> bool:
+    """Whether a record gets other outputs beside others than alone, as from an LSTM that takes a batch for its time."""
+    like = next(module.parameters())
+    three = torch.zeros(3, *input_shape, device=like.device, dtype=torch.long if texts else like.dtype)
+    three[1] = 1
+    try:
+        with torch.no_grad():
+            alone, together = _given(module, three[:1]), _given(module, three)
+    except Exception:  # of so many it takes none
+        return False
+    others = together[::2] if len(together) == len(three) else alone + 1
+    return not torch.allclose(others, alone.expand_as(others), rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _follows(result: Tensor, inputs: Tensor) -> bool:

@@ -18,6 +18,7 @@ from ..errors import BadInput, bad_input
 from ..owners_code import owners
 from ..setup.reading import regular
 from ..tensors import real_numbers
+from .dump_files import foreign
 from .network import Network
 from .wrappers import bare_names, wrappers_in
 
@@ -137,6 +138,10 @@ def _unwrapped(read: dict[str, Any], network: Network) -> dict[str, Any]:
         bare = {str(name).removeprefix(prefix): value for name, value in read.items()}
         if all(str(name).startswith(prefix) for name in read) and state >= {*bare}:
             return bare
+    parts = [name.removesuffix(first) for name in network.trained if first and name.endswith(f".{first}")]
+    whole = [part for part in parts if {*read} == {n.removeprefix(part) for n in state if n.startswith(part)}]
+    if len(whole) == 1:  # one module's own state dict, as of a head
+        return {whole[0] + str(name): value for name, value in read.items()}
     return read
 
 
@@ -157,11 +162,9 @@ def _parted(value: Tensor | np.ndarray, network: Network, where: str, count: int
 
 
 def _file(path: Path, where: str) -> dict[str, Any]:
-    if path.suffix == ".npz":
-        return dict(read_npz(path))
-    if path.suffix == ".safetensors":
-        return _safetensors(regular(path).read_bytes(), f"{where}: {path}")
-    raise BadInput(f"{where}: {path} is neither .safetensors nor .npz; a pickle (.pt, .pkl) would run its own code")
+    if path.suffix not in (".npz", ".safetensors"):
+        raise BadInput(f"{where}: {path} is neither .safetensors nor .npz; a pickle (.pt, .pkl) would run its own code")
+    return read_file(path, f"{where}: ")
 
 
 def _safetensors(content: bytes, where: str) -> dict[str, Any]:
@@ -171,25 +174,25 @@ def _safetensors(content: bytes, where: str) -> dict[str, Any]:
         raise BadInput(f"{where}: not whole safetensors ({error})") from None
 
 
-def read_npy(path: Path) -> np.ndarray:
-    """The one array of an .npy file. Raises BadInput."""
+def read_file(path: Path, where: str = "") -> dict[str, Any]:
+    """The arrays of an .npz or .safetensors file by name, and that of an .npy file as "values"; objects, which would be
+    pickled, are refused. Raises BadInput.
+    """
+    if other := foreign(path):
+        raise BadInput(f"{path} is {other}")
+    if path.suffix not in (".npz", ".npy"):
+        return _safetensors(regular(path).read_bytes(), f"{where}{path}")
     try:
-        return np.load(regular(path), allow_pickle=False)
-    except BadInput:
-        raise
-    except Exception as error:  # as of `read_npz`
-        raise BadInput(f"{path}: not a whole .npy of a plain array ({' '.join(str(error).split())[:120]})") from None
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name; objects, which would be pickled, are refused. Raises BadInput."""
-    try:
-        with np.load(regular(path), allow_pickle=False) as file:
+        held = np.load(regular(path), allow_pickle=False)
+        if isinstance(held, np.ndarray):
+            return {"values": held}
+        with held as file:
             return {name: file[name] for name in file.files}
     except BadInput:
         raise
     except Exception as error:  # a broken zip, an object array, a wrong header: numpy and zipfile raise many kinds
-        raise BadInput(f"{path}: not a whole .npz of plain arrays ({' '.join(str(error).split())[:120]})") from None
+        why = " ".join(str(error).split())[:120]
+        raise BadInput(f"{path}: not a whole {path.suffix} of plain arrays ({why})") from None
 
 
 def _few(names: Sequence[str]) -> str:

@@ -23,7 +23,6 @@ class Replay:
     name: of it. adjacency: of the pairs. unit: what one of the data is. pairs: names of the neighbours that were tried.
     steps: releases of the longest training. queries: that were compared, with the changed record in them. longest: the
     largest distance over its bound. violations: in the order they were met; of one kind and value the first of a pair.
-    unread: whether the training told of no query, so that only what leaves was compared.
     """
 
     name: str
@@ -48,8 +47,8 @@ class Replay:
         return (f"No violation found: {tried}; {far}.", f"That is no proof. {limits}")
 
     def assert_none(self) -> None:
-        """Raises AssertionError with the sentences where there is a violation."""
-        assert not self.violations, "\n".join(self.sentences)
+        """Raises AssertionError with the sentences where there is a violation, or no bound was reached."""
+        assert self.queries and not self.violations, "\n".join(self.sentences)
 
     def document(self) -> dict[str, Any]:
         return {**asdict(self), "longest": repr(self.longest), "sentences": list(self.sentences)}

@@ -24,7 +24,7 @@ from ...defenses.complaint import first_complaint
 from ...defenses.terms import KINDS, Adjacency, Claimant, Observer, Unit
 from ..errors import BadInput
 from ..files import json_text
-from ..setup.format import Declaration
+from ..setup.format import REPLAYED, Declaration
 from ..setup.reading import misplaced, plain_json, present, read_text
 from .premises import Premise
 from .seal import SEALED, mark, seal
@@ -142,6 +142,12 @@ class AuditedSetup(_Part):
     def unchecked(self) -> tuple[Declaration, ...]:
         """What ε rests on and only its owner says."""
         return tuple(declaration for declaration in self.declared if declaration.status == "declared")
+
+    @property
+    def violated(self) -> str:
+        """What a replay showed that cannot be if the bounds hold, a sentence without its stop; "" for nothing."""
+        found = (d.why for d in self.declared if d.what == REPLAYED and d.status == "contradicted")
+        return next(found, "")
 
     @property
     def test_records(self) -> int | None:

@@ -227,14 +227,16 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
             yield LEVELS.index(judgement.severity), ""
     elif gate.metric == PROOF:
         judgement = judgement_of(results)
-        yield PROOFS.index(judgement.proof), "" if judgement.secret else say.PUBLISHED
+        known = ("" if judgement.secret else say.PUBLISHED, judgement.violated)
+        yield PROOFS.index(judgement.proof), "; ".join(filter(None, known))
     elif gate.metric == CLAIM:
         judgement = judgement_of(results)
         refuted = [refutation.row for refutation in judgement.refuting("claimed", on_condition=False)]
         for row in judgement.epsilon:
             if (state := claim_of(row, row in refuted)) is not None:
                 holds = state == "holds" and not judgement.secret
-                yield CLAIMS.index("not proven" if holds else state), say.claim_place(row, judgement.secret)
+                place = (say.claim_place(row, judgement.secret), judgement.violated)
+                yield CLAIMS.index("not proven" if holds else state), "; ".join(filter(None, place))
     elif gate.metric in EPSILONS:
         for row in filter(lambda row: _selected(gate, row), results.epsilon):
             value = getattr(row, gate.metric)

@@ -14,6 +14,9 @@ FIND_FAULT = (
     "Find the fault first: more was demonstrated than is proven, so the proof does not describe what ran and no noise"
     " can be computed from it"
 )
+FIND_VIOLATION = (
+    "Mend what the replay names first, and replay again: no noise can be computed from a bound that does not hold"
+)
 FIND_IN_CODE = (
     "Find where the function gives more away than is claimed: is the noise scaled by what the clip guarantees, is every"
     " tensor clipped and noised, does the accountant count every step?"

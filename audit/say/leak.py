@@ -40,13 +40,14 @@ from .words import demonstrated as demonstrated_said
 
 
 def leak_sentence(judgement: Judgement) -> str:
-    """What was reached, of the observers whom the run is about and of others."""
+    """What a replay showed, which is a fact; what was reached, of those whom the run is about and of others."""
     sentences = [_reached(judgement)]
     if judgement.only_claim:  # said, and then what is known without it
         sentences.append(_reached(judgement.without_claims))
     elif judgement.refuted and all(refutation.aside for refutation in judgement.refuted):
         sentences.insert(0, _reached(judgement.without_claims))  # what is asked about comes first
-    return " ".join(filter(None, [*sentences, _towards_others(judgement)]))
+    violated = [f"{judgement.violated}."] if judgement.violated else []
+    return " ".join(filter(None, [*violated, *sentences, _towards_others(judgement)]))
 
 
 def _reached(judgement: Judgement) -> str:

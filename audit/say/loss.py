@@ -54,7 +54,8 @@ def _proven(row: Epsilon, judgement: Judgement) -> str:
         return "no finite bound proven"
     secret = "" if judgement.secret else " if the noise key, which is published, were secret"
     declared = " if what its owner declares is so" if judgement.declared else ""
-    return f"proven at most {at_most(row.proven)}{secret}{declared}"
+    digits = 4 if cannot_hold(row) else 3  # as beside it
+    return f"proven at most {at_most(row.proven, digits)}{secret}{declared}"
 
 
 def impossible(row: Epsilon) -> str:
@@ -62,9 +63,8 @@ def impossible(row: Epsilon) -> str:
     if row.claimed is None or row.proven is None or not cannot_hold(row):
         return ""
     said = claim(row.claimed, row.claimed_by)
-    return (
-        f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {at_most(row.proven)}."
-    )
+    cost = at_most(row.proven, 4)
+    return f"A claim of {said} cannot hold at this noise: the largest updates within the clip cost {cost}."
 
 
 def _demonstrated(test: Epsilon) -> str:

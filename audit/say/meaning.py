@@ -20,7 +20,7 @@ def meaning(judgement: Judgement) -> str:
     """One or two sentences for somebody who has to decide."""
     if judgement.only_claim:
         return f"Do not rely on that claim. {meaning(judgement.without_claims)}"
-    if judgement.contradicted:
+    if judgement.contradicted or judgement.violated:
         return f"Trust no ε of this setup until the fault is found. Until then, {AS_DATA}."
     if judgement.level == "severe":
         return f"{AS_DATA.capitalize()}. Change the setup before it trains on real data."

@@ -13,7 +13,7 @@ from typing import Any
 from ...metrics.leakage import ROWS_OF_A_TABLE
 from ..results.ablation import stronger_without
 from ..results.format import AuditedSetup, Epsilon, Results
-from ..setup.format import LAST_MODEL
+from ..setup.format import LAST_MODEL, MISSING, REPLAYED, RESTART
 from ..setup.promise import promise
 from . import words
 from .accuracy import useless
@@ -21,6 +21,7 @@ from .metrics import metric
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
 NO_TRUTH = "truth/ is absent: what the attacks recovered could not be scored"
+IN_FULL = {LAST_MODEL: "The last model", MISSING: "Missing uploads", RESTART: "A restart"}  # each a sentence of its own
 NO_CLIP = "Nothing was clipped in training: this setup has no clip."
 ANONYMOUS = ("anonymous-gossip", "anonymous-leader")
 NOT_TESTED = "inversions were compared by what they got, as a search does, and not tested against luck"
@@ -83,16 +84,17 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     """What of a recorded training rests on its owner's word, and which of it is contradicted."""
     if not setup.recorded:
         return []
-    wrong = [f"{d.what} ({d.said}): {d.why}" for d in setup.declared if d.status == "contradicted"]
+    contradicted = [d for d in setup.declared if d.status == "contradicted"]
+    wrong = [f"{d.what} ({d.said}): {d.why}" for d in contradicted if d.what != REPLAYED]  # which a verdict begins with
     sentences = [f"Contradicted by what was recorded, so nothing is proven: {'; '.join(wrong)}."] if wrong else []
-    unchecked = [d for d in setup.unchecked if d.what != LAST_MODEL]
-    if unchecked and not wrong:
+    unchecked = [d for d in setup.unchecked if d.what not in IN_FULL]
+    if unchecked and not contradicted:
         named = words.listed([d.what for d in unchecked])
         sentences.append(
             f"This training was recorded, not done by this tool: ε holds only if what its owner declares is so, and"
             f" {named} {'was' if len(unchecked) == 1 else 'were'} not checked."
         )
-    sentences += [f"The last model: {d.said}: {d.why}." for d in setup.declared if d.what == LAST_MODEL]
+    sentences += [f"{IN_FULL[d.what]}: {d.said}: {d.why}." for d in setup.declared if d.what in IN_FULL]
     sentences += [f"Known defect: {d.what}: {d.why}." for d in setup.declared if d.status == "defect"]
     if all(d.what == LAST_MODEL for d in setup.declared):
         sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")

@@ -158,7 +158,12 @@ KINDS = {  # of attacks
 }
 
 
-CLAIMANTS = {"paper": "by the paper's formula", "owner": "by the owner", "accountant": "by the accountant"}
+CLAIMANTS = {
+    "paper": "by the paper's formula",
+    "owner": "by the owner",
+    "framework": "by the framework",
+    "accountant": "by the accountant",
+}
 
 
 def attack_entry(variant: str, manner: str, observer_name: str) -> str:

@@ -147,6 +147,8 @@ class Setup:
                 " checks of what is declared can be had; give the Recorder data={'input_shape': …, 'classes': …}"
             )
         with bad_input(f"{self.folder / 'setup.json'}: model"):
+            if models.allow_loss(self.config.local.loss, allow_model) and ":" not in part.name:
+                allow_model = None  # the word is for the loss alone
             module = models.build(
                 part.name,
                 input_shape=tuple(data.input_shape),
@@ -179,7 +181,7 @@ class Setup:
 
     def _trained(self, module: nn.Module) -> Layout:
         """The layout of what is trained; a recording may hold a BatchNorm's running statistics beside it, and tied
-        weights twice.
+        weights twice. In the network's order, where the names and shapes are its.
         """
         if self.manifest.recorded is None:
             return self.layout
@@ -187,6 +189,9 @@ class Setup:
         twins = {name for name, _ in module.named_parameters(remove_duplicate=False)} - once
         beside = twins | {name for name, _ in module.named_buffers()}
         kept = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in beside]
+        own = Layout.of(module)
+        if sorted(kept) == sorted(zip(own.names, own.shapes)):
+            return own  # a dump's tensors stand in any order
         return Layout(tuple(name for name, _ in kept), tuple(shape for _, shape in kept))
 
     def _beside(self, trained: Layout) -> Layout:

@@ -13,6 +13,9 @@ SEAL = "auditor/seal.json"
 BASE = "base.safetensors"  # the parameters that nobody trains, once in a setup; a message is what is trained
 DECLARED = "auditor/declared.json"  # of a recorded training
 RECORDED_CALLS = "calls of the recorder"  # a Declaration.what: some were refused, so a recording is incomplete
+REPLAYED = "replay"  # a Declaration.what: what replaying the loop showed
+MISSING = "missing uploads"  # a Declaration.what: fewer clients than in nearly all rounds
+RESTART = "restart"  # a Declaration.what: a round began again with another model
 LAST_MODEL = "last model"  # a Declaration.what: that nobody gets it
 DRAWN_LABELS = "auditor/labels.json"  # tells which records secret batches took, which ε counts on: none of knowledge/
 

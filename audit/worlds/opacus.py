@@ -16,6 +16,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from ...defenses.progress import Progress
+from ...defenses.terms import Claimant
 from ..errors import BadInput, bad_input
 from ..extras import needed
 from ..options.option import called_with, part
@@ -114,7 +115,8 @@ def _audited(call: OpacusCall, opacus: Any, progress: Progress) -> OwnAudit:
         )
     source = "the owner" if call.claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
     by = () if stated is None else (f"The claim is by {source}.",)
-    about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes))
+    whose: Claimant = "framework" if call.claim is None else "owner"
+    about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes), claimed_by=whose)
     return replace(audit, about=about)
 
 
@@ -162,15 +164,15 @@ def _replayed(call: OpacusCall, others: int, divisors: set[float]) -> list[str]:
     if not (call.replay or others or len(divisors) > 1):
         return []
     asked: dict[str, Any] = {"engine": call.privacy_engine, "seed": call.seed, "name": call.name}
-    if call.replay:
-        found = replay(call.train, call.dataset, neighbours=PAIRS, **asked)
-        return [*_of_others(found, others), *_of_divisors(found, divisors), *found.sentences]
     try:
-        found = replay(call.train, call.dataset, neighbours=FEW_PAIRS, **asked)
+        found = replay(call.train, call.dataset, neighbours=PAIRS if call.replay else FEW_PAIRS, **asked)
     except BadInput as error:
+        if call.replay:
+            raise
         what = f"{times(others, 'step')} by an optimiser without noise are left out" if others else "divisors change"
         return [f"Not checked: {what} ({error})."]
-    return [*_of_others(found, others), *_of_divisors(found, divisors)]
+    said = found.sentences if call.replay or found.violations else ()
+    return [*said, *_of_others(found, others), *_of_divisors(found, divisors)]
 
 
 def _of_divisors(found: Replay, divisors: set[float]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ...defenses.terms import Adjacency, Observer, Unit
+from ...defenses.terms import Adjacency, Claimant, Observer, Unit
 from ..errors import BadInput
 from ..files import write_bytes
 from ..lock import NAME as LOCK
@@ -23,8 +23,10 @@ from ..say.warnings import implied
 from ..say.words import at_least, number
 from ..say.words import observer as observer_said
 from ..setup.description import versions
+from ..setup.format import REPLAYED, Declaration
 from ..two_worlds.draws import MechanismAudit
 from ..two_worlds.estimators import Finding, LowerBound, violation
+from ..two_worlds.estimators.finding import BY_REPLAY
 from ..two_worlds.measured import Measured, bound_said, judgement
 from .federation.plan import counting_takes
 from .saved import WORK
@@ -36,7 +38,7 @@ class About:
     """What was audited, and how.
 
     name: of the code, for people. delta, unit, adjacency, observer: what an ε is about. claim: the ε that is claimed,
-    None for none. protocol: the word after "canary/" in results. told: it in a sentence. canary: which one was planted.
+    None for none, and by whom. protocol: the word after "canary/" in results. told: it in a sentence. canary: planted.
     searched: the candidates it was chosen from. draws: tested trials a world, at most; calibration: further ones. seed:
     of all draws. code: SHA-256 of the code's own file, "" where it has none. parameters: what is known of the
     mechanism, for the page. notes: what else to know, sentences.
@@ -48,6 +50,7 @@ class About:
     adjacency: Adjacency = "zero_out"
     observer: str = "server"
     claim: float | None = None
+    claimed_by: Claimant = "owner"
     protocol: str = "mechanism"
     told: str = ""
     canary: str = "own"
@@ -128,7 +131,15 @@ class OwnAudit:
             said += f"; if {self.if_gaussian.assumption}, at least ε = {at_least(self.if_gaussian.epsilon)} was"
         if self.not_finite:
             said += f"; results that were not finite: {self.not_finite}"
+        if self.violated:
+            found = replace(found, level=found.level if found.level == "violated" else BY_REPLAY)
+            said = f"{self.violated[0].rstrip('.')}; {said}"
         return replace(found, sentence=said)
+
+    @property
+    def violated(self) -> tuple[str, ...]:
+        """What a replay showed that cannot be if the claim's ground is right, sentences: facts, without statistics."""
+        return tuple(note for note in self.about.notes if note.startswith(VIOLATED))
 
     @property
     def sentences(self) -> list[str]:
@@ -137,8 +148,10 @@ class OwnAudit:
         where = (
             f"per {about.unit} towards {observer_said(about.observer)} ({about.adjacency}, δ = {number(about.delta)})"
         )
-        first = "" if about.claim is None else self.finding().sentence
-        said = [f"{about.name}: {first}." if first else f"{about.name}: no claim was given."]
+        first = (
+            "; ".join((*self.violated[:1], "no claim was given")) if about.claim is None else self.finding().sentence
+        )
+        said = [f"{about.name}: {first}."]
         said.append(f"By counting, whatever the noise, ε {where} is {bound_said(counted)}.")
         if other is not None:
             said.append(f"If {other.assumption}, it is {bound_said(other)}.")
@@ -170,7 +183,7 @@ class OwnAudit:
             adjacency=about.adjacency,
             delta=about.delta,
             claimed=about.claim,
-            claimed_by="" if about.claim is None else "owner",
+            claimed_by="" if about.claim is None else about.claimed_by,
             **measured.shown,
             asked=True,
             notes=tuple(self._notes()),
@@ -178,7 +191,7 @@ class OwnAudit:
         failure = {}
         if about.claim is not None and measured.judging(about.claim) is measured.counted:
             failure = {"delta_at_claim": self.delta_at(about.claim)}
-        known = {k: v for k, v in asdict(about).items() if k not in ("notes", "told", "code", "name", "parameters")}
+        known = {k: v for k, v in asdict(about).items() if k not in NOT_SETTINGS}
         entry = AttackResult(
             attack=f"canary/{about.protocol}",
             observer=about.observer,
@@ -204,11 +217,15 @@ class OwnAudit:
                 sensitivity=parameters.get("sensitivity"),
                 clipped_in_training=True if "clip_norm" in parameters else None,
                 versions=versions(),
+                declared=tuple(
+                    Declaration(what=REPLAYED, said=GROUND, status="contradicted", why=why.rstrip("."))
+                    for why in self.violated[:1]
+                ),
             ),
             epsilon=(row,),
             attacks=(entry,),
         )
-        defects = [note for note in about.notes if note.startswith((DEFECT, VIOLATED))]
+        defects = [note for note in about.notes if note.startswith(DEFECT)]
         return results.having(warnings=tuple(dict.fromkeys([*defects, OWN_ALONE, *implied(results)])))
 
     @property
@@ -253,6 +270,8 @@ class OwnAudit:
         return [*notes, *about.notes]
 
 
+NOT_SETTINGS = ("notes", "told", "code", "name", "parameters", "claimed_by")  # of an `About`
+GROUND = "what noise is added to moves by its bound at most, and nothing else that leaves moves"
 DEFECT = "Known defect"  # how a note begins that says what is wrong with what runs
 OWN_ALONE = (
     "What was audited is what the function returns, with this canary: not the training around it, no other observer,"

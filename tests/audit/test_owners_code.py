@@ -194,7 +194,8 @@ def test_opacus_and_a_record_that_is_alone():
     train(data, engine)
     with pytest.raises(BadInput, match=r"^audit_opacus: the canary's record is alone in a batch"):
         dpfl_audit.audit_opacus(train, engine, data, trainings=15, place=6)
-    assert dpfl_audit.audit_opacus(train, engine, data, trainings=35, place=1).about.parameters["steps"] == 3
+    audit = dpfl_audit.audit_opacus(train, engine, data, trainings=35, place=1)
+    assert audit.about.parameters["steps"] == 3 and audit.results().epsilon[0].claimed_by == "framework"
 
 
 # --- a Flower app

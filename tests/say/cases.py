@@ -25,7 +25,7 @@ from dpfl_audit.audit.say import study, words
 from dpfl_audit.audit.say.badge import badge
 from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
-from dpfl_audit.audit.setup.format import Declaration
+from dpfl_audit.audit.setup.format import REPLAYED, Declaration
 from entries import IF_GAUSSIAN, QUIET, image, member
 from stated import bounded_point, of_setup
 from stated import proven_row as row
@@ -86,6 +86,7 @@ def settings() -> dict[str, ReportedSetting]:
     alone = {**image(0.05, chance=0.2, share=1.0), "n": 1, "least_p_values": {"reidentified": 0.34}}
     alone["p_values"] = {"reidentified": 0.34}
     declared = Declaration(what="clip", said="1.0", status="declared", why="nobody saw it")
+    violated = Declaration(what=REPLAYED, said="bounds", status="contradicted", why="Violated: sensitivity, step 1: it")
     beyond = {**member(), "metrics": {"auc": 0.9, **bounded_point(0.01, 0.9, ceiling=0.02)}}
     made = {
         "images re-identified": setting([LEAKING], [proven]),
@@ -136,6 +137,13 @@ def settings() -> dict[str, ReportedSetting]:
         ),
         "published key": setting([QUIET], [proven], noise_key="published"),
         "declared": setting([QUIET], [proven], recorded="Flower", declared=(declared,)),
+        "violated by a replay": setting([QUIET], [none], recorded="Flower", declared=(declared, violated)),
+        "own code, violated by a replay": setting(
+            [],
+            [row(claimed=2.0, claimed_by="owner", demonstrated=0.2, ceiling=4.0)],
+            scheme=OWN_CODE,
+            declared=(violated,),
+        ),
         "useless model": setting([QUIET], [proven], test_accuracy=0.12),
         "useless clip": setting([QUIET], [weak], share_clipped=0.0, norm_before_clip_median=0.5),
         "no clip, no noise": setting([LEAKING], [none], clip_norm=None, noise_std=0.0),

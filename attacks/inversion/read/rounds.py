@@ -143,6 +143,8 @@ def checked(view: View) -> None:
     if view.vocabulary:
         raise ValueError("gradient inversion seeks images and rows of a table; --attack inversion-text reads text")
     loss = loss_of(view.facts.loss)
+    if loss.refused:
+        raise ValueError(loss.refused)
     if (view.classes < 2 and not view.several) or view.target_shape:
         raise ValueError(
             "gradient inversion seeks images of known or inferred labels; the targets of this setup are numbers, or a"

@@ -58,6 +58,8 @@ def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ch
         return _keep(max(kept, key=_usefulness), len(settings))
     if any(answer.reason == "published key" for _, answer in answers):
         return Change(say.SECRET_KEY, "unknown", accuracy_now=_accuracy_now(worst))
+    if worst.judgement.violated:
+        return Change(say.FIND_VIOLATION, "unknown", accuracy_now=_accuracy_now(worst))
     if worst.judgement.contradicted or worst.judgement.refuting("proven"):
         return Change(say.FIND_FAULT, "unknown", accuracy_now=_accuracy_now(worst))
     alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]
@@ -69,6 +71,8 @@ def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ch
 
 def _of_own_code(setting: ReportedSetting) -> Change:
     """Nothing was priced, so no noise can be computed."""
+    if setting.judgement.violated:
+        return Change(f"{say.FIND_VIOLATION}.", "own code")
     sentence = say.FIND_IN_CODE if setting.judgement.refuting("claimed") else say.PRICE_CODE
     return Change(sentence, "own code", note=say.PRICE_CODE_NOTE)
 

@@ -115,6 +115,8 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
     allowed = useful and judgement.secret and not judgement.leaking
     if level in ("severe", "high") or (level == "moderate" and not allowed):
         return Sharing("no", what.stop, setting.sentences[0], question, "leak")
+    if judgement.violated:
+        return Sharing("unproven", say.VIOLATED, setting.sentences[0], question, "unproven")
     found = "A claim is refuted" if judgement.only_claim else "No leak found"
     if useful and judgement.secret:
         return _proven([setting], what)
@@ -165,10 +167,12 @@ def _of_own_code(setting: ReportedSetting) -> Sharing:
     judgement, because = setting.judgement, setting.sentences[0]
     question = f"Does {setting.results.setup.title} keep its claim?"
     row = next((row for row in judgement.epsilon if row.claimed is not None), None)
-    if row is None:
-        return Sharing("unproven", say.NO_CLAIM, because, question, "own code")
     if judgement.refuting("claimed", on_condition=False):
         return Sharing("no", say.REFUTED, because, question, "own code")
+    if judgement.violated:
+        return Sharing("unproven", say.VIOLATED, because, question, "own code")
+    if row is None:
+        return Sharing("unproven", say.NO_CLAIM, because, question, "own code")
     if judgement.refuting("claimed", on_condition=True):
         return Sharing("no", f"Not if {row.condition}: the claim is refuted", because, question, "own code")
     counted, conditional = row.ceiling or 0.0, row.ceiling_on_condition or 0.0

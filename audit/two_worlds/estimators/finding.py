@@ -10,6 +10,7 @@ from ...say.words import at_least, could_show
 from .bound import LowerBound
 
 VIOLATED_IF: Final = "violated on a condition"
+BY_REPLAY: Final = "violated by replay"
 
 
 @dataclass(frozen=True)
@@ -17,10 +18,11 @@ class Finding:
     """A level, and a sentence that says the same with the numbers.
 
     level: "violated" by a bound that assumes nothing of the mechanism; "violated on a condition" by one that holds only
-      if something does, which the sentence names.
+      if something does, which the sentence names; "violated by replay": no bound refutes the claim, and a replay shows
+      that what it takes for granted is not so.
     """
 
-    level: Literal["violated", "violated on a condition", "consistent", "nothing shown"]
+    level: Literal["violated", "violated on a condition", "violated by replay", "consistent", "nothing shown"]
     sentence: str
 
 

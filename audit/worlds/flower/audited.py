@@ -129,14 +129,14 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
         notes += noise.sentences(asked, call.adjacency, at)
         parameters = noise.parameters()
     if call.replay:
-        replayed = FlowerReplay(**part(call, FlowerReplay)).of(known)
-        notes += replayed.sentences
+        notes += FlowerReplay(**part(call, FlowerReplay)).of(known).sentences
     notes += [*opened.remarks, _trained_words(again)]
     about = replace(
         made.about,
         told=f"one round of the app's own code; {made.about.told}",
         parameters=parameters,
         notes=tuple(notes),
+        claimed_by="framework" if call.claim is None else "owner",
     )
     return replace(made, about=about)
 

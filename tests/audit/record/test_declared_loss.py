@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.record.declared_loss import declared_loss
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.setup.auditor import check_setup
+from dpfl_audit.defenses.losses import ALLOWED
 from tiers import quick
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -98,6 +100,7 @@ LOGIT, THREE = partial(nn.Linear, 4, 1), partial(nn.Linear, 4, 3)
         (LOGIT, ONES + 0.5, None, (0, [], "squared_error", (ONES + 0.5).tolist())),
         (THREE, SETS, "bce_with_logits", (3, [], "bce_with_logits(multi_label=True)", BITS)),
         (THREE, SETS.float(), "focal", (3, [], "focal(multi_label=True)", BITS)),
+        (THREE, F.one_hot(ONES, 3), None, (3, [], "cross_entropy", ONES.tolist())),  # and the loss is checked
         (THREE, F.one_hot(ONES, 3), "cross_entropy", (3, [], "cross_entropy", ONES.tolist())),
         (THREE, ONES.double(), "cross_entropy", (3, [], "cross_entropy", ONES.tolist())),
         (THREE, NUMBERS, "absolute_error", (0, [3], "absolute_error", NUMBERS.tolist())),
@@ -145,6 +148,15 @@ def focal(outputs: Tensor, labels: Tensor) -> Tensor:
     return ((1 - (-values).exp()) ** 2 * values).mean()
 
 
+def tempered(outputs: Tensor, labels: Tensor) -> Tensor:
+    """None of those that attacks know."""
+    return F.cross_entropy(outputs / 2, labels)
+
+
+def each_record(outputs: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(outputs, labels, reduction="none")
+
+
 # what a client minimises, what is declared, outputs
 TWINS = {
     "cross-entropy": (F.cross_entropy, "cross_entropy", CLASSES),
@@ -155,6 +167,7 @@ TWINS = {
     "mse": (lambda z, y: F.mse_loss(z, one_hot(y)), nn.MSELoss(), CLASSES),
     "sets of labels": (lambda z, y: BCE(z, y), "bce_with_logits", CLASSES),
     "one logit": (lambda z, y: BCE(z[:, 0], y), "bce_with_logits", 1),
+    "its owner's": (tempered, tempered, CLASSES),
 }
 
 
@@ -199,7 +212,7 @@ def attacked(folder: Path, net: nn.Module, twin: str, declared: bool = True, ste
     return runner.run(folder / "setup", folder / "results", options)
 
 
-@pytest.mark.parametrize("twin", quick(TWINS, 1))
+@pytest.mark.parametrize("twin", quick(TWINS, 1, 7))
 def test_two_steps_of_any_loss_give_the_images_away_as_those_of_cross_entropy_do(twin, tmp_path):
     torch.manual_seed(0)
     results = attacked(tmp_path, mlp(TWINS[twin][2]), twin)
@@ -209,6 +222,28 @@ def test_two_steps_of_any_loss_give_the_images_away_as_those_of_cross_entropy_do
 
 
 QUICK = {"attacks": ("membership-cosine",)}
+
+
+def test_a_loss_of_its_owners_runs_by_the_word_of_who_attacks_alone(tmp_path, monkeypatch):
+    code = f"{tempered.__module__}:tempered"
+    (attack,) = attacked(tmp_path, conv(CLASSES), "its owner's", steps=1, **QUICK).attacks  # the owner's own process
+    assert attack.doubt == "" and attack.metrics.auc > 0.7
+    monkeypatch.delitem(ALLOWED, code)
+    options = runner.RunOptions(**QUICK, pixels_only=True)
+    with pytest.raises(BadInput, match=f"--allow-model {code}"):
+        runner.run(tmp_path / "setup", tmp_path / "refused", options)
+    again = runner.run(tmp_path / "setup", tmp_path / "allowed", replace(options, allow_model=code)).attacks
+    assert again == (attack,)
+
+
+@pytest.mark.parametrize(("loss", "words"), [(tempered, "raises"), (each_record, "expected one number")])
+def test_a_loss_of_its_owners_is_tried_with_the_first_records(loss, words, tmp_path):
+    net = nn.Sequential(nn.Linear(3, CLASSES))
+    with Recorder(tmp_path / "s", net, loss=loss, strict=True) as rec:
+        rec.broadcast(0, net.state_dict())
+        targets = torch.rand(4, 2) if words == "raises" else torch.arange(4)
+        with pytest.raises(BadInput, match=words):
+            rec.upload(0, 0, net.state_dict(), num_examples=4, records=(torch.rand(4, 3), targets))
 
 
 @pytest.mark.parametrize("twin", ["bce", "mse"])

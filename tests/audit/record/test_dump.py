@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.dump import import_dump
+from dpfl_audit.audit.record.recorder import Recorder
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.strict import faults
 from dpfl_audit.defenses.presets import PRESETS
+from dpfl_audit.defenses.terms import Observer
 from safetensors.numpy import save_file
 
 rng = np.random.default_rng(0)
@@ -259,6 +262,43 @@ def test_arrays_one_by_one_are_vectors(tmp_path):
     assert np.array_equal(uploads_of(tmp_path / "s")[1, "client-1"], np.full(50, 12.0))
 
 
+def test_flat_vectors_of_a_whole_round_are_read_too(tmp_path):
+    (tmp_path / "dump").mkdir()
+    for t in range(2):
+        held = {who: np.full(50, 10.0 * t + i) for i, who in enumerate(("broadcast", "client-0", "client-1"))}
+        np.savez(tmp_path / f"dump/round-{t}.npz", **held)
+    (tmp_path / "declared.toml").write_text("num_examples = 9\n")
+    import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "declared.toml")
+    assert np.array_equal(uploads_of(tmp_path / "s")[1, "client-1"], np.full(50, 12.0))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize(
+    ("kind", "words"), [("torch", "pickle"), ("pickle", "pickle"), ("hdf", "HDF5"), ("gz", "gzip")]
+)
+def test_a_file_of_another_kind_is_called_what_it_is(kind, words, suffix, tmp_path):
+    (tmp_path / "dump").mkdir()
+    file = tmp_path / "dump" / f"round-0{suffix}"
+    if kind == "torch":
+        torch.save(dict(tensors()), file)
+    else:
+        begins = {"pickle": pickle.dumps(tensors()), "hdf": b"\x89HDF\r\n\x1a\n", "gz": gzip.compress(b"x")}
+        file.write_bytes(begins[kind])
+    with pytest.raises(BadInput, match=words):
+        import_dump(tmp_path / "dump", tmp_path / "s")
+    with pytest.raises(BadInput, match=words):
+        Recorder(tmp_path / "r", {"weight": torch.zeros(2)}, strict=True).broadcast(0, file)
+
+
+@pytest.mark.parametrize("length", [128, 640, 0x8B1F])  # first bytes of a pickle, and of gzip
+def test_safetensors_of_any_length_of_header_are_read(length, tmp_path):
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    (tmp_path / "w.safetensors").write_bytes(length.to_bytes(8, "little") + header.ljust(length) + bytes(4))
+    with Recorder(tmp_path / "r", {"w": torch.zeros(1)}, strict=True) as rec:
+        rec.broadcast(0, tmp_path / "w.safetensors")
+        rec.upload(0, 0, tmp_path / "w.safetensors", num_examples=1)
+
+
 @pytest.mark.parametrize(
     ("files", "asked", "words"),
     [
@@ -281,3 +321,27 @@ def test_the_likeliest_cause_is_named(files, asked, words, tmp_path):
     with pytest.raises(BadInput, match=words) as error:
         import_dump(tmp_path / "dump", tmp_path / "s", **asked)
     assert "\n" not in str(error.value) and not (tmp_path / "s").exists()
+
+
+def test_a_networks_tensors_may_stand_in_any_order(tmp_path, monkeypatch):
+    """safetensors sorts names, so that a bias comes before its weight."""
+    (tmp_path / "nets_in_order.py").write_text(
+        "from torch import nn\nclass Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__(); self.one, self.two = nn.Linear(4, 3), nn.Linear(3, 2)\n"
+        "    def forward(self, x): return self.two(self.one(x))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    state = torch.nn.ModuleDict({"one": torch.nn.Linear(4, 3), "two": torch.nn.Linear(3, 2)}).state_dict()
+    values = {name: value.numpy() for name, value in sorted(state.items())}
+    for who in ("broadcast", "client-0"):
+        write(tmp_path / "dump" / "round-0" / f"{who}.npz", values)
+    (tmp_path / "d.toml").write_text(
+        'num_examples = 5\n[model]\nname = "nets_in_order:Net"\n[data]\ninput_shape = [4]\nclasses = 2\n'
+    )
+    import_dump(tmp_path / "dump", tmp_path / "s", "files", declared=tmp_path / "d.toml")
+    setup = check_setup(tmp_path / "s")[0]
+    view = setup.view(Observer("server"), "nets_in_order:Net")
+    held = view.layout.split(view.global_model(0))
+    assert all(torch.equal(held[f"1.{name}"], value) for name, value in state.items())
+    assert list(held) == [name for name, _ in setup.module("nets_in_order:Net").named_parameters()]

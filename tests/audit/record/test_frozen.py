@@ -177,3 +177,35 @@ def test_a_network_of_which_nothing_is_trained_is_named_when_the_recorder_opens(
         rec.broadcast(0, net.state_dict())
         rec.upload(0, 0, {name: torch.randn(value.shape) for name, value in net.state_dict().items()}, num_examples=5)
     assert 0 < proven(tmp_path / "s") < inf
+
+
+class WithHead(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, self.head = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.Tanh()), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+@pytest.mark.parametrize("frozen", ["before", "after the recorder opened"])
+@pytest.mark.parametrize("sent", ["head alone, by its own names", "all that is trained", "all"])
+def test_a_head_is_what_is_trained_whenever_the_rest_was_frozen(frozen, sent, tmp_path):
+    """Two uploads of 27 numbers at a multiplier of 1/2; the rest stands once beside them."""
+    net = WithHead()
+    held = {
+        "head alone, by its own names": net.head.state_dict(),
+        "all that is trained": {f"head.{n}": v for n, v in net.head.state_dict().items()},
+        "all": net.state_dict(),
+    }[sent]
+    net.features.requires_grad_(frozen != "before")
+    with Recorder(tmp_path / "s", net, mechanism=NOISE, strict=True) as rec:
+        net.features.requires_grad_(False)
+        for t in range(2):
+            rec.broadcast(t, held)
+            rec.upload(
+                t, 0, {n: 0.5 * torch.randn(v.shape) * ("features" not in n) for n, v in held.items()}, num_examples=5
+            )
+    setup, _ = check_setup(tmp_path / "s")
+    assert (setup.manifest.model.parameters, setup.manifest.model.frozen) == (27, 520)
+    assert proven(tmp_path / "s") == pytest.approx(TWO_ROUNDS)

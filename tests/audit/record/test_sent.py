@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from math import inf, sqrt
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder, finish
 from dpfl_audit.audit.record.sent import FILE
+from dpfl_audit.audit.say.loss import impossible
 from dpfl_audit.audit.setup.auditor import check_setup
-from dpfl_audit.audit.setup.format import LAST_MODEL
+from dpfl_audit.audit.setup.format import LAST_MODEL, MISSING, RESTART
 from dpfl_audit.audit.setup.strict import faults
 
 START = {"weight": torch.zeros(40, 30), "bias": torch.zeros(40)}
 DIM = 1240
 OBSERVERS = ("server", "aggregate", "downlink", "model")
 LOCAL = Gaussian(clip=1.0, noise_std=2.0)
+pytestmark = pytest.mark.filterwarnings("ignore:.*began again with another model")
 CENTRAL = Gaussian(clip=1.0, noise_std=1.0, by="server")
 
 
@@ -333,3 +336,40 @@ def test_whose_word_about_the_last_model_nobody_has_is_priced_as_if_it_went_out(
     rec.close(nothing_more=False)
     assert LAST_MODEL not in declared(tmp_path / "s")
     assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+
+
+def test_a_restart_from_another_model_is_told_at_once_and_in_the_setup(tmp_path):
+    """The same model again is nothing to tell, and so is a training without a kill."""
+    for name, model in (("same", 1), ("other", 2)):
+        rec = Recorder(tmp_path / name, START, mechanism=LOCAL)
+        one_round(rec, 0)
+        rec.broadcast(1, as_state(values(1)))
+        rec.abandon()
+        with Recorder(tmp_path / name, START, mechanism=LOCAL) as rec, warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            assert rec.next_round == 1
+            rec.broadcast(1, as_state(values(model)))
+            rec.upload(1, 0, values(9), num_examples=5)
+            rec.upload(1, 1, values(8), num_examples=5)
+        assert [w for w in told if "another model" in str(w.message)] == told and len(told) == (name == "other")
+        assert (RESTART in declared(tmp_path / name)) == (name == "other")
+
+
+@pytest.mark.parametrize(("rounds", "hinted"), [("22122", True), ("21212", False), ("22222", False), ("22112", False)])
+def test_a_round_with_fewer_uploads_than_nearly_all_others_is_hinted(rounds, hinted, tmp_path):
+    with recorder(tmp_path / "s") as rec:
+        for t, clients in enumerate(rounds):
+            rec.broadcast(t, START)
+            for c in range(int(clients)):
+                rec.upload(t, c, values(10 * t + c), num_examples=5)
+    assert (MISSING in declared(tmp_path / "s")) == hinted
+
+
+@pytest.mark.parametrize(("claim", "false"), [(0.5, True), (8.0, False)])
+def test_a_claim_below_the_exact_curve_is_the_first_thing_that_epsilon_says(claim, false, tmp_path):
+    """One upload at multiplier 2: ε = 2.08 at δ = 1e-5."""
+    with recorder(tmp_path / "s", claim=claim) as rec:
+        one_round(rec, 0)
+    row = next(r for r in table(tmp_path / "s").rows if r.claimed is not None)
+    assert row.proven == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
+    assert bool(impossible(row)) == false and (row.notes[0] == impossible(row)) == false

@@ -14,6 +14,7 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.mechanism import Gaussian
 from dpfl_audit.audit.record.recorder import Recorder
+from dpfl_audit.audit.record.usable import mixes_records
 from dpfl_audit.audit.setup.auditor import check_setup
 from torch import Tensor, nn
 
@@ -350,3 +351,21 @@ def test_one_of_both_is_given_and_is_a_number(facts):
 def test_of_a_servers_sum_the_multiplier_is_over_the_clip():
     told = Gaussian(clip=2.0, noise_multiplier=1.5, by="server", on="sum")
     assert told.noise_std == 3.0 and told.on == "sum"
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_network_that_mixes_the_records_of_a_batch_is_named(batch_first):
+    """An LSTM that takes the batch for its time, whose output for a record follows those before it."""
+
+    class Series(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.last = nn.LSTM(4, 6, batch_first=batch_first), nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.lstm(x)[0][:, -1])
+
+    torch.manual_seed(0)
+    assert mixes_records(Series(), (5, 4), texts=False) != batch_first
+    normed = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 2))
+    assert not mixes_records(normed, (6,), texts=False) and normed.training

@@ -424,5 +424,9 @@ def test_the_command_ends_with_0_1_or_2(tmp_path, monkeypatch, capsys):
     status, out, _ = called(capsys, "replay", "own_sum.py:wrong", *asked, "-o", "found")
     assert status == 1 and "Violated: invariance" in out and "mixed" not in out
     assert (tmp_path / "found" / "replay.json").is_file()
+    (tmp_path / "no_bound.py").write_text("def constant(records, tap):\n    return tap.release('sum', 1.0)\n")
+    assert called(capsys, "replay", "no_bound.py:constant", *asked)[0] == 2  # nothing differs, and no bound was reached
+    with pytest.raises(AssertionError, match="No query"):
+        dpfl_audit.replay(lambda records, tap: tap.release("sum", 1.0), data(), adjacency="add_remove").assert_none()
     status, _, err = called(capsys, "replay", "own_sum.py:nothing", *asked)
     assert status == 2 and "nothing" in err
