@@ -212,7 +212,7 @@ def attacked(folder: Path, net: nn.Module, twin: str, declared: bool = True, ste
     return runner.run(folder / "setup", folder / "results", options)
 
 
-@pytest.mark.parametrize("twin", quick(TWINS, 1, 7))
+@pytest.mark.parametrize("twin", quick(TWINS, 1, 8))
 def test_two_steps_of_any_loss_give_the_images_away_as_those_of_cross_entropy_do(twin, tmp_path):
     torch.manual_seed(0)
     results = attacked(tmp_path, mlp(TWINS[twin][2]), twin)
