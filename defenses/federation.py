@@ -30,7 +30,7 @@ from .steps.clip import clip_to
 from .steps.discrete import PerturbDiscrete
 from .steps.perturb import Perturb, local_release, raw_release, summed_releases, summed_responses, told_release
 from .steps.respond import Respond
-from .threads import in_threads
+from .threads import THREADED, in_threads, one_thread
 from .topology import Group
 from .wire import SERVER, Kind, Lineage, Message, Parcel, Wire, client_address, opaque_id
 
@@ -240,9 +240,6 @@ def _move(
         state.models.update(dict.fromkeys(group.receivers, made))
 
 
-THREADED = 2**15  # numbers of a vector: torch adds up fewer of them by one thread, however many there are
-
-
 def uploads_of(
     federation: Federation, state: State, plan: RoundPlan, trained: Mapping[int, tuple[LocalJob, LocalResult]]
 ) -> Uploads:
@@ -257,8 +254,9 @@ def uploads_of(
 
     for client in trained:  # in this order, whichever thread comes first
         state.memory[client], state.kept[client]
-    large = any(job.start.numel() >= THREADED for job, _ in trained.values())
-    sent = dict(zip(trained, in_threads(send, trained) if large else map(send, trained)))
+    longest = max((job.start.numel() for job, _ in trained.values()), default=0)
+    with one_thread(longest):
+        sent = dict(zip(trained, in_threads(send, trained) if longest >= THREADED else map(send, trained)))
     return Uploads(
         {c: parcel for c, (parcel, _) in sent.items()},
         {c: figures for c, (_, figures) in sent.items()},

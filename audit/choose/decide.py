@@ -140,19 +140,23 @@ def obstacle(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again]) -
     missing = [i for i, kept in enumerate(judged(nearest)) if missed(nearest, kept)]
     if len(missing) == 1:  # what the nearest misses is what is said beside it
         binding = missing[0]
-    values = [f"{k.goal}: {k.said}" for k in judged(nearest)]
-    sentence = say.nearest_setting(goals[binding], said(nearest.point), values, alone=len(goals) == 1)
-    unsure = tuple(kept.goal for kept in judged(nearest) if not kept.shown)
-    if not all(kept.kept for kept in judged(nearest)):
+    return _of_nearest(case, nearest, goals[binding], judged(nearest), again.get(nearest.number))
+
+
+def _of_nearest(case: StudyCase, nearest: Trial, goal: str, judged: Sequence[Kept], again: Again | None) -> Obstacle:
+    """goal: what the nearest setting misses. judged: all its goals. again: what came of it when attacked again."""
+    values = [f"{kept.goal}: {kept.said}" for kept in judged]
+    unsure = tuple(kept.goal for kept in judged if not kept.shown)
+    if not all(kept.kept for kept in judged):
         unsure = ()
-    if unsure:
-        sentence += say.goals_unsure(unsure)
     if case.selects:
-        sentence = say.selected_misses(goals[binding], said(nearest.point), values)
-    bare = again.get(nearest.number)
-    if bare is not None and case.goals.beyond_training(bare.without_noise, bare.areas_without_noise):
+        sentence = say.selected_misses(goal, said(nearest.point), values)
+    else:
+        sentence = say.nearest_setting(goal, said(nearest.point), values, alone=len(judged) == 1)
+        sentence += say.goals_unsure(unsure)
+    if again is not None and case.goals.beyond_training(again.without_noise, again.areas_without_noise):
         sentence += say.MISSED_WITHOUT_NOISE
-    return Obstacle(goals[binding], nearest, sentence, unsure)
+    return Obstacle(goal, nearest, sentence, unsure)
 
 
 def _excess(judged: Sequence[Kept]) -> tuple[float, float]:

@@ -79,6 +79,8 @@ def nearest_setting(goal: str, setting: str, values: Sequence[str], alone: bool)
 
 
 def goals_unsure(goals: Sequence[str]) -> str:
+    if not goals:
+        return ""
     wide = f" By its estimates it keeps them all; its intervals are too wide to show “{'” and “'.join(goals)}”"
     return f"{wide}, and more --seeds, candidates or test records narrow them."
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -54,6 +54,8 @@ from .reading import (
     validated,
 )
 from .sums import sums_of
+
+SMALL = 2**16  # numbers of a message: 512 kept ones are 128 MB at most
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -438,18 +440,30 @@ def check_seal(folder: Path, sealed: Mapping[str, str], names: Iterable[str]) ->
 
 
 def load_message(folder: Path, layout: Layout, message: MessageRow) -> Tensor:
-    """A message's flat vector (d,) out of tensors/, and nothing else of a setup: what an attack holds to read it."""
+    """A message's flat vector (d,) out of tensors/, and nothing else of a setup: what an attack holds to read it.
+
+    Small ones are kept: every attack reads them, and to open a file takes a hundred times as long as to copy them.
+    """
     path = folder / "tensors" / f"round-{message.round:04d}.safetensors"
+    if layout.dim > SMALL or not path.exists():
+        return _read_message(folder, layout, message.id, message.round)
+    return _kept_message(folder, layout, message.id, message.round, path.stat().st_mtime_ns).clone()
+
+
+@lru_cache(maxsize=512)
+def _kept_message(folder: Path, layout: Layout, id: str, round: int, changed: int) -> Tensor:
+    return _read_message(folder, layout, id, round)
+
+
+def _read_message(folder: Path, layout: Layout, id: str, round: int) -> Tensor:
+    path = folder / "tensors" / f"round-{round:04d}.safetensors"
     tensors = {}
     with open_tensors(folder, path) as file:
         held = set(file.keys())
         for name, shape in zip(layout.names, layout.shapes):
-            key = f"{message.id}/{name}"
+            key = f"{id}/{name}"
             if key not in held:
-                raise BadInput(
-                    f"{path}: tensor {key!r} is missing; messages.jsonl names message {message.id} in round"
-                    f" {message.round}"
-                )
+                raise BadInput(f"{path}: tensor {key!r} is missing; messages.jsonl names message {id} in round {round}")
             value = file.get_tensor(key)
             if tuple(value.shape) != shape:
                 raise BadInput(

@@ -16,6 +16,7 @@ from ....defenses.progress import Progress
 from ....defenses.randomness import stream
 from ....defenses.schedule import reads_history
 from ....defenses.terms import Observer
+from ....defenses.threads import THREADED, one_thread
 from ....defenses.workers import HERE, Workers
 from ...errors import BadInput
 from ...proof.theorems.gaussian import gaussian_multiplier
@@ -250,15 +251,17 @@ def _trials(
         noise_last=noise_last(case),
         targets=tuple(case.question.targets) if case.settings.stop else (),
     )
-    audit = audit_trials(
-        messages,
-        rule,
-        draws=planning.draws,
-        calibration=planning.calibration,
-        seed=stream(case.seed, "canary audit"),
-        progress=step.about(planning.sentence),
-        workers=case.workers,
-    )
+    trains = protocol == "mechanism-redrawn" or case.federation.scheme.local.per_example is not None
+    with one_thread(THREADED if trains else sum(messages[0].sizes)):  # trainings are dealt to threads
+        audit = audit_trials(
+            messages,
+            rule,
+            draws=planning.draws,
+            calibration=planning.calibration,
+            seed=stream(case.seed, "canary audit"),
+            progress=step.about(planning.sentence),
+            workers=case.workers,
+        )
     manner = "all-rounds" if len(messages) > 1 else "one-round"
     return measured_of(audit, len(audit.scores_in), manner, why_not)
 

@@ -113,6 +113,7 @@ def test_what_a_client_tells_of_one_batch_is_one_draw(tmp_path):
     assert drawn(sqrt(2)) <= of(folder, "server", "record") <= 1.002 * drawn(sqrt(2))
 
 
+@pytest.mark.filterwarnings("ignore:.*began again with another model")
 def test_a_server_that_draws_its_noise_anew_draws_no_clients(tmp_path):
     """Killed after the broadcast, six times: seven noises on one sum. 2.58 was proven."""
     noise = Gaussian(1.0, 1.0, by="server", on="sum", sampling=COINS)

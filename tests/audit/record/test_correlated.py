@@ -156,6 +156,7 @@ def test_live_epsilon_and_the_round_that_has_no_noise(tmp_path):
             assert rec.stop_at(1e6) == (t + 1 == ROUNDS)
 
 
+@pytest.mark.filterwarnings("ignore:.*began again with another model")
 def test_a_killed_round_whose_noise_nobody_knows_proves_nothing(tmp_path):
     noise, facts = by_matrix(C), {"mechanism": Correlated(1.0, STD, TOEPLITZ), **MEAN}
     rec = Recorder(tmp_path / "s", {"w": torch.zeros(DIM)}, **facts)
