@@ -25,7 +25,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 BATCH = 256
 LEAST = 4  # pixels of a side of what they take
 STEPS, BATCH_SIZE = 400, 64  # of training one
-EPOCHS = 60  # at most: 240 digits give 97 % right after 53 as after 107
+EPOCHS = 60  # at most: 300 digits give 97.0 % right after 40 and 97.1 % after 80
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,11 +36,11 @@ class Wanted:
         """The config's table [data]: a bundled set, or all records of `root`, dealt evenly."""
         if not self.root:
             return DATA[self.records].replace("clients = 3\n", f"clients = {self.clients}\n")
-        name, options = OWN_DATA[self.records]
-        lines = [f'name = "{name}"', f"root = {json.dumps(self.root)}"]
+        name, options = FILE_DATA[self.records]
+        lines = [f'name = "{name}"', f"root = {json.dumps(self.root, ensure_ascii=False)}"]
         if self.target:
-            lines.append(f"target = {json.dumps(self.target)}")
-        lines += [options, f"clients = {self.clients}", OWN_SAMPLES, 'partition = "iid"']
+            lines.append(f"target = {json.dumps(self.target, ensure_ascii=False)}")
+        lines += [options, f"clients = {self.clients}", ALL_SAMPLES, 'partition = "iid"']
         return "[data]\n" + "\n".join(lines) + "\n\n"
 
     @property
@@ -148,11 +148,11 @@ partition = "iid"              # iid | shards | dirichlet | sorted
 """,
 }
 
-OWN_DATA = {  # of each kind of records: the data set's name, and the option that people look for first
+FILE_DATA = {  # of each kind of records: the data set's name, and the option that people look for first
     "table": ("csv", '# options = { drop = ["id"] }  # columns to leave out'),
     "images": ("images", "# options = { size = 32 }      # pixels a side"),
 }
-OWN_SAMPLES = "# samples_per_client = 100     # n; left out, all records are dealt evenly"
+ALL_SAMPLES = "# samples_per_client = 100     # n; left out, all records are dealt evenly"
 
 MODEL = {
     "photos": """\
