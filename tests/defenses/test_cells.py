@@ -220,7 +220,8 @@ def test_a_record_is_no_header_and_its_cells_are_not_published(kind, tmp_path):
     last = lines[0].split(",")[-1]
     with pytest.raises(ValueError, match=r"its first row looks like a record.*header = ") as error:
         loaded(tmp_path, "\n".join(lines), target=last)
-    assert "48" not in str(error.value).replace(str(tmp_path), "") and "145" not in str(error.value)
+    words = str(error.value).replace(str(tmp_path), "")  # pytest numbers its folders
+    assert "48" not in words and "145" not in words
     names = [f"c{i}" for i in range(len(lines[0].split(",")))]
     data = loaded(
         tmp_path, "\n".join(lines), target=names[-1], header=names, labels=sorted({l.split(",")[-1] for l in lines})
