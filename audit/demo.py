@@ -24,12 +24,27 @@ from .setup.reading import plain_json
 from .timetable import Timetable, WorkKind
 from .weights import fetch
 
-CLIENTS, IMAGES = 200, 4  # people, and digits of each: 800 of the 1,797 that scikit-learn brings
+QUICK = 0.6  # of the people, in a quick demo
 ROUNDS = 16
 DELTA = 8e-4  # below one in 800
 ITERATIONS = 25  # enough for what comes back exactly
 ATTACKED = (0, 1, 2, 3)  # whose messages are looked at
-AUTHORS, NOTES = 400, 3  # the same of texts: fewer words in a message than the network is wide
+
+
+@dataclass(frozen=True)
+class DemoData:
+    """Of so many people, so many records each; and the network."""
+
+    name: str
+    people: int
+    records: int
+    model: dict[str, Any]
+
+
+# 800 of the 1,797 that scikit-learn brings
+DIGITS = DemoData("digits", 200, 4, {"name": "mlp", "options": {"widths": [32]}})
+# fewer words in a message than the network is wide
+NOTES = DemoData("notes", 400, 3, {"name": "transformer", "options": {"width": 80, "layers": 1}})
 
 
 @dataclass(frozen=True)
@@ -37,26 +52,26 @@ class DemoSetting:
     """One of the three trainings.
 
     name: of its folder, and on the page. scheme: as in a config. observer: who attacks. attacks: with what. captured:
-    whose updates are kept; of a sum all, as without its originals nobody could say what came back. rounds: how many
-    rounds of them. seconds: of two cores, to attack and score. text: of notes, in place of digits.
+    whose updates are kept; None: everybody's, of a sum, as without its originals nobody could say what came back.
+    rounds: how many rounds of them. seconds: of two cores, to attack and score.
     """
 
     name: str
     scheme: dict[str, Any]
     observer: str
     attacks: tuple[str, ...]
-    captured: tuple[int, ...] = ATTACKED
+    captured: tuple[int, ...] | None = ATTACKED
     rounds: int = 1
     claim: str | None = None
     seconds: float = 10.0
-    text: bool = False
+    data: DemoData = DIGITS
 
 
 SETTINGS = (
     DemoSetting("bare", {"name": "fedavg"}, "server", ("inversion", "membership-sequence")),
     DemoSetting(
         "published",
-        {"name": "ldp", "clip": 1.0, "sigma": 5.0},
+        {"name": "ldp", "clip": 1.0, "sigma": 6.0},
         "server",
         ("canary",),
         rounds=ROUNDS,  # the claim is about all of them
@@ -69,12 +84,12 @@ SETTINGS = (
         {"name": "distributed-gaussian", "clip": 1.0, "noise_multiplier": 4.2},
         "aggregate",
         ("inversion", "membership-loss-trajectory"),
-        captured=tuple(range(CLIENTS)),
+        captured=None,
         seconds=50.0,
     ),
 )
 TEXTS = (
-    DemoSetting("bare", {"name": "fedavg"}, "server", ("inversion-text", "membership-sequence"), text=True),
+    DemoSetting("bare", {"name": "fedavg"}, "server", ("inversion-text", "membership-sequence"), data=NOTES),
     DemoSetting(
         "recommended",
         {
@@ -84,29 +99,26 @@ TEXTS = (
         },  # ε below 8 for a person and for a note, removed or replaced
         "aggregate",
         ("inversion-text", "membership-loss-trajectory"),
-        captured=tuple(range(AUTHORS)),
-        text=True,
+        captured=None,
+        data=NOTES,
     ),
 )
 
 
-def config(setting: DemoSetting) -> Config:
-    """The same people, records and network for all; which has learned after 16 rounds."""
-    data = {"name": "digits", "clients": CLIENTS, "samples_per_client": IMAGES}
-    model: dict[str, Any] = {"name": "mlp", "options": {"widths": [32]}}
-    if setting.text:
-        data = {"name": "notes", "clients": AUTHORS, "samples_per_client": NOTES}
-        model = {"name": "transformer", "options": {"width": 80, "layers": 1}}
+def config(setting: DemoSetting, quick: bool = False) -> Config:
+    """The same people, records and network for all; which has learned after 16 rounds. quick: of fewer people."""
+    data = setting.data
+    people = int(QUICK * data.people) if quick else data.people
     raw = {
         "name": setting.name,
         "seed": 0,
-        "data": data,
-        "model": model,
-        "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": data["samples_per_client"], "epochs": 1},
+        "data": {"name": data.name, "clients": people, "samples_per_client": data.records},
+        "model": data.model,
+        "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": data.records, "epochs": 1},
         "scheme": {**setting.scheme, "rounds": ROUNDS},
-        "capture": {"clients": list(setting.captured), "rounds": setting.rounds, "candidates": 600},
+        "capture": {"clients": list(setting.captured or range(people)), "rounds": setting.rounds, "candidates": 600},
         "audit": {"delta": DELTA, "unit": "client", "adjacency": "zero_out", "observer": setting.observer},
-        # 1,500 draws can show ε = 5 by counting; the claim is below 4
+        # 1,500 draws can show ε = 5 by counting; the claim is below 3
         "attack": {"inversion": {"iterations": ITERATIONS, "labels": "inferred"}, "canary": {"draws": 1500}},
         "claim": setting.claim,
     }
@@ -133,7 +145,7 @@ def demo(
     folder (of other options, or before there were weights for LPIPS) is made anew.
 
     Args:
-        output: the folder. quick: fewer iterations. weights: the backbone of LPIPS to fetch
+        output: the folder. quick: fewer people and iterations. weights: the backbone of LPIPS to fetch
             first, where torch's cache lacks it; None: nothing is fetched. text: notes in place of digits.
         progress: called with what is done.
     """
@@ -170,7 +182,7 @@ def _demo(output: Path, settings: tuple[DemoSetting, ...], quick: bool, progress
     results = []
     for setting, training, attack in stages:
         folder = output / setting.name
-        _train(setting, output, folder / "setup", training)
+        _train(config(setting, quick), output, folder / "setup", training)
         training.end()
         shorter = quick and setting.claim is None  # a claim falls sooner by all rounds than by a quick audit's few
         options = RunOptions(attacks=setting.attacks, quick=shorter, pixels_only=True)  # eight pixels to a side
@@ -183,9 +195,9 @@ def _demo(output: Path, settings: tuple[DemoSetting, ...], quick: bool, progress
     return Demo(page, tuple(answer(Results.read(folder)) for folder in results))
 
 
-def _train(setting: DemoSetting, output: Path, folder: Path, progress: Progress | None) -> None:
+def _train(trained: Config, output: Path, folder: Path, progress: Progress | None) -> None:
     """The setup in `folder`, kept where it is whole, made anew where it is of something else."""
-    experiment = build(config(setting), output)
+    experiment = build(trained, output)
     train(experiment, folder, key=None, force=_holds_another(folder, experiment), progress=progress)
 
 

@@ -38,7 +38,7 @@ from dpfl_audit.audit.choose.search import searched
 from dpfl_audit.audit.choose.space import Setting, said
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.times import StudyTimes
-from dpfl_audit.audit.choose.trial import BATCH, SCREEN_ROUNDS, clear
+from dpfl_audit.audit.choose.trial import BATCH, SCREEN_MESSAGES, clear
 from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.say.words import percent
 from dpfl_audit.audit.setup.capture import Training, train_together
@@ -198,7 +198,7 @@ def speed(bench: Bench) -> tuple[float, float]:
     )
     together = time.perf_counter() - begin
     seed = case.config.seed
-    few = f"inversion.rounds={SCREEN_ROUNDS}"
+    few = f"inversion.messages={SCREEN_MESSAGES}"
     minutes = case.screen_minutes
     run = RunOptions(minutes=minutes, canaries=False, quick=True, pixels_only=True, seed=seed, overrides=(few,))
     here = commands = 0.0

@@ -47,6 +47,7 @@ DEFAULTS: dict[str, Any] = {
 _TRAINED = "the trained denoiser was taken out, preset = 'spectrum-prior' has the records' spectrum in its place"
 TAKEN_OUT = {
     "ordered": "the search for the order of batches behind BatchNorm was taken out",
+    "rounds": "messages = 2 names how many messages are attacked each alone, in place of how many rounds",
     "halving": "dropping restarts on the way was taken out, all of them go to the end",
     "prior_network": _TRAINED,
     "prior_weights": _TRAINED,
@@ -54,7 +55,7 @@ TAKEN_OUT = {
 PRESETS_OUT = {"learned-prior": _TRAINED}
 
 # Of what is attacked, where and how often.
-OF_ALL = ("labels", "records", "mode", "manners", "rounds", "device", "restarts")
+OF_ALL = ("labels", "records", "mode", "manners", "messages", "device", "restarts")
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,10 @@ QUICKER = 3  # times fewer iterations in a --quick run
 
 
 def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
-    """One attack per objective named in `objective`, a name or a list of names; `quick` runs a third of the iterations.
-    Where the prior grows with the noise, and the table does not say so itself, the cosine runs with a fixed one too,
-    and the Euclidean distance with the auxiliary records' spectrum.
+    """One attack per objective named in `objective`, a name or a list of names. Where the prior grows with the noise,
+    and the table does not say so itself, the cosine runs with a fixed one too, and the Euclidean distance with the
+    auxiliary records' spectrum. `quick` runs a third of the iterations, on one message where the table does not say on
+    how many.
 
     settings: fields of `Inversion`; `preset` names a published attack (`presets.PRESETS`) whose settings stand where
     the table says nothing.
@@ -148,7 +150,11 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         made.append(FixedPrior(objective="cosine", **{**values, "tv": TV, "features": 0.0}))
     if grows >= {"cosine", "euclidean"}:
         made.append(_spectrum_prior(values))
-    return [replace(one, iterations=max(1, one.iterations // QUICKER)) if quick else one for one in made]
+    return [_quicker(one) for one in made] if quick else list(made)
+
+
+def _quicker(attack: Inversion) -> Inversion:
+    return replace(attack, iterations=max(1, attack.iterations // QUICKER), messages=attack.messages or 1)
 
 
 def _spectrum_prior(values: Mapping[str, Any]) -> SpectrumPrior:

@@ -63,8 +63,8 @@ class Settings:
     mode: how clients ran the network: "train", each BatchNorm by the statistics of its batch, which the candidate's
       images are taken to be; or "eval", by the running ones. Without a BatchNorm both are the same (`mode.as_run`).
     manners: one-round (each message alone) and all-rounds (all of one sender's together, see `rounds.py`).
-    rounds: of how many rounds the messages are attacked each alone, those with the least noise; 0 for all. What is read
-      together is of all rounds, whatever this is.
+    messages: how many are attacked each alone, those with the least noise; 0 for all. What is read together is of all
+      rounds, whatever this is.
     device: where to compute, "cpu" or "cuda". Random starts are drawn on the CPU.
     """
 
@@ -90,7 +90,7 @@ class Settings:
     records: int = 0
     mode: Mode = "train"
     manners: tuple[str, ...] = ("one-round", "all-rounds")
-    rounds: int = 0
+    messages: int = 0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ RULES: tuple[SettingRule, ...] = (
         lambda s: f"manners is {list(s.manners)}: name at least one, and each once",
     ),
     _at_least_0("records"),
-    _at_least_0("rounds"),
+    _at_least_0("messages"),
     SettingRule(
         lambda s: not (1 <= s.iterations <= AT_MOST and 1 <= s.restarts <= AT_MOST),
         lambda s: f"iterations is {s.iterations} and restarts {s.restarts}, both must be from 1 to {AT_MOST:,}",

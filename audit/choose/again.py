@@ -33,7 +33,7 @@ from .trial import Trial, clear_setups, train_whole, trained_outcome
 FILE, MORE_FILE = "again.json", "more.json"
 DIVERGED = "training diverged with a fresh seed"
 INACCURATE = "every attack on a setting that was trained again, as its model keeps no limit on accuracy or AUC"
-ALONE = 2  # rounds whose messages an inversion reads each alone: those with the least noise
+ALONE = 16  # messages that an inversion reads each alone at most: those with the least noise
 MOST_TIMES = 4  # as many trainings as were asked for, where only wide intervals stand in the way
 
 
@@ -217,12 +217,12 @@ def _options(case: StudyCase) -> RunOptions:
 
 
 def _plan(case: StudyCase, setup: Path, searched: frozenset[str], with_canary: bool) -> AttackPlan:
-    """As many attacks as this seed's share of the minutes holds. An inversion reads the `ALONE` rounds with the least
+    """As many attacks as this seed's share of the minutes holds. An inversion reads the `ALONE` messages with the least
     noise alone and joins all that `audit run` joins, but where it would then have fewer iterations than a quick run's.
     A canary audits one of the seeds.
     """
     share = case.again_minutes / case.seeds
     options = replace(_options(case), canaries=with_canary)
     return plan_attacks(
-        setup, options, share, inversion_minutes=share, rounds=ALONE, shortest=QUICKER, searched=searched
+        setup, options, share, inversion_minutes=share, messages=ALONE, shortest=QUICKER, searched=searched
     )

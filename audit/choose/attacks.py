@@ -52,7 +52,7 @@ def plan_attacks(
     minutes: float,
     *,
     inversion_minutes: float | None = None,
-    rounds: int = 0,
+    messages: int = 0,
     shortest: float = 1.0,
     searched: frozenset[str] = frozenset(),
 ) -> AttackPlan:
@@ -60,13 +60,14 @@ def plan_attacks(
     cheapest first; where an inversion leaves minutes over, it gets more iterations and restarts.
 
     An inversion joins the messages of the same rounds as `audit run` does, and is shortened for that; it joins none
-    where it would be shorter than one part in `shortest`.
+    where it would be shorter than one part in `shortest`, and reads fewer messages where the fewest iterations on all
+    of them are too long.
 
     Args:
         setup: a folder. options: of the run, without its attacks. minutes: for all, counted from shapes.
         inversion_minutes: what an inversion may take of its own; None for half of them, or all where nothing else
             applies.
-        rounds: of how many an inversion looks at each alone, those with the least noise; 0 for all.
+        messages: how many an inversion reads each alone at most, those with the least noise; 0 for all.
         shortest: see above. searched: attacks that must run.
 
     Raises:
@@ -74,26 +75,15 @@ def plan_attacks(
     """
     costs, job = _costs(setup, options)
     audited = _by_default(costs)
-    few = (f"{INVERSION}.rounds={rounds}",) if rounds else ()
-    if few and INVERSION in costs:
-        costs, job = _costs(setup, options, few)
     whole = sum(costs[name] for name in audited)
-    others = [name for name in costs if name != INVERSION]
-    limit = minutes / 2 if others else minutes
-    if inversion_minutes is not None:
-        limit = inversion_minutes
-    left_out: list[str] = []
-    if costs.get(INVERSION, 0.0) > shortest * limit and len(manners := _settings(job)["manners"]) > 1:
-        joined, alone = costs[INVERSION], [manner for manner in manners if manner != TOGETHER]
-        costs, job = _costs(setup, options, (*few, f"{INVERSION}.manners={json.dumps(alone)}"))
-        if costs[INVERSION] < joined:
-            few = (*few, f"{INVERSION}.manners={json.dumps(alone)}")
-            left_out.append(f"{INVERSION} of all rounds together ({_about(joined)})")
-    inversion = costs.pop(INVERSION, None)
-    names, late, spent = [], [*left_out], 0.0
-    if inversion is not None:
-        names.append(INVERSION)
-        spent += min(inversion, limit)
+    limit = inversion_minutes
+    if limit is None:
+        limit = minutes if set(costs) == {INVERSION} else minutes / 2
+    read = None
+    names, late, spent = [], [], 0.0
+    if costs.pop(INVERSION, None) is not None:
+        read = _messages_read(setup, options, messages, limit, shortest)
+        names, late, spent = [INVERSION], [*read.left_out], min(read.cost, limit)
     for name, cost in sorted(costs.items(), key=lambda one: (one[0] not in searched, one[1])):
         first = name.startswith(MEMBERSHIP) and not any(known.startswith(MEMBERSHIP) for known in names)
         if name in searched or first or spent + cost <= minutes:
@@ -103,15 +93,55 @@ def plan_attacks(
             left = max(0.0, minutes - spent)
             late.append(f"{name} ({_about(cost)}, when {left:.2g} of {minutes:.2g} were left)")
     overrides: tuple[str, ...] = ()
-    short: list[str] = []
-    if inversion:
-        left = max(0.0, minutes - spent)
-        overrides, short = _lasting(_settings(job), inversion, limit, left, options.quick)
-        overrides, late = (*few, *overrides), [*late, *short]
+    weaker = [name for name in audited if name not in names]
+    if read is not None:
+        lasting, short = _lasting(read.settings, read.cost, limit, max(0.0, minutes - spent), options.quick)
+        overrides, late = (*read.overrides, *lasting), [*late, *short]
+        weaker = [*read.left_out, *short, *weaker] if INVERSION in audited else weaker
     assert job.choice is not None
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
-    weaker = [*(left_out + short if INVERSION in audited else []), *(name for name in audited if name not in names)]
     return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole, spent)
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """The messages that an inversion reads. cost: in minutes, with all iterations of its `settings`. left_out: what it
+    does not read, in words.
+    """
+
+    settings: Mapping[str, Any]
+    cost: float
+    overrides: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def _messages_read(setup: Path, options: RunOptions, messages: int, limit: float, shortest: float) -> _Read:
+    """As many as fit `limit` minutes, and one at least. The arguments are those of `plan_attacks`."""
+    overrides = (f"{INVERSION}.messages={messages}",) if messages else ()
+    left_out: list[str] = []
+    cost, settings = _inversion_cost(setup, options, overrides)
+    alone = [manner for manner in settings["manners"] if manner != TOGETHER]
+    if cost > shortest * limit and 0 < len(alone) < len(settings["manners"]):
+        apart = (*overrides, f"{INVERSION}.manners={json.dumps(alone)}")
+        less, of_those = _inversion_cost(setup, options, apart)
+        if less < cost:
+            left_out.append(f"{INVERSION} of all rounds together ({_about(cost)})")
+            overrides, cost, settings = apart, less, of_those
+    if cost > limit and TOGETHER not in settings["manners"]:
+        iterations, restarts = fewer_iterations(settings, cost, limit)
+        part = iterations * restarts / (settings["iterations"] * settings["restarts"])
+        one, _ = _inversion_cost(setup, options, (*overrides, f"{INVERSION}.messages=1"))
+        fitting = max(1, int(limit / (one * part)))
+        if fitting * one < cost:
+            left_out.append(f"{INVERSION} of more than {fitting} messages")
+            overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), fitting * one
+    return _Read(settings, cost, overrides, tuple(left_out))
+
+
+def _inversion_cost(setup: Path, options: RunOptions, overrides: tuple[str, ...]) -> tuple[float, Mapping[str, Any]]:
+    """Minutes of an inversion, and its settings."""
+    costs, job = _costs(setup, options, overrides)
+    return costs[INVERSION], next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:
@@ -132,10 +162,6 @@ def _costs(setup: Path, options: RunOptions, overrides: tuple[str, ...] = ()) ->
     assert job.choice is not None
     ran = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
     return ran, job
-
-
-def _settings(job: Job) -> Mapping[str, Any]:
-    return next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
 
 
 def _lasting(

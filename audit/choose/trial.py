@@ -33,7 +33,7 @@ from .outcome import Performance, outcome_of
 from .space import Setting
 
 BATCH = 8  # points that are trained and attacked as one
-SCREEN_ROUNDS = 1  # whose messages an inversion of a screening reads: those with the least noise
+SCREEN_MESSAGES = 4  # that an inversion of a screening reads at most: those with the least noise
 UNTOUCHED = "nothing could be attacked"
 FILE = "trial.json"
 
@@ -313,7 +313,7 @@ def _attack(
     refused: dict[int, BadInput] = {}
     for n, setup in setups.items():
         try:
-            plans[n] = plan_attacks(setup, options, case.screen_minutes, rounds=SCREEN_ROUNDS)
+            plans[n] = plan_attacks(setup, options, case.screen_minutes, messages=SCREEN_MESSAGES)
         except BadInput as why:
             refused[n] = why
     found: dict[int, dict[str, Any]] = {

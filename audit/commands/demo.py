@@ -14,7 +14,7 @@ from .printing import json_document, shown_progress
 
 @click.command("demo")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("audit-demo"), show_default=True)
-@click.option("--quick", is_flag=True, help="Fewer iterations; the report says so.")
+@click.option("--quick", is_flag=True, help="Fewer people and shorter attacks; the report says so.")
 @click.option(
     "--weights",
     type=OneOf(NETS),

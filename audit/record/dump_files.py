@@ -15,7 +15,7 @@ LAYOUTS = {  # name -> patterns of uploads and of broadcasts; "" where one file 
 }
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
 AS_TENSORS = "load it where it is from and save its tensors as .safetensors or .npz"
-PICKLED = f"a pickle, which would run code of its own; {AS_TENSORS}"
+PICKLED = f"a pickle, which would run code; {AS_TENSORS}"
 FIRST_BYTES = {b"\x80": PICKLED, b"\x89HDF": f"HDF5; {AS_TENSORS}", b"\x1f\x8b": "compressed by gzip; unpack it first"}
 
 
@@ -76,10 +76,7 @@ def _check_patterns(dump: Path, uploads: str, others: str) -> None:
         raise BadInput("--broadcasts: give the files of the models sent out too, such as 'r{round}/global.npz'")
     for pattern in (uploads, others):
         if Path(pattern).suffix in PICKLES:
-            raise BadInput(
-                f"{dump}: {Path(pattern).suffix} files are pickles, which would run code of their own; load them where"
-                " they are from (torch.load with weights_only=True) and save each as .safetensors or .npz"
-            )
+            raise BadInput(f"{dump}: a {Path(pattern).suffix} file is {PICKLED}")
 
 
 def _what_is_there(dump: Path) -> str:
@@ -91,10 +88,7 @@ def _what_is_there(dump: Path) -> str:
             " uploads too (record_strategy, or a Recorder)"
         )
     if pickled := [name for name in names if Path(name).suffix in PICKLES]:
-        return (
-            f"{pickled[0]} is a pickle, which would run code of its own; load it where it is from and save it as"
-            " .safetensors or .npz"
-        )
+        return f"{pickled[0]} is {PICKLED}"
     there = f"there are {', '.join(names[:3])}" if names else "it is empty"
     return f"{there}; a layout of your own is --layout 'r{{round}}/site{{client}}.npz' with --broadcasts"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, asdict, dataclass, field
 from math import isfinite, sqrt
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.releases import Sampling
@@ -47,6 +47,8 @@ class Gaussian:
     True
     """
 
+    law: ClassVar[Law] = "gaussian"
+    order: ClassVar[int] = 2  # of the norm that is clipped
     clip: float
     noise_std: float = cast(float, None)
     by: Literal["client", "server"] = "client"
@@ -121,15 +123,6 @@ class Gaussian:
         return asdict(self)
 
     @property
-    def law(self) -> Law:
-        return "gaussian"
-
-    @property
-    def order(self) -> int:
-        """Of the norm that is clipped."""
-        return 2
-
-    @property
     def spread(self) -> float:
         """What a bound is divided by for a release's ratio."""
         return self.noise_std
@@ -151,6 +144,10 @@ class Laplace:
     "Laplace noise of scale 0.5 on each client's update"
     """
 
+    law: ClassVar[Law] = "laplace"
+    order: ClassVar[int] = 1  # of the norm that is clipped
+    of: ClassVar[Unit] = "client"  # a client's whole update is clipped
+    steps: ClassVar[int] = 1
     clip: float
     noise_scale: float
     by: Literal["client", "server"] = "client"
@@ -176,24 +173,6 @@ class Laplace:
     @property
     def noise_std(self) -> float:
         return sqrt(2) * self.noise_scale
-
-    @property
-    def of(self) -> Unit:
-        """What is clipped: a client's whole update."""
-        return "client"
-
-    @property
-    def steps(self) -> int:
-        return 1
-
-    @property
-    def law(self) -> Law:
-        return "laplace"
-
-    @property
-    def order(self) -> int:
-        """Of the norm that is clipped."""
-        return 1
 
     @property
     def spread(self) -> float:
@@ -238,6 +217,12 @@ class Correlated:
 round's mean, by the server"
     """
 
+    law: ClassVar[Law] = "gaussian"
+    order: ClassVar[int] = 2  # of the norm that is clipped
+    of: ClassVar[Unit] = "client"  # a client's whole update is clipped
+    by: ClassVar[Literal["server"]] = "server"
+    steps: ClassVar[int] = 1
+    sampling: ClassVar[None] = None  # a round's noise hides in the others', so that a secret cohort amplifies nothing
     clip: float
     noise_std: float
     matrix: Any
@@ -260,32 +245,6 @@ round's mean, by the server"
             return None
         std = self.noise_std * float(stds_of(self.strategy)[number])
         return Gaussian(self.clip, std, by="server", on=self.on, scale=self.scale)
-
-    @property
-    def by(self) -> Literal["server"]:
-        return "server"
-
-    @property
-    def of(self) -> Unit:
-        """What is clipped: a client's whole update."""
-        return "client"
-
-    @property
-    def sampling(self) -> None:
-        """A round's noise hides in the others', so that a secret cohort amplifies nothing."""
-
-    @property
-    def steps(self) -> int:
-        return 1
-
-    @property
-    def law(self) -> Law:
-        return "gaussian"
-
-    @property
-    def order(self) -> int:
-        """Of the norm that is clipped."""
-        return 2
 
     @property
     def spread(self) -> float:

@@ -126,18 +126,18 @@ def test_messages_apart_are_each_message_alone() -> None:
     assert both.message_ids == ("m0", "m1") and "every message" in str(both.assumed)
 
 
-def test_of_so_many_rounds_those_with_the_least_noise_are_attacked_alone_and_all_together() -> None:
-    """`rounds = 2` of three, the first of which has the weakest signal beside the same noise."""
+def test_of_so_many_messages_those_with_the_least_noise_are_attacked_alone_and_all_together() -> None:
+    """`messages = 2` of three, the first of which has the weakest signal beside the same noise."""
     weights = [flat(tiny(seed)) for seed in (0, 1, 2)]
     g = gradient_of(MODULE, weights[0], IMAGES[:5], LABELS[:5])
     view = rounds_of(weights, [-0.1 * g, -10 * g, -g], noise_std=0.01)
     own = LABELS[:5].sort().values
-    parts = Inversion(rounds=2).parts(view, knowing(m0=own, m1=own, m2=own))
+    parts = Inversion(messages=2).parts(view, knowing(m0=own, m1=own, m2=own))
     assert [part.key for part in parts] == ["one-round:m1", "one-round:m2", "all-rounds:m0+m1+m2"]
-    only, _ = Inversion(rounds=1).parts(view, knowing(m0=own, m2=own))
+    only, _ = Inversion(messages=1).parts(view, knowing(m0=own, m2=own))
     assert only.key == "one-round:m2"  # of those whose labels are known
-    with pytest.raises(ValueError, match="rounds is -1, it must be at least 0"):
-        Inversion(rounds=-1)
+    with pytest.raises(ValueError, match="messages is -1, it must be at least 0"):
+        Inversion(messages=-1)
 
 
 def test_no_more_than_the_most_messages_are_used() -> None:

@@ -18,11 +18,11 @@ from dpfl_audit.audit.setup.config import Config, parse_config
 WHOLE = demonstration.config
 
 
-def small(setting: demonstration.DemoSetting) -> Config:
+def small(setting: demonstration.DemoSetting, quick: bool = False) -> Config:
     """Ten clients, two rounds, a few iterations and draws."""
-    raw = WHOLE(replace(setting, captured=tuple(range(10)) if len(setting.captured) > 10 else (0,))).model_dump()
+    raw = WHOLE(replace(setting, captured=(0,) if setting.captured else tuple(range(10))), quick).model_dump()
     raw["data"] |= {"clients": 10}
-    raw["model"] |= {"options": {"width": 80, "layers": 1} if setting.text else {"widths": [8]}}
+    raw["model"] |= {"options": {"width": 80, "layers": 1} if setting.data is demonstration.NOTES else {"widths": [8]}}
     raw["scheme"] |= {"rounds": 2}
     raw["capture"] |= {"rounds": 1, "candidates": 40}
     raw["attack"] = {"inversion": {"iterations": 6, "labels": "inferred"}, "canary": {"draws": 50}}
@@ -94,8 +94,7 @@ def test_the_three_differ_in_noise_clip_and_observer_alone_and_eight_is_proven_o
     first, *others = (WHOLE(setting) for setting in demonstration.SETTINGS)
     for other in others:
         assert (other.data, other.model, other.local, other.seed) == (first.data, first.model, first.local, first.seed)
-    records = demonstration.CLIENTS * demonstration.IMAGES
-    assert 1 / records >= demonstration.DELTA
+    assert 1 / (demonstration.DIGITS.people * demonstration.DIGITS.records) >= demonstration.DELTA
     path = tmp_path / "recommended.toml"
     path.write_text(tomlkit.dumps(WHOLE(demonstration.SETTINGS[-1]).model_dump(mode="json", exclude_none=True)))
     rows = [row for row in table(path).rows if row.observer == "aggregate"]

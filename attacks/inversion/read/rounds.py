@@ -5,7 +5,7 @@ explain every message at its own round's weights.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -34,25 +34,6 @@ def every_round(view: View, knowledge: Knowledge) -> list[Aim]:
     aims = one_round(view, knowledge) or summed(view, knowledge)
     before[knowledge] = [*map(ref, aims)]
     return aims
-
-
-def least_noisy_rounds(view: View, aims: Sequence[Aim], most: int) -> View:
-    """The view without the uploads and sums of all rounds but `most` of them: those with the least noise.
-
-    Args:
-        view: what the observer saw. aims: of its rounds, each by itself. most: of them, from 1 on.
-    """
-    shares: dict[int, float] = {}
-    for aim in aims:
-        round = aim.messages[0].round
-        shares[round] = min(aim.target.noise_share, shares.get(round, 1.0))
-    rounds = sorted(shares)
-    kept = {rounds[place] for place in least_noisy([shares[round] for round in rounds], most)}
-    return replace(
-        view,
-        messages=tuple(m for m in view.messages if m.broadcast or m.round in kept),
-        sums={round: of for round, of in view.sums.items() if round in kept},
-    )
 
 
 def all_rounds(view: View, knowledge: Knowledge) -> list[Aim]:
@@ -131,9 +112,6 @@ def _joined(targets: Sequence[Target]) -> Target:
     return replace(first, others=tuple(others))
 
 
-READERS: dict[str, Callable[[View, Knowledge], list[Aim]]] = {"one-round": every_round, "all-rounds": all_rounds}
-
-
 def checked(view: View) -> None:
     """That it is of classes, or of sets of labels, that were learned by a loss whose gradients tell of images.
 
@@ -166,8 +144,9 @@ def aims_of(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
     """
     if view.anonymous and settings.records:
         view = replace(view, messages=tuple(_counted(m, view, knowledge, settings) for m in view.messages))
-    seen = {"one-round": _alone(view, knowledge, settings), "all-rounds": view}
-    aims = [aim for manner in settings.manners for aim in READERS[manner](seen[manner], knowledge)]
+    aims: list[Aim] = []
+    for manner in settings.manners:
+        aims += all_rounds(view, knowledge) if manner == "all-rounds" else _alone(view, knowledge, settings)
     if not aims:
         raise ValueError(
             f"the observer {view.observer!r} saw no message for gradient inversion: an upload, of a round whose global"
@@ -190,13 +169,13 @@ def aims_of(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
     return labelled
 
 
-def _alone(view: View, knowledge: Knowledge, settings: Settings) -> View:
-    """What is attacked message by message: `rounds` of them, those with the least noise."""
-    if not settings.rounds:
-        return view
-    single = every_round(view, knowledge)
-    usable = [aim for aim in single if aim.labelled or settings.labels == "inferred"]
-    return least_noisy_rounds(view, usable or single, settings.rounds)
+def _alone(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
+    """What is attacked message by message: `messages` of them, those with the least noise."""
+    aims = every_round(view, knowledge)
+    if not settings.messages:
+        return aims
+    usable = [aim for aim in aims if aim.labelled or settings.labels == "inferred"] or aims
+    return [usable[place] for place in least_noisy([aim.target.noise_share for aim in usable], settings.messages)]
 
 
 def _counted(message: Seen, view: View, knowledge: Knowledge, settings: Settings) -> Seen:

@@ -305,7 +305,7 @@ def test_safetensors_of_any_length_of_header_are_read(length, tmp_path):
         (
             ["round-0/client-0.pt"],
             {"layout": "round-{round}/client-{client}.pt", "broadcasts": "round-{round}/b.pt"},
-            "pickles.*weights_only",
+            "pickle.*safetensors",
         ),
         (["round-0/client-0.pkl"], {}, "round-0/client-0.pkl is a pickle"),
         (["round-1-weights.npz", "round-2-weights.npz"], {}, "the server's models alone"),
