@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Literal
 
 from ..options.study import GoalLimits
-from ..say.words import at_most, number, percent
+from ..say.words import at_most, number, percent, percent_at_most
 from .outcome import Performance
 
 By = Literal["proof", "attack", "measurement"]
@@ -131,7 +131,7 @@ class Goals(GoalLimits):
         excess = max(0.0, leak.share - most) / max(most, 0.01)
         said = _beside(leak.share, (leak.low, leak.high)) + f" of {leak.n} records"
         if widest.high > leak.high:  # of fewer images, say: it decides
-            said += f", and at most {percent(widest.high)} {widest.what}"
+            said += f", and at most {percent_at_most(widest.high)} {widest.what}"
         return [Kept(goal, leak.share, said, leak.share <= most, shown, "proof" if proof else "attack", excess)]
 
     def _leakage(self, outcome: Performance) -> list[Kept]:
@@ -143,7 +143,7 @@ class Goals(GoalLimits):
             return [Kept(goal, None, "not measured", False, False, "attack", inf)]
         strongest = outcome.strongest
         found = "" if strongest is None else f" ({strongest.what})"
-        said = f"{percent(value)}{found}, at most {percent(limit)} by any attack tried"
+        said = f"{percent(value)}{found}, at most {percent_at_most(limit)} by any attack tried"
         excess = max(0.0, value - most) / max(most, 0.01)
         return [Kept(goal, value, said, value <= most, limit <= most, "attack", excess)]
 

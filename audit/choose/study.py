@@ -73,4 +73,4 @@ class Study:
         """That `audit run` would attack the recommended setting harder, "" where it would not."""
         if self.again is None or not self.again.weaker:
             return ""
-        return say.attacks_shortened(self.case.minutes, ceil(PARTS * self.again.minutes), self.again.weaker)
+        return say.attacks_shortened(self.case.minutes, ceil(PARTS * self.again.minutes))

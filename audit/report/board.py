@@ -26,6 +26,7 @@ Section = tuple[str, list[str]]  # a title and its paragraphs
 STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}h2{margin-bottom:0}"
     "td{padding:.3rem .6rem .3rem 0;border-bottom:1px solid #ccc;vertical-align:top}"
+    "table{display:block;overflow-x:auto}"
 )
 
 
@@ -61,9 +62,9 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
     return [
         (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
         ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
-        ("What an attacker got", [setting.sentences[0]]),
+        ("What an attacker got, and what follows", [setting.sentences[0], setting.sentences[2]]),
         ("What any attack can do", _proven(setting, owner)),
-        ("Who is covered", [*covered, setting.sentences[2], *aside]),
+        ("Who is covered", [*covered, *aside]),
         (
             "What has to hold",
             [*holds_if(results.epsilon), *([say.declared(judgement.stated)] if judgement.stated else [])],
@@ -85,12 +86,11 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
 
 def _once(sections: Sequence[Section]) -> list[Section]:
     """Without what an earlier section has, and without sections that have nothing left."""
-    earlier: set[str] = set()
-    kept = []
+    earlier, kept = "", list[Section]()
     for heading, paragraphs in sections:
-        fresh = [text for text in paragraphs if text not in earlier]
-        earlier.update(fresh)
-        kept += [(heading, fresh)] if fresh else []
+        if fresh := [text for text in paragraphs if text not in earlier]:
+            kept.append((heading, fresh))
+            earlier += "".join(fresh)
     return kept
 
 

@@ -60,11 +60,11 @@ def too_weak(useless: str) -> str:
     )
 
 
-def attacks_shortened(minutes: float, needed: int, left_out: Sequence[str]) -> str:
+def attacks_shortened(minutes: float, needed: int) -> str:
     """minutes: that an attack had. needed: for all of it."""
     return (
-        f"`audit run` on this setting attacks longer than --minutes {minutes:g} allowed here, and may find more than is"
-        f" stated. --minutes {needed} allows all of it. Left out or shortened here: {', '.join(left_out)}."
+        f"`audit run` on this setting attacks longer than --minutes {minutes:g} allowed here, and may find more;"
+        f" --minutes {needed} allows all of it. The page lists what was left out or shortened."
     )
 
 

@@ -228,7 +228,7 @@ def of_a_study() -> Iterator[str]:
     yield study.setting_taken("sigma = 0.1", 634.0)
     yield study.take_setting(study.setting_taken("sigma = 2", 8.0), 3, ["accuracy at least 60 %: 63 %"])
     yield study.too_weak("The model only guesses.")
-    yield study.attacks_shortened(1.0, 5, ["inversion"])
+    yield study.attacks_shortened(1.0, 5)
     yield study.none_keeps("accuracy at least 90 %")
     yield study.nearest_setting("accuracy at least 90 %", "sigma = 1", ["accuracy: 63 %"], False)
     yield study.goals_unsure(["accuracy", "leakage"]).lstrip()
