@@ -430,7 +430,7 @@ class Recorder:
                 bound = DeclaredBound(2 * float(one.clip), NORMS[one.order])
         seed = self._begun.recording.seed
         found = replay_loop(loop, clients, bound, neighbours=neighbours, seed=seed, folder=folder)
-        self._journal.replayed(found.sentences, bool(found.violations))
+        self._journal.replayed(found.sentences, bool(found.of_numbers))
         return found
 
     def epsilon(self, *, delta: float | None = None, observers: Sequence[str] = ()) -> tuple[Epsilon, ...]:

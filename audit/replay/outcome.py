@@ -14,6 +14,7 @@ from .tap import Violation
 
 FILE = "replay.json"
 VIOLATED = "Violated"  # how a sentence begins that says what is wrong, without statistics
+FINITE_ALONE = "Only records of finite numbers are protected"
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,17 @@ class Replay:
         tried = f"{len(self.pairs)} neighbours ({self.adjacency}, {self.unit}), {times(self.steps, 'release')} each"
         limits = "Other data, the noise itself and the accounting were not checked."
         if self.violations:
-            return (*(f"{VIOLATED}: {violation}." for violation in self.violations), f"Tried: {tried}.")
+            others = [f"{FINITE_ALONE}: {violation}." for violation in self.violations if violation.of_no_number]
+            return (*(f"{VIOLATED}: {violation}." for violation in self.of_numbers), *others, f"Tried: {tried}.")
         if not self.queries:
             return f"No violation found in what leaves: {tried}.", f"No query, so no bound was checked. {limits}"
         far = f"largest distance {self.longest:.7g} of its bound, in {self.queries} queries with the changed record"
         return (f"No violation found: {tried}; {far}.", f"That is no proof. {limits}")
+
+    @property
+    def of_numbers(self) -> tuple[Violation, ...]:
+        """Those that a record of finite numbers shows: a clip that NaN passes protects everybody else."""
+        return tuple(violation for violation in self.violations if not violation.of_no_number)
 
     def assert_none(self) -> None:
         """Raises AssertionError with the sentences where there is a violation, or no bound was reached."""

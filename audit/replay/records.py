@@ -18,6 +18,7 @@ from ..worlds.planted import default_canaries
 from .adjacency import ReplayAdjacency
 
 HUGE = 1e30  # finite in float32, and its square is not
+NO_NUMBERS = {"nan": float("nan"), "infinite": float("inf")}
 
 
 @dataclass(eq=False)
@@ -161,7 +162,7 @@ def faulty(record: Any) -> dict[str, Any]:
     return {name: value for name, fill in FILLS.items() if (value := _filled(record, fill)) is not None}
 
 
-FILLS = {"huge": HUGE, "nan": float("nan"), "infinite": float("inf")}
+FILLS = {"huge": HUGE, **NO_NUMBERS}
 
 
 def _filled(record: Any, fill: float) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..owners_code import line_of_call
 from .equal import ORDERS, Norm, differs, distance, flat_parts
-from .records import ReplayRecords
+from .records import NO_NUMBERS, ReplayRecords
 
 ROUNDING = 1e-5  # of a bound, that float32 sums of some 60 clipped records exceed it by at most 3e-7
 ViolationKind = Literal["sensitivity", "invariance"]
@@ -37,6 +37,11 @@ class Violation:
     pair: str
     distance: float | None = None
     bound: float | None = None
+
+    @property
+    def of_no_number(self) -> bool:
+        """Whether the record that shows it is NaN or infinite."""
+        return any(repr(name) in self.pair for name in NO_NUMBERS)
 
     def __str__(self) -> str:
         where = f"step {self.step}" if self.step else "the first step"

@@ -24,7 +24,8 @@ from .owner import Owner, read_owner
 
 Section = tuple[str, list[str]]  # a title and its paragraphs
 STYLE = (
-    "body{font:16px/1.5 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}h2{margin-bottom:0}"
+    "body{font:16px/1.5 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}p,td{overflow-wrap:anywhere}"
+    "h2{margin-bottom:0}"
     "td{padding:.3rem .6rem .3rem 0;border-bottom:1px solid #ccc;vertical-align:top}"
     "table{display:block;overflow-x:auto}"
 )

@@ -266,6 +266,7 @@ def test_opacus_keeps_its_clip_and_lets_nan_and_the_number_of_records_pass(adjac
     of_values = {v.pair for v in made.violations if v.kind == SENSITIVITY}
     assert all("nan" in pair or "infinite" in pair or "huge" in pair for pair in of_values)
     assert any("nan" in pair for pair in of_values)
+    assert bool(made.of_numbers) == (adjacency == "add_remove")
     of_counts = [v.name for v in made.violations if "record " in v.pair and v.name != "gradient"]
     assert bool(of_counts) == (adjacency == "add_remove")
     assert 0.2 < made.longest <= 1 + 1e-5
