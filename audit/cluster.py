@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from .. import __version__
+from ..defenses.losses import ALLOWED
 from ..defenses.progress import Progress
 from ..defenses.workers import HERE, Brought, Task, Workers
 from .errors import BadInput
@@ -104,7 +105,7 @@ class RayWorkers:
         first = list(islice(todo, 1))
         if not first:
             return
-        shared = ray.put(ray.cloudpickle.dumps(function))
+        shared = ray.put(ray.cloudpickle.dumps((function, ALLOWED)))
         task = ray.remote(num_cpus=self.place.threads, max_retries=AGAIN)(_task(self.place))
         under_way: deque[Any] = deque()
 
@@ -155,8 +156,12 @@ def carried_out(function: bytes, unit: bytes, place: bytes) -> bytes:
 
 @lru_cache(maxsize=1)
 def _function(pickled: bytes) -> Callable[[Any, Progress | None], Any]:
-    """Read once for all its units that come to this worker: it may hold a data set."""
-    return pickle.loads(pickled)
+    """Read once for all its units that come to this worker: it may hold a data set. Losses of their owner's run there
+    as they do here.
+    """
+    function, allowed = pickle.loads(pickled)
+    ALLOWED.update(allowed)
+    return function
 
 
 def _outcome(reference: Any) -> Any:

@@ -37,7 +37,7 @@ def named_candidates(candidates: Sequence[Any] | Mapping[str, Any]) -> dict[str,
     if not named:
         raise ValueError("candidates are empty; give at least one record to plant")
     if any(candidate is None for candidate in named.values()):
-        raise ValueError("a candidate is None, which is what update_fn gets for the world without a canary")
+        raise ValueError("a candidate is None, which stands for the world without a canary")
     return dict(named)
 
 
