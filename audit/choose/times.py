@@ -9,6 +9,8 @@ from . import trial
 from .case import StudyCase
 
 A_TRAINING = 1.0  # seconds of two cores, before anything was measured
+SCORES = 4.0  # of opening, scoring and pricing what a short attack got, and MORE_SCORES of a seed attacked again
+MORE_SCORES = 10.0
 
 
 class StudyTimes:
@@ -24,8 +26,8 @@ class StudyTimes:
         self.table = Timetable(
             progress,
             {
-                "attacks": WorkKind(60 * case.screen_minutes / trial.BATCH, OF_RUNS),
-                "attacks again": WorkKind(60.0, OF_RUNS),
+                "attacks": WorkKind(60 * case.screen_minutes + SCORES, OF_RUNS),
+                "attacks again": WorkKind(60 * case.again_minutes + MORE_SCORES * case.seeds, OF_RUNS),
                 "training": WorkKind(A_TRAINING, ("pricing settings", "training")),
             },
         )
@@ -57,4 +59,4 @@ class StudyTimes:
     def _again(self, name: str = "again") -> PlannedStage:
         seeds = self.case.seeds
         trainings = (2 if self.case.baseline else 1) * seeds
-        return self.table.plan({"attacks again": self.case.again_minutes, "training": trainings}, name)
+        return self.table.plan({"attacks again": 1, "training": trainings}, name)
