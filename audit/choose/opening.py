@@ -144,4 +144,4 @@ def _first_setting(case: StudyCase) -> Setting:
     except BadInput as own:
         if str(own) == str(why):  # what varies has nothing to do with it
             raise
-    raise BadInput(f"--vary: no point of the space is a setting; of the first, {why}")
+    raise BadInput(f"--vary: no combination of these values makes a valid setting; the first fails: {why}")

@@ -45,7 +45,7 @@ def recommended_toml(study: Study) -> str:
     how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
     head = [f"Recommended by `audit choose`, {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
-    head += filter(None, [study.case.fewer, study.useless, study.weaker])
+    head += filter(None, [study.above, study.case.fewer, study.useless, study.weaker])
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)
     document = tomlkit.parse(study.case.source or plain)
@@ -100,6 +100,7 @@ def document(study: Study) -> dict[str, Any]:
         "answer": study.sentence,
         "useless": study.useless,
         "weaker": study.weaker,
+        "above": study.above,
         "goals": study.case.goals.words,
         "rows": study.case.rows,
         "fewer": study.case.fewer,

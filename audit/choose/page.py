@@ -43,6 +43,7 @@ def study_page(study: Study) -> str:
         tone=_tone(study),
         useless=study.useless,
         weaker=study.weaker,
+        above=study.above,
         fewer=study.case.fewer,
         not_tried=list(dict.fromkeys(lack for again in study.tried for lack in again.not_tried)),
         **_recommended(study),

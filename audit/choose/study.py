@@ -69,6 +69,15 @@ class Study:
         return say.too_weak(outcome.useless)
 
     @property
+    def above(self) -> str:
+        """That the search and the recommended training together are above the ε that was asked, "" where not."""
+        most, spent = self.case.goals.epsilon_at_most, self.price.epsilon
+        if self.chosen is None or self.chosen.epsilon is None or most is None or spent is None:
+            return ""
+        total = self.chosen.epsilon + spent
+        return say.above_with_search(total, most) if total > most else ""
+
+    @property
     def weaker(self) -> str:
         """That `audit run` would attack the recommended setting harder, "" where it would not."""
         if self.again is None or not self.again.weaker:

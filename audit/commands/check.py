@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Also every detail of the format, and that a recording is complete and nothing in it contradicted.",
+    help="Also every detail of the format, and that a recording is complete and nothing in it wrong.",
 )
 @common
 def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quiet: bool) -> None:
@@ -74,11 +74,12 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
 
 
 def _check_recording(auditor: Auditor, incomplete: bool) -> None:
-    """Raises BadInput for one that is incomplete, or in which something is contradicted."""
+    """Raises BadInput for one that is incomplete, or in which something is contradicted or has a defect."""
     from ..errors import BadInput
 
     wrong = ["it is incomplete"] * incomplete
     wrong += [f"{one.what} is contradicted" for one in auditor.declared if one.status == "contradicted"]
+    wrong += [f"{one.what} has a defect" for one in auditor.declared if one.status == "defect" and not incomplete]
     if wrong:
         raise BadInput(f"{auditor.setup.folder}: {', '.join(wrong)}")
 

@@ -41,7 +41,11 @@ def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
 
     if scheme is None and not sys.stdin.isatty():
         raise BadInput("audit init asks three questions on a terminal; elsewhere name a scheme, as in `audit init ldp`")
-    template = wanted_config(_asked()) if scheme is None else config_template(scheme)
+    try:
+        template = wanted_config(_asked()) if scheme is None else config_template(scheme)
+    except click.Abort:
+        click.echo("\nInterrupted; no config was written.", err=True)
+        raise click.exceptions.Exit(130) from None
     click.echo(json_document(tomllib.loads(template)) if as_json else template, nl=as_json)
 
 
@@ -52,22 +56,29 @@ def _asked() -> Wanted:
     observer = _chosen("From whom are the data to be hidden?", OBSERVERS)
     unit = _chosen("Whose data does one ε hide?", UNITS)
     records = _chosen("What are the records?", RECORDS)
-    root = click.prompt(f"{FILES[records]} (Enter: bundled ones, to try)", default="", show_default=False, err=True)
-    target = _target(root) if root and records == "table" else ""
+    root, target = _records(records)
     clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
     return Wanted(observer=observer, unit=unit, records=records, root=root, target=target, clients=clients)
 
 
+def _records(kind: str) -> tuple[str, str]:
+    """Where they are, and of a table the column that is predicted; asked again until it can be read."""
+    while True:
+        question = f"{FILES[kind]} (Enter: bundled ones, to try)"
+        root = click.prompt(question, default="", show_default=False, err=True)
+        try:
+            return root, _target(root) if root and kind == "table" else ""
+        except ValueError as error:
+            click.echo(f"{error}.", err=True)
+
+
 def _target(root: str) -> str:
-    """One of the columns of the table `root`. Raises BadInput where it cannot be read."""
+    """One of the columns of the table `root`. Raises ValueError where it cannot be read."""
     from ...defenses.data.delimited import read_delimited
 
     if not Path(root).is_file():
-        raise BadInput(f"{root!r} is no file; a table with a header is needed, such as patients.csv")
-    try:
-        columns = [str(name) for name in read_delimited(Path(root)).table.columns]
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+        raise ValueError(f"{root!r} is no file; a table with a header is needed, such as patients.csv")
+    columns = [str(name) for name in read_delimited(Path(root)).table.columns]
     click.echo(f"Columns: {', '.join(columns)}", err=True)
     return click.prompt("Which column is predicted?", type=click.Choice(columns), show_choices=False, err=True)
 

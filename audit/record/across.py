@@ -63,11 +63,11 @@ def nothing_added(energies: Sequence[Energy], *, independent: bool = True) -> Te
         hidden = max(sqrt(visible(one.numbers, len(every))) / one.bound for one in known)
     long = sqrt(together.total / together.numbers)
     found = (
-        f"what is left of {len(known)} messages without their clipped values is {long:.4g} times as long as noise;"
-        f" {hidden:.3g} times the bound in each of them would have been seen"
+        f"{len(known)} messages less their clipped values are {long:.4g} times as long as the noise;"
+        f" another value of {hidden:.3g} times the bound in each would have been seen"
     )
     if hidden > MATERIAL:
-        return Tested("declared", f"{found}, and what is shorter would not")
+        return Tested("declared", f"{found}, a shorter one would not")
     return Tested("checked", found)
 
 

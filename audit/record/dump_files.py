@@ -13,6 +13,7 @@ LAYOUTS = {  # name -> patterns of uploads and of broadcasts; "" where one file 
     "rounds": ("round-{round}.npz", ""),
     "files": ("round-{round}/client-{client}.npz", "round-{round}/broadcast.npz"),
 }
+TENSORS = (".npz", ".safetensors", ".npy")
 PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
 AS_TENSORS = "load it where it is from and save its tensors as .safetensors or .npz"
 PICKLED = f"a pickle, which would run code; {AS_TENSORS}"
@@ -32,6 +33,7 @@ def files_of_dump(dump: Path, layout: str, broadcasts: str | None) -> dict[int, 
         raise BadInput(f"--broadcasts goes with a layout of your own; {layout!r} says where they are")
     _check_patterns(dump, uploads, others)
     found: dict[int, dict[str, Path]] = {}
+    matched: set[Path] = set()
     sent_down = _regex(others) if others else None
     for kind, pattern in (("upload", uploads), ("broadcast", others)):
         if not pattern:
@@ -50,8 +52,17 @@ def files_of_dump(dump: Path, layout: str, broadcasts: str | None) -> dict[int, 
             if name in held:
                 raise BadInput(f"{dump}: {held[name].name} and {path.name} are both of round {match['round']}, {name}")
             held[name] = path
+            matched.add(path)
     if not found:
         raise BadInput(f"{dump}: no file is called as {uploads!r} says; {_what_is_there(dump)}")
+    there = (path for path in sorted(dump.rglob("*")) if path.suffix in (*TENSORS, *PICKLES) and path.is_file())
+    if others_there := [path.relative_to(dump).as_posix() for path in there if path not in matched]:
+        more = f" and {len(others_there) - 1} more are" if others_there[1:] else " is"
+        what = f"; it is {PICKLED}" if Path(others_there[0]).suffix in PICKLES else ""
+        raise BadInput(
+            f"{dump}: {others_there[0]}{more} not called as {uploads!r} says{what}; an upload that is left out would be"
+            " missing from ε, so rename each, or move what is none out of the folder"
+        )
     one = next(iter(found[min(found)].values()))
     if other := foreign(one):
         raise BadInput(f"{one} is {other}")

@@ -340,7 +340,8 @@ def mechanism_of_plain(values: Mapping[str, Any]) -> Declared:
             return kind(**{key: value for key, value in values.items() if (key, value) != ("by", "server")})
         return kind(**{**values, "sampling": None if lot is None else Sampling(**lot)})
     except TypeError as error:
-        raise BadInput(f"{str(dict(values))[:200]} is no {kind.__name__} ({error})") from None
+        why = str(error).replace(f"{kind.__name__}.__init__()", "it")
+        raise BadInput(f"mechanism = {str(dict(values))[:200]} is no {kind.__name__} ({why})") from None
 
 
 def mechanisms_of(mechanism: object) -> tuple[Declared, ...]:

@@ -412,8 +412,8 @@ def norm_bound(projections: Sequence[Projection]) -> Tested:
     if not beyond:
         return Tested(
             "declared",
-            f"no raw value was longer than the bound (the longest: {longest.raw:.3g} of it), so none shows that longer"
-            " ones are clipped",
+            f"no raw value was longer than the bound (the longest: {longest.raw:.3g} of it), so that no clip was seen;"
+            " record values as they are before the clip",
         )
     more = [min(p.raw, sqrt(2)) - 1 for p in beyond]
     power = sqrt(sum((m / p.spread) ** 2 for m, p in zip(more, beyond)))  # how far √2 of C moves `found`, a standard

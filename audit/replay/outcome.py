@@ -40,6 +40,8 @@ class Replay:
         """For people: what was found, what was tried, and what was not."""
         tried = f"{len(self.pairs)} neighbours ({self.adjacency}, {self.unit}), {times(self.steps, 'release')} each"
         limits = "Other data, the noise itself and the accounting were not checked."
+        if self.adjacency == "zero_out":
+            limits += " A value of all records at once is compared under replace_one and add_remove alone."
         if self.violations:
             others = [f"{FINITE_ALONE}: {violation}." for violation in self.violations if violation.of_no_number]
             return (*(f"{VIOLATED}: {violation}." for violation in self.of_numbers), *others, f"Tried: {tried}.")

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from .adjacency import PAIRS
 from .equal import Norm
 from .outcome import Replay
-from .replay import replay
+from .records import pairs
+from .replay import AskedReplay, replay_pairs
 from .tap import Tap
 
 Loop = Callable[[Any, Any], Any]
@@ -55,9 +56,8 @@ def replay_loop(
     def told(data: Any, tap: Tap) -> Any:
         return loop(data, LoopTap(tap, bound))
 
-    name = getattr(loop, "__name__", "loop")
-    asked: dict[str, Any] = {"neighbours": neighbours, "seed": seed, "name": name, "folder": folder}
-    return replay(told, clients, adjacency="replace_one", unit="client", **asked)
+    asked = AskedReplay(getattr(loop, "__name__", "loop"), "replace_one", "client", seed, folder=folder)
+    return replay_pairs(told, pairs(clients, "replace_one", neighbours, seed, unit="client"), asked)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from .kept import KeptPairs, PairFound, key_of
 from .opacus import with_opacus
 from .outcome import Replay
 from .records import NeighbourPair, ReplayRecords, pairs
-from .tap import Parted, Tap, Violation
+from .tap import Event, Parted, Tap, Violation
 
 Train = Callable[[Any, Any], Any]
 
@@ -79,7 +79,17 @@ def replay(
     called = train if engine is None else with_opacus(train, engine, adjacency)
     title = name or getattr(train, "__name__", "train")
     tried = pairs(data, adjacency, neighbours, seed, canaries, unit)
-    return replay_pairs(called, tried, AskedReplay(title, adjacency, unit, seed, progress, folder))
+
+    def bounded(records: ReplayRecords, tap: Tap) -> Any:
+        result = called(records, tap)
+        if bare := _unbounded(tap.events):
+            raise BadInput(
+                f"replay: release {bare!r} has no query before it, so that nothing bounds it; tell the tap of what its"
+                " noise is added to by tap.query, or of a value without noise by tap.public"
+            )
+        return result
+
+    return replay_pairs(bounded, tried, AskedReplay(title, adjacency, unit, seed, progress, folder))
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,22 @@ def _recorded_twice(train: Train, records: ReplayRecords, seed: int, name: str) 
     if not once.events and once.result is None:
         raise ValueError(f"{name} told the tap of nothing and returned nothing, so there is nothing to compare")
     return once
+
+
+def _unbounded(events: Sequence[Event]) -> str:
+    """The first release that nobody was told the bound of, "" where there is none, or no bound of anything."""
+    asked, pending = set[str](), 0
+    if all(event.kind != "query" for event in events):
+        return ""
+    for event in events:
+        if event.kind == "query":
+            asked.add(event.name)
+            pending += 1
+        elif event.kind == "release":
+            if pending <= 0 and event.name not in asked:
+                return event.name
+            pending -= 1
+    return ""
 
 
 def _find(

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
-from .words import at_most, listed, observer, percent_at_most, terms, times
+from .words import at_most, listed, number, observer, percent_at_most, terms, times
 
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
@@ -112,5 +112,5 @@ def people_line(row: Epsilon, people: int, held: int | None) -> str:
         beyond = f" The setup that was audited has {held:,} {row.unit}s, so ε is not of so many people."
     return (
         f"Of {people:,} people in the training, that is at most {at_most(count)} on average; a guess recognises"
-        f" {at_most(FALSE_ALARMS * people)}. It holds if each person is one {row.unit}." + beyond
+        f" {number(FALSE_ALARMS * people)}. It holds if each person is one {row.unit}." + beyond
     )

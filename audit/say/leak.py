@@ -201,7 +201,10 @@ def refuted(pairs: Sequence[Refutation], whose: str = "this setup") -> str:
     shown, row = strongest.shown, strongest.row
     condition = shown.condition if strongest.on_condition else ""
     stated = {"claimed": claim_said(row), "proven": f"ε ≤ {at_most(row.proven)} is proven"}[strongest.limit]
-    least = f"{at_least(strongest.demonstrated)}{chosen(shown)}"
+    least = at_least(strongest.demonstrated)
+    if least in stated:  # by a little: both round to the same
+        least = at_least(strongest.demonstrated, 6)
+    least += chosen(shown)
     if condition:
         least = demonstrated_said(shown, named=condition)
     return (

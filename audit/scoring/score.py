@@ -155,8 +155,7 @@ def _in_its_pool(
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
     if not dealt:
-        made = f"{entry.thing}s made of nothing"
-        why = f"records of one client may be of a kind ({_dealt(partition)}), so {made} may be too"
+        why = f"a client's records may resemble each other ({_dealt(partition)}), and then a guess at their kind scores"
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     if entry.thing == "row" or partition not in BY_LOT:
         why = ROWS_OF_A_TABLE if entry.thing == "row" else f"there is no pool ({_dealt(partition)})"

@@ -60,7 +60,7 @@ def text_entry(
     scores = score_texts(beside, lines(read.texts), told, *draws)
     parts = {name: scores.pop(name) for name in PARTS}
     if setup.config.data.partition != "iid":
-        why = f"texts of one client may be of a kind (partition {setup.config.data.partition})"
+        why = f"a client's texts may resemble each other (partition {setup.config.data.partition})"
         parts["not_measured"] = {**parts["not_measured"], COMPARABLE: why}
     pairs = [(pair["original"], pair["reconstruction"]) for pair in parts["pairs"]]
     shown = {original: read.texts[made].tolist() for original, made in pairs}

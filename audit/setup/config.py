@@ -253,11 +253,15 @@ class Config(ConfigTable):
         return parameters
 
 
+INIT = "; `audit init ldp > config.toml` writes one"
+
+
 def read_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config in a TOML file, with `table.key=value` overrides. Raises BadInput in one sentence."""
-    return parse_config(
-        read_toml(path, "config file", "; `audit init ldp > config.toml` writes one"), str(path), overrides
-    )
+    raw = read_toml(path, "config file", INIT)
+    if not raw and not overrides:
+        raise BadInput(f"the config file {str(path)!r} is empty{INIT}")
+    return parse_config(raw, str(path), overrides)
 
 
 def read_toml(path: Path, what: str, instead_of_none: str = "") -> dict[str, Any]:

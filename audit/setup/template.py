@@ -108,6 +108,7 @@ HEAD = """\
 # Train:   audit train config.toml -o setup
 # Attack:  audit run setup -o results
 # Read:    audit report results
+# Choose:  audit choose config.toml -o study --vary scheme.KEY=LEAST..MOST --epsilon-at-most 8
 name = ""                      # a short human name for the report
 seed = 0                       # public: of the data split, the model's start and the order of batches
 # claim = "none"               # "paper": ε by the formula of the scheme's paper, which is claimed where nothing is said

@@ -142,6 +142,11 @@ class OwnAudit:
         return tuple(note for note in self.about.notes if note.startswith(VIOLATED))
 
     @property
+    def contradictions(self) -> list[str]:
+        """What was seen that what is declared rules out, and what is known to be wrong, sentences."""
+        return [note for note in self.about.notes if note.startswith((CONTRADICTED, DEFECT))]
+
+    @property
     def sentences(self) -> list[str]:
         """The answer in a few lines: what became of the claim, each bound, and what it rests on."""
         about, counted, other = self.about, self.measured.counted, self.measured.if_gaussian
@@ -151,7 +156,7 @@ class OwnAudit:
         first = (
             "; ".join((*self.violated[:1], "no claim was given")) if about.claim is None else self.finding().sentence
         )
-        said = [f"{about.name}: {first}."]
+        said = [f"{about.name}: {first}.", *self.contradictions]
         said.append(f"By counting, whatever the noise, ε {where} is {bound_said(counted)}.")
         if other is not None:
             said.append(f"If {other.assumption}, it is {bound_said(other)}.")
@@ -225,8 +230,7 @@ class OwnAudit:
             epsilon=(row,),
             attacks=(entry,),
         )
-        defects = [note for note in about.notes if note.startswith(DEFECT)]
-        return results.having(warnings=tuple(dict.fromkeys([*defects, OWN_ALONE, *implied(results)])))
+        return results.having(warnings=tuple(dict.fromkeys([*self.contradictions, OWN_ALONE, *implied(results)])))
 
     @property
     def digest(self) -> str:
@@ -272,6 +276,7 @@ class OwnAudit:
 
 NOT_SETTINGS = ("notes", "told", "code", "name", "parameters", "claimed_by")  # of an `About`
 GROUND = "what noise is added to moves by its bound at most, and nothing else that leaves moves"
+CONTRADICTED = "Contradicted"  # how a note begins that says what ran is not what was declared
 DEFECT = "Known defect"  # how a note begins that says what is wrong with what runs
 OWN_ALONE = (
     "What was audited is what the function returns, with this canary: not the training around it, no other observer,"

@@ -72,7 +72,7 @@ def load(
     drop = (drop,) if isinstance(drop, str) else drop
     for column in (target, *drop, *sorted(said.numbers | said.words)):
         if column not in table.columns:
-            raise ValueError(f"{root!r} has no column {column!r}{instead(str(column), list(table.columns))}")
+            raise ValueError(f"{root!r} has no column {column!r}{_lacking(str(column), list(table.columns))}")
     if len(table) < LEAST:
         raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
     deal = deal_of(len(table), seed)
@@ -101,6 +101,13 @@ def load(
     facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
     made = dealt(OWN_TABLE, (rows, targets), deal, len(names), seed, facts, statistics)
     return replace(made, remarks=(_of_target(target, names, targets), *_remarks(columns)))
+
+
+def _lacking(column: str, columns: Sequence[str]) -> str:
+    """What would be right in place of a column that is not there."""
+    if len(columns) == 1 and column in str(columns[0]):
+        return f": all its columns were read as one, {str(columns[0])[:60]!r}; name what separates them by separator"
+    return instead(column, columns)
 
 
 def _reading(options: Mapping[str, Any]) -> tuple[dict[str, Any], Said]:
@@ -212,7 +219,10 @@ def targets_of(
         raise ValueError(f"{what} has the one value {names[0]!r} in every test and auxiliary row; two are needed")
     if labels is None and len(names) > CATEGORIES:
         say = "regression = true in [data] options if it is a quantity" if numeric else "another target"
-        raise ValueError(f"{what} has {len(names)} values, and classes are at most {CATEGORIES}; say {say}")
+        raise ValueError(
+            f"{what} has {len(names)} values in the {len(held)} test and auxiliary rows, and classes are at most"
+            f" {CATEGORIES}; say {say}"
+        )
     place = {name: number for number, name in enumerate(names)}
     if not words.isin(names).all():
         quantity = "; or regression = true if it is a quantity" if numeric else ""

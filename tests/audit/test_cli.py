@@ -314,13 +314,21 @@ def test_the_config_of_a_table_of_ones_own_has_its_file_target_and_clients(tmp_p
     assert 7.9 < row["proven"] <= 8.0
 
 
-@pytest.mark.parametrize("typed", ["2\n2\n1\nnone.csv\n", "2\n2\n1\nempty.csv\n"])
-def test_a_table_that_cannot_be_read_ends_the_questions(typed, tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("file", ["none.csv", "empty.csv"])
+def test_a_table_that_cannot_be_read_is_asked_for_again(file, tmp_path, capsys, monkeypatch):
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "p.csv").write_text("age,ill\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", Terminal(typed))
-    assert call("init") == 2
-    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdin", Terminal(f"2\n2\n1\n{file}\np.csv\nill\n6\n"))
+    assert call("init") == 0
+    assert tomllib.loads(capsys.readouterr().out)["data"]["root"] == "p.csv"
+
+
+def test_an_empty_config_is_no_config(tmp_path, capsys):
+    """It trained bundled photos without noise."""
+    (tmp_path / "c.toml").write_text("")
+    assert call("train", tmp_path / "c.toml", "-o", tmp_path / "s") == 2 and not (tmp_path / "s").exists()
+    assert "is empty" in capsys.readouterr().err
 
 
 def test_without_a_terminal_nothing_is_asked(monkeypatch, capsys):

@@ -175,6 +175,7 @@ def _alone(view: View, knowledge: Knowledge, settings: Settings) -> list[Aim]:
     if not settings.messages:
         return aims
     usable = [aim for aim in aims if aim.labelled or settings.labels == "inferred"] or aims
+    usable = sorted(usable, key=lambda aim: (aim.messages[0].round, aim.key))  # of equals, whatever order they came in
     return [usable[place] for place in least_noisy([aim.target.noise_share for aim in usable], settings.messages)]
 
 

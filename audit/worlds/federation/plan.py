@@ -160,10 +160,10 @@ class AuditPlan:
 
     @property
     def sentence(self) -> str:
-        enough = "" if self.needed is None else f", {self.needed:,} are needed to exceed the target by counting"
+        enough = "" if self.needed is None else f"; counting needs {self.needed:,} to exceed the target"
         took = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         return (
-            f"at most {self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show"
+            f"up to {self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show"
             f" ε = {self.ceiling:.3g}{took}"
         )
 

@@ -468,7 +468,7 @@ def test_a_space_that_diverges_everywhere_is_one_sentence(tmp_path: Path) -> Non
 
 
 def test_a_space_without_a_setting_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no point of the space is a setting.*unknown key 'noise'"):
+    with pytest.raises(BadInput, match=r"no combination of these values.*unknown key 'noise'"):
         choose(RAW, tmp_path / "study", replace(OPTIONS, vary=("scheme.noise=1,2",)))
     assert not (tmp_path / "study").exists()
 

@@ -311,6 +311,9 @@ def test_safetensors_of_any_length_of_header_are_read(length, tmp_path):
         (["round-1-weights.npz", "round-2-weights.npz"], {}, "the server's models alone"),
         (["a/b.csv"], {}, "there are a/b.csv; a layout of your own"),
         ([], {}, "it is empty"),
+        # what is left out would be missing from ε (an engineer: proven 5.68, true 13.2)
+        (["round-0/client-0.npz", "round-0/client-1.pt"], {"layout": "files"}, "client-1.pt is not.*pickle"),
+        (["round-0/client-0.npz", "round-0/Client-1.npz"], {"layout": "files"}, "Client-1.npz is not called as"),
     ],
 )
 def test_the_likeliest_cause_is_named(files, asked, words, tmp_path):

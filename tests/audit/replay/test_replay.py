@@ -210,6 +210,11 @@ def test_equal_data_must_give_equal_trainings():
     ("train", "adjacency", "words"),
     [
         (lambda records, tap: None, "add_remove", "told the tap of nothing"),
+        (
+            lambda records, tap: (tap.query("sum", 0.0, 1.0), tap.release("sum", 0.0), tap.release("loss", 0.0)),
+            "add_remove",
+            "'loss' has no query before it",
+        ),
         (noisy_mean, "zero_out", "takes no batches"),
         (lambda records, tap: 1 / 0, "add_remove", "ZeroDivisionError"),
         (lambda records, tap: tap.query("it", "word", 1.0), "add_remove", "the query"),

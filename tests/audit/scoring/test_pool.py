@@ -35,5 +35,5 @@ def test_why_there_was_no_pool(numbers: dict[str, float], partition: str, said: 
     entry = AttackResult(attack="inversion", observer="server", metrics=Metrics.of({"psnr": 9.0, **numbers}))
     missing = score._in_its_pool(entry, setup, auditor, rebuilt, None).not_measured
     assert missing["pool_share"] == said
-    control = "records of one client may be of a kind (nobody says that a lot dealt the records), so images made"
+    control = "a client's records may resemble each other (nobody says that a lot dealt the records)"
     assert any(reason.startswith(control) for reason in missing.values()) is (partition == "recorded")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command import called
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.replay.outcome import FINITE_ALONE
 from dpfl_audit.audit.worlds.flower.app import flower_app
 from dpfl_audit.audit.worlds.flower.replayed import FlowerReplay
 
@@ -163,4 +164,4 @@ def test_the_command_ends_with_1_and_writes_norms(tmp_path, capsys):
     draws = ("--claim", 8, "--draws", 20, "--calibration", 10)
     assert called(capsys, "flower", app, "--replay", *draws, "-o", tmp_path / "drawn")[0] == 0
     notes = json.loads((tmp_path / "drawn" / "results.json").read_text())["epsilon"][0]["notes"]
-    assert len([note for note in notes if note.startswith("Violated")]) == 3
+    assert [sum(note.startswith(words) for note in notes) for words in ("Violated", FINITE_ALONE)] == [1, 2]
