@@ -43,17 +43,6 @@ DEFAULTS: dict[str, Any] = {
     "softened": TIMES,
 }
 
-# Keys and presets of pieces that were taken out, which the git tag lab-1 still has.
-_TRAINED = "the trained denoiser was taken out, preset = 'spectrum-prior' has the records' spectrum in its place"
-TAKEN_OUT = {
-    "ordered": "the search for the order of batches behind BatchNorm was taken out",
-    "rounds": "messages = 2 names how many messages are attacked each alone, in place of how many rounds",
-    "halving": "dropping restarts on the way was taken out, all of them go to the end",
-    "prior_network": _TRAINED,
-    "prior_weights": _TRAINED,
-}
-PRESETS_OUT = {"learned-prior": _TRAINED}
-
 # Of what is attacked, where and how often.
 OF_ALL = ("labels", "records", "mode", "manners", "messages", "device", "restarts")
 
@@ -115,8 +104,6 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     Raises:
         ValueError: an unknown key or preset, or a value out of range, in one sentence.
     """
-    for name in TAKEN_OUT.keys() & settings:
-        raise ValueError(f"{name}: {TAKEN_OUT[name]}; leave it out")
     known = {f.name for f in fields(Inversion) if f.init} - {"device"}
     unknown = sorted(set(settings) - known - {"preset"})
     if unknown:
@@ -129,8 +116,6 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
     check_types(Inversion, {name: v for name, v in own.items() if name != "objective"})
     base = DEFAULTS
     if "preset" in settings:
-        if settings["preset"] in PRESETS_OUT:
-            raise ValueError(f"preset = {settings['preset']!r}: {PRESETS_OUT[settings['preset']]}")
         if not isinstance(settings["preset"], str) or settings["preset"] not in PRESETS:
             raise ValueError(one_of("preset", settings["preset"], (*PRESETS, AUTO)))
         published = asdict(PRESETS[settings["preset"]].settings)

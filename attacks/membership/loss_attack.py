@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..base import Knowledge, MembershipScores, Part, Progress, View
 from ..cost import CALL, forward_operations
@@ -15,9 +15,7 @@ class LossThreshold:
     Needs nothing but that model.
     """
 
-    @property
-    def name(self) -> str:
-        return "membership-loss"
+    name: str = field(default="membership-loss", init=False)
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part. Raises ValueError where there are no candidates or the observer never sees the global model."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,7 @@ class QuantileMembership:
     The quantiles are boosted trees on the first principal components of the auxiliary inputs and on the label.
     """
 
-    @property
-    def name(self) -> str:
-        return "membership-quantile"
+    name: str = field(default="membership-quantile", init=False)
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -37,9 +37,7 @@ class SequenceMembership:
     arXiv:2602.16596), which is optimal for means whose other members are in the dark.
     """
 
-    @property
-    def name(self) -> str:
-        return "membership-sequence"
+    name: str = field(default="membership-sequence", init=False)
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part a sender.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -48,9 +48,7 @@ class StackedMembership:
     red team, arXiv:2604.12737).
     """
 
-    @property
-    def name(self) -> str:
-        return "membership-stacked"
+    name: str = field(default="membership-stacked", init=False)
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part a sender. The clients that are played are shared by all.

@@ -75,7 +75,7 @@ class Study:
         if self.chosen is None or self.chosen.epsilon is None or most is None or spent is None:
             return ""
         total = self.chosen.epsilon + spent
-        return say.above_with_search(total, most) if total > most else ""
+        return "" if total <= most else say.above_with_search(total, most)
 
     @property
     def weaker(self) -> str:

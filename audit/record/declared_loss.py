@@ -10,29 +10,17 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...defenses.losses import (
-    ALLOWED,
-    LOSSES,
-    AbsoluteError,
-    BinaryCrossEntropy,
-    CrossEntropy,
-    Focal,
-    Loss,
-    OwnLoss,
-    SquaredError,
-    loss_of,
-    loss_with,
-)
+from ...defenses import losses
 from ..errors import BadInput, bad_input
 from .network import UNKNOWN, builder_of, path_of
 
 # torch's module -> what it is, which of its attributes are its parameters, and what else makes it
-MODULES: Mapping[type[nn.Module], tuple[type[Loss], tuple[str, ...], dict[str, Any]]] = {
-    nn.CrossEntropyLoss: (CrossEntropy, ("weight", "label_smoothing"), {}),
-    nn.NLLLoss: (CrossEntropy, ("weight",), {}),  # of log-probabilities, whose log-softmax is themselves
-    nn.BCEWithLogitsLoss: (BinaryCrossEntropy, ("pos_weight",), {}),
-    nn.MSELoss: (SquaredError, (), {"factor": 1.0}),
-    nn.L1Loss: (AbsoluteError, (), {}),
+MODULES: Mapping[type[nn.Module], tuple[type[losses.Loss], tuple[str, ...], dict[str, Any]]] = {
+    nn.CrossEntropyLoss: (losses.CrossEntropy, ("weight", "label_smoothing"), {}),
+    nn.NLLLoss: (losses.CrossEntropy, ("weight",), {}),  # of log-probabilities, whose log-softmax is themselves
+    nn.BCEWithLogitsLoss: (losses.BinaryCrossEntropy, ("pos_weight",), {}),
+    nn.MSELoss: (losses.SquaredError, (), {"factor": 1.0}),
+    nn.L1Loss: (losses.AbsoluteError, (), {}),
 }
 FUNCTIONS: tuple[tuple[object, type[nn.Module]], ...] = (
     (F.cross_entropy, nn.CrossEntropyLoss),
@@ -58,8 +46,8 @@ def declared_loss(given: object) -> str | None:
         return None
     with bad_input("loss"):
         if isinstance(given, str):
-            loss = loss_of(given.replace(".py:", ":"))
-            return _own(loss.code, "") if isinstance(loss, OwnLoss) else loss.text
+            loss = losses.loss_of(given.replace(".py:", ":"))
+            return _own(loss.code, "") if isinstance(loss, losses.OwnLoss) else loss.text
         if isinstance(given, nn.Module) and type(given) in MODULES:
             return _of_torch(type(given), vars(given) | dict(given.named_buffers())).text
         function, options, more = given, {}, ()
@@ -70,7 +58,7 @@ def declared_loss(given: object) -> str | None:
             found = {"gamma": 2, "alpha": 0.25, **{n: v for n, v in options.items() if n != "reduction"}}
             if found["alpha"] < 0:  # torchvision's word for none
                 del found["alpha"]
-            return loss_with(Focal, found).text
+            return losses.loss_with(losses.Focal, found).text
         kind = next((kind for one, kind in FUNCTIONS if one is function), None)
         if kind is not None and not more:
             return _of_torch(kind, {"reduction": "mean", **options}).text
@@ -78,7 +66,7 @@ def declared_loss(given: object) -> str | None:
             return _own(path, given)
     name = named[1] or type(given).__name__
     raise BadInput(
-        f"loss = {name}: attacks know {', '.join(LOSSES)}, by name or as torch's own, as"
+        f"loss = {name}: attacks know {', '.join(losses.LOSSES)}, by name or as torch's own, as"
         f" nn.BCEWithLogitsLoss(), or a function of a file of yours, as losses.mine; {OTHER}"
     )
 
@@ -86,11 +74,11 @@ def declared_loss(given: object) -> str | None:
 def _own(name: str, given: str | Callable[..., Any]) -> str:
     """A function of its owner's, which may run in the owner's process. Raises BadInput."""
     code, function = builder_of(given or name)
-    ALLOWED[code] = function
-    return OwnLoss(code).text
+    losses.ALLOWED[code] = function
+    return losses.OwnLoss(code).text
 
 
-def _of_torch(kind: type[nn.Module], given: Mapping[str, Any]) -> Loss:
+def _of_torch(kind: type[nn.Module], given: Mapping[str, Any]) -> losses.Loss:
     loss, parameters, fixed = MODULES[kind]
     if given.get("reduction", "mean") != "mean":
         raise ValueError(f"{kind.__name__}(reduction={given['reduction']!r}): expected the mean over a batch")
@@ -99,7 +87,7 @@ def _of_torch(kind: type[nn.Module], given: Mapping[str, Any]) -> Loss:
     if kind is nn.BCEWithLogitsLoss and given.get("weight") is not None:
         raise ValueError("BCEWithLogitsLoss(weight=…): weights of single records cannot be taken; pos_weight can")
     found = {name: _plain(given[name]) for name in parameters if given.get(name) is not None}
-    return loss_with(loss, {**fixed, **found})
+    return losses.loss_with(loss, {**fixed, **found})
 
 
 def _plain(value: Any) -> Any:

@@ -55,13 +55,12 @@ def files_of_dump(dump: Path, layout: str, broadcasts: str | None) -> dict[int, 
             matched.add(path)
     if not found:
         raise BadInput(f"{dump}: no file is called as {uploads!r} says; {_what_is_there(dump)}")
-    there = (path for path in sorted(dump.rglob("*")) if path.suffix in (*TENSORS, *PICKLES) and path.is_file())
-    if others_there := [path.relative_to(dump).as_posix() for path in there if path not in matched]:
-        more = f" and {len(others_there) - 1} more are" if others_there[1:] else " is"
-        what = f"; it is {PICKLED}" if Path(others_there[0]).suffix in PICKLES else ""
+    tensors = sorted(path for path in dump.rglob("*") if path.suffix in (*TENSORS, *PICKLES) and path.is_file())
+    if strangers := [path.relative_to(dump).as_posix() for path in tensors if path not in matched]:
+        named = ", ".join([*strangers[:3], *["…"][: len(strangers) - 3]])
         raise BadInput(
-            f"{dump}: {others_there[0]}{more} not called as {uploads!r} says{what}; an upload that is left out would be"
-            " missing from ε, so rename each, or move what is none out of the folder"
+            f"{dump}: {len(strangers)} of its files are not called as {uploads!r} says ({named}), and ε would leave out"
+            f" what they hold; rename them ({', '.join(PICKLES)}: {AS_TENSORS}), or move them out of the folder"
         )
     one = next(iter(found[min(found)].values()))
     if other := foreign(one):

@@ -11,14 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...defenses.ranges import (
-    require_above_zero,
-    require_at_most,
-    require_count,
-    require_nonnegative,
-    require_one_of,
-    require_probability,
-)
+from ...defenses import ranges
 from .formula import FormulaValue, Recommendation, assumed, holding, merged, scan
 
 READINGS = ("appendix", "text", "rederived")
@@ -56,12 +49,12 @@ class DecentralisedConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_above_zero(epsilon=self.epsilon, clip=self.clip, smoothness=self.smoothness)
-        require_probability(delta=self.delta)
-        require_count(samples=self.samples, clients=self.clients, participants=self.participants)
-        require_count(neighbours=self.neighbours, dimension=self.dimension)
-        require_at_most("participants", self.participants, "clients", self.clients)
-        require_nonnegative(divergence=self.divergence, initial_gap=self.initial_gap)
+        ranges.require_above_zero(epsilon=self.epsilon, clip=self.clip, smoothness=self.smoothness)
+        ranges.require_probability(delta=self.delta)
+        ranges.require_count(samples=self.samples, clients=self.clients, participants=self.participants)
+        ranges.require_count(neighbours=self.neighbours, dimension=self.dimension)
+        ranges.require_at_most("participants", self.participants, "clients", self.clients)
+        ranges.require_nonnegative(divergence=self.divergence, initial_gap=self.initial_gap)
         if self.eigenvalue is not None and not 0 <= self.eigenvalue <= 1:
             raise ValueError(
                 f"eigenvalue must lie in [0, 1], the second of an averaging matrix, got {self.eigenvalue}."
@@ -76,9 +69,9 @@ class DecentralisedConstants:
         >>> round(thesis.noise_variance(50, 0.7).value, 5), round(thesis.noise_variance(50, 0.7, m_e=30).value, 5)
         (0.00831, 0.24942)
         """
-        require_count(T=T, m_e=m_e or 1)
-        require_above_zero(r_tcs=r_tcs)
-        require_at_most("r_tcs", r_tcs, "1", 1.0)
+        ranges.require_count(T=T, m_e=m_e or 1)
+        ranges.require_above_zero(r_tcs=r_tcs)
+        ranges.require_at_most("r_tcs", r_tcs, "1", 1.0)
         epsilon, m, logarithm = self.epsilon, self.clients, math.log(1 / self.delta)
         s_1 = r_tcs**2 * (m_e or 1)
         value = 7 * s_1 * T * (epsilon + 2 * logarithm) / (m * epsilon) ** 2
@@ -101,7 +94,7 @@ class DecentralisedConstants:
 
     def local_noise_std(self, sigma: float) -> FormulaValue:
         """The std a client adds, update units: 2Cσ/n, (5.3)-(5.4). A remark gives the 2Cσ/m of the end of Theorem 8."""
-        require_nonnegative(sigma=sigma)
+        ranges.require_nonnegative(sigma=sigma)
         C, n, m = self.clip, self.samples, self.clients
         return FormulaValue(
             2 * C * sigma / n,
@@ -137,9 +130,9 @@ class DecentralisedConstants:
             sigma2: σ² of Theorem 8.
             reading: one of `READINGS`.
         """
-        require_count(T=T, m_tcs=m_tcs, m_e=m_e)
-        require_nonnegative(sigma2=sigma2)
-        require_one_of("reading", reading, READINGS)
+        ranges.require_count(T=T, m_tcs=m_tcs, m_e=m_e)
+        ranges.require_nonnegative(sigma2=sigma2)
+        ranges.require_one_of("reading", reading, READINGS)
         if m_e >= m_tcs:
             raise ValueError(f"m_e must be below m_tcs = {m_tcs}, the clients training, got {m_e}.")
         rho_2 = second_eigenvalue(m_e) if self.eigenvalue is None else self.eigenvalue
@@ -161,10 +154,10 @@ class DecentralisedConstants:
         With D = 2 − L the text (5.9) has 2gap/(TD) − ζ²/D + ζ²(L−1)(m−m_tcs)/(m_tcsD(m−1)) + 4LC²σ²/(n²m_tcsD).
         "appendix", (A.74): L + 1 for L − 1. "rederived", from (A.70): D = 1 − (L−1)₊, +ζ²/D, (L−1)₊.
         """
-        require_count(T=T, m_tcs=m_tcs)
-        require_nonnegative(sigma2=sigma2)
-        require_at_most("m_tcs", m_tcs, "clients", self.clients)
-        require_one_of("reading", reading, READINGS)
+        ranges.require_count(T=T, m_tcs=m_tcs)
+        ranges.require_nonnegative(sigma2=sigma2)
+        ranges.require_at_most("m_tcs", m_tcs, "clients", self.clients)
+        ranges.require_one_of("reading", reading, READINGS)
         L, zeta, m = self.smoothness, self.divergence, self.clients
         sampling = 0.0 if m == m_tcs else zeta**2 * (m - m_tcs) / (m_tcs * (m - 1))
         privacy = 4 * L * self.clip**2 * sigma2 / (self.samples**2 * m_tcs)
@@ -186,7 +179,7 @@ class DecentralisedConstants:
 
     def recommend_rounds(self, *, max_rounds: int = 500) -> Recommendation:
         """T* of Theorem 9 ("rederived"); remarks give the T* of the other readings and the noise (5.4) has there."""
-        require_count(max_rounds=max_rounds)
+        ranges.require_count(max_rounds=max_rounds)
 
         def optimum(reading: str) -> Recommendation:
             return scan(
@@ -204,7 +197,7 @@ class DecentralisedConstants:
         """m_tcs* of Theorem 9 ("rederived"): more training clients sample better and need more noise."""
         m_e = self.neighbours
         least = 1 if m_e is None else m_e + 1
-        require_at_most("neighbours + 1", least, "clients", self.clients)
+        ranges.require_at_most("neighbours + 1", least, "clients", self.clients)
         return scan(
             "training clients m_tcs",
             lambda m_tcs: self.convergence(rounds, int(m_tcs), m_e),
@@ -281,5 +274,5 @@ def second_eigenvalue(m_e: int) -> float:
 
     Ours: the thesis names no value.
     """
-    require_count(m_e=m_e)
+    ranges.require_count(m_e=m_e)
     return 1.0 if m_e <= 2 else 2 * math.sqrt(m_e - 1) / m_e

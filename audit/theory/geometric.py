@@ -12,14 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...defenses.ranges import (
-    require_above_zero,
-    require_at_most,
-    require_count,
-    require_nonnegative,
-    require_one_of,
-    require_probability,
-)
+from ...defenses import ranges
 from ..proof.theorems.gaussian import gaussian_delta
 from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, mixed_sum, power, scan
 
@@ -60,14 +53,14 @@ class GeometricConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_above_zero(epsilon=self.epsilon, clip=self.clip, vartheta=self.vartheta)
-        require_above_zero(learning_rate=self.learning_rate, smoothness=self.smoothness, pl=self.pl)
-        require_probability(delta=self.delta)
-        require_count(samples=self.samples, clients=self.clients, participants=self.participants)
-        require_count(dimension=self.dimension)
-        require_at_most("participants", self.participants, "clients", self.clients)
-        require_nonnegative(dissimilarity=self.dissimilarity, lipschitz=self.lipschitz)
-        require_nonnegative(divergence=self.divergence, initial_gap=self.initial_gap)
+        ranges.require_above_zero(epsilon=self.epsilon, clip=self.clip, vartheta=self.vartheta)
+        ranges.require_above_zero(learning_rate=self.learning_rate, smoothness=self.smoothness, pl=self.pl)
+        ranges.require_probability(delta=self.delta)
+        ranges.require_count(samples=self.samples, clients=self.clients, participants=self.participants)
+        ranges.require_count(dimension=self.dimension)
+        ranges.require_at_most("participants", self.participants, "clients", self.clients)
+        ranges.require_nonnegative(dissimilarity=self.dissimilarity, lipschitz=self.lipschitz)
+        ranges.require_nonnegative(divergence=self.divergence, initial_gap=self.initial_gap)
 
     @property
     def sensitivity(self) -> float:
@@ -113,7 +106,7 @@ class GeometricConstants:
 
         In parameter units. τ may be fractional (the paper sets τ = T/M).
         """
-        require_nonnegative(tau=tau)
+        ranges.require_nonnegative(tau=tau)
         eta, L, gamma = self.learning_rate, self.smoothness, self.divergence
         # expm1 keeps the value exact where the two terms cancel; the residue at τ = 1 is rounding, not drift.
         growth = 0.0 if tau == 1 else math.expm1(tau * math.log1p(eta * L)) / L - eta * tau
@@ -132,8 +125,8 @@ class GeometricConstants:
         A^m Θ + qLΔs² ln(1/δ)(ϑ^m − A^m)(ϑ − ϑ^(1−m)) / (ε²(ϑ − A)·D), D = ϑ − 1 (reading "corrected", what (8) put into
         (41b) gives) or D = U − 1 (reading "printed", (11)-(14)). The corrected form has its limits at ϑ = 1 and ϑ = A.
         """
-        require_count(m=m)
-        require_one_of("reading", reading, ("corrected", "printed"))
+        ranges.require_count(m=m)
+        ranges.require_one_of("reading", reading, ("corrected", "printed"))
         printed, vartheta, A = reading == "printed", self.vartheta, self.contraction().value
         spread = mixed_sum(A, vartheta, m) * geometric_sum(1 / vartheta, m)
         if printed:
@@ -203,9 +196,9 @@ class GeometricConstants:
         The paper bisects the derivative (14), trusting Corollary 2's convexity; (13) itself omits the drift that (14)
         has.
         """
-        require_count(max_rounds=max_rounds)
+        ranges.require_count(max_rounds=max_rounds)
         if total_steps is not None:
-            require_above_zero(total_steps=total_steps)
+            ranges.require_above_zero(total_steps=total_steps)
 
         def at(M: float) -> FormulaValue:
             if total_steps is None:
@@ -272,7 +265,7 @@ class GeometricConstants:
         (Our derivation; the paper tunes ϑ by experiment.) The curve is a grid around it. The analysis therefore always
         asks for decreasing noise, while the paper's MLP and SVM did best with ϑ > 1.
         """
-        require_count(rounds=rounds)
+        ranges.require_count(rounds=rounds)
         factor = self.contraction()
         notes = (assumed(smoothness=self.smoothness, pl=self.pl, dissimilarity=self.dissimilarity),)
         A = factor.value

@@ -11,14 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ...defenses.ranges import (
-    require_above_zero,
-    require_at_most,
-    require_count,
-    require_nonnegative,
-    require_one_of,
-    require_probability,
-)
+from ...defenses import ranges
 from ..proof.theorems.gaussian import gaussian_multiplier
 from .formula import FormulaValue, Recommendation, assumed, holding, merged, scan
 
@@ -40,12 +33,12 @@ class StepOrders:
     second: float = 1.0
 
     def __post_init__(self) -> None:
-        require_above_zero(first=self.first, second=self.second)
-        require_nonnegative(z=self.z)
+        ranges.require_above_zero(first=self.first, second=self.second)
+        ranges.require_nonnegative(z=self.z)
 
     def at(self, T: float, E: float) -> FormulaValue:
         """Y_T of (4)."""
-        require_above_zero(T=T, E=E)
+        ranges.require_above_zero(T=T, E=E)
         z = self.z
         value = self.first * E**2 / T + self.second * E ** (1 - z) * T ** (z - 1)
         return FormulaValue(
@@ -65,7 +58,7 @@ class StepOrders:
         >>> StepOrders(z=2).order_of_local_steps(1000).value   # Laplace: T^(2/3)
         100.0
         """
-        require_above_zero(T=T)
+        ranges.require_above_zero(T=T)
         z = self.z
         value = T ** (z / (z + 1))
         rounded = round(value)
@@ -115,7 +108,7 @@ class StepOrders:
 
     def best_iterations(self, E: float) -> FormulaValue:
         """T* of Corollary 5.1 at a fixed E: (first·E^(z+1)/(second(z−1)))^(1/z) for z > 1, else inf."""
-        require_above_zero(E=E)
+        ranges.require_above_zero(E=E)
         z = self.z
         if z <= 1:
             return FormulaValue(math.inf, ("For z ≤ 1 more iterations never hurt the bound (4) at a fixed E.",))
@@ -159,13 +152,17 @@ class IterationConstants:
     initial_distance: float = 1.0
 
     def __post_init__(self) -> None:
-        require_one_of("mechanism", self.mechanism, tuple(POWER_OF_ROUNDS))
-        require_above_zero(epsilon=self.epsilon, c2=self.c2, smoothness=self.smoothness, convexity=self.convexity)
-        require_nonnegative(clip=self.clip, gradient_norm=self.gradient_norm, initial_distance=self.initial_distance)
-        require_count(clients=self.clients, participants=self.participants, dimension=self.dimension)
-        require_at_most("participants", self.participants, "clients", self.clients)
+        ranges.require_one_of("mechanism", self.mechanism, tuple(POWER_OF_ROUNDS))
+        ranges.require_above_zero(
+            epsilon=self.epsilon, c2=self.c2, smoothness=self.smoothness, convexity=self.convexity
+        )
+        ranges.require_nonnegative(
+            clip=self.clip, gradient_norm=self.gradient_norm, initial_distance=self.initial_distance
+        )
+        ranges.require_count(clients=self.clients, participants=self.participants, dimension=self.dimension)
+        ranges.require_at_most("participants", self.participants, "clients", self.clients)
         if self.delta is not None:
-            require_probability(delta=self.delta)
+            ranges.require_probability(delta=self.delta)
         elif self.mechanism == "gaussian":
             raise ValueError("delta must be given for the Gaussian mechanism, got None.")
 
@@ -185,9 +182,9 @@ class IterationConstants:
 
         Xi: Ξ = η̃Eξ of Theorems 1 and 2. shares: n̄²/n², by default 1/N² of clients of equal size.
         """
-        require_above_zero(T_g=T_g)
-        require_nonnegative(Xi=Xi)
-        require_one_of("reading", reading, ("printed", "corrected"))
+        ranges.require_above_zero(T_g=T_g)
+        ranges.require_nonnegative(Xi=Xi)
+        ranges.require_one_of("reading", reading, ("printed", "corrected"))
         weight = self.dimension * (1 / self.clients**2 if shares is None else shares) * (Xi / self.epsilon) ** 2
         if self.delta is None or self.mechanism == "laplace":
             return FormulaValue(2 * weight * self.participants * T_g**2)
@@ -206,7 +203,7 @@ class IterationConstants:
 
     def noise_free_weight(self, E: float) -> FormulaValue:
         """ω0 = 6λΓ + 8(E−1)²G² + 4E²G²(N−b)/((N−1)b) of Theorem 3: non-IID data, local drift, client sampling."""
-        require_above_zero(E=E)
+        ranges.require_above_zero(E=E)
         N, b, G = self.clients, self.participants, self.gradient_norm
         sampling = 0.0 if b == N else 4 * (E * G) ** 2 * (N - b) / ((N - 1) * b)
         return FormulaValue(
@@ -221,8 +218,8 @@ class IterationConstants:
         """Theorem 3: Y_k ≤ (4ω0/μ² + γY_0)/(k + γ) + (4/μ²)·t·C_M E²T_g^z/(k + γ − 1)², γ = max(8λ/μ, E), t = ⌊k/E⌋,
         after k iterations.
         """
-        require_count(k=k, E=E)
-        require_above_zero(T_g=T_g)
+        ranges.require_count(k=k, E=E)
+        ranges.require_above_zero(T_g=T_g)
         lam, mu = self.smoothness, self.convexity
         free, weight = self.noise_free_weight(E), self.noise_weight(reading)
         gamma = max(8 * lam / mu, E)
@@ -255,7 +252,7 @@ class IterationConstants:
         Scans the divisors E of T that leave every client at least one round (T/E ≥ N/b), as the paper's Fig. 5-6 do:
         below that the formula's noise is less than one round needs. Remarks give the closed form of (4).
         """
-        require_count(total_steps=total_steps)
+        ranges.require_count(total_steps=total_steps)
         T, N, b = int(total_steps), self.clients, self.participants
         if T * b < N:
             raise ValueError(f"total_steps must be at least clients/participants = {N / b:g}, got {T}.")
@@ -278,7 +275,7 @@ class IterationConstants:
         """T_g* of Theorem 3 at a fixed E = `local_steps`, by a scan from ⌈N/b⌉ to max_rounds; a remark gives T* of
         Corollary 5.1.
         """
-        require_count(max_rounds=max_rounds, local_steps=local_steps)
+        ranges.require_count(max_rounds=max_rounds, local_steps=local_steps)
         least = -(-self.clients // self.participants)
         if max_rounds < least:
             raise ValueError(f"max_rounds must be at least ⌈clients/participants⌉ = {least}, got {max_rounds}.")

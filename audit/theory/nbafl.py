@@ -22,15 +22,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from ...defenses import ranges
 from ...defenses.claims import nbafl_round_budgets
-from ...defenses.ranges import (
-    require_above_zero,
-    require_at_most,
-    require_count,
-    require_nonnegative,
-    require_one_of,
-    require_probability,
-)
 from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, power, scan
 
 READINGS = ("printed", "talaei", "rederived")
@@ -71,13 +64,17 @@ class NbaflConstants:
     initial_gap: float = math.log(10)
 
     def __post_init__(self) -> None:
-        require_above_zero(epsilon=self.epsilon, clip=self.clip, proximal=self.proximal)
-        require_above_zero(smoothness=self.smoothness, pl=self.pl)
-        require_probability(delta=self.delta)
-        require_count(samples=self.samples, clients=self.clients, exposures=self.exposures, dimension=self.dimension)
-        require_nonnegative(dissimilarity=self.dissimilarity, lipschitz=self.lipschitz, initial_gap=self.initial_gap)
-        require_count(participants=self.sampled)
-        require_at_most("participants", self.sampled, "clients", self.clients)
+        ranges.require_above_zero(epsilon=self.epsilon, clip=self.clip, proximal=self.proximal)
+        ranges.require_above_zero(smoothness=self.smoothness, pl=self.pl)
+        ranges.require_probability(delta=self.delta)
+        ranges.require_count(
+            samples=self.samples, clients=self.clients, exposures=self.exposures, dimension=self.dimension
+        )
+        ranges.require_nonnegative(
+            dissimilarity=self.dissimilarity, lipschitz=self.lipschitz, initial_gap=self.initial_gap
+        )
+        ranges.require_count(participants=self.sampled)
+        ranges.require_at_most("participants", self.sampled, "clients", self.clients)
 
     @property
     def sampled(self) -> int:
@@ -96,7 +93,7 @@ class NbaflConstants:
 
     def lambda_1(self, reading: str = "printed") -> float:
         """λ1 of (10), the weight of ‖∇F‖·E‖n‖: 1/μ + ρB/μ as printed, 1 + ρB/μ in the other readings."""
-        require_one_of("reading", reading, READINGS)
+        ranges.require_one_of("reading", reading, READINGS)
         own = 1 / self.proximal if reading == "printed" else 1.0
         return own + self.smoothness * self.dissimilarity / self.proximal
 
@@ -111,7 +108,7 @@ class NbaflConstants:
 
         gradient: ‖∇F‖; noise and noise_squared: E‖n‖ and E‖n‖² of the aggregate's noise, parameter units.
         """
-        require_nonnegative(gradient=gradient, noise=noise, noise_squared=noise_squared)
+        ranges.require_nonnegative(gradient=gradient, noise=noise, noise_squared=noise_squared)
         value = self.lambda_2 * gradient**2 + self.lambda_1(reading) * gradient * noise + self.lambda_0 * noise_squared
         impossible = noise_squared < noise**2 * (1 - 1e-12)
         return FormulaValue(
@@ -134,9 +131,9 @@ class NbaflConstants:
         mean of K clients drawn without replacement is unbiased, so smoothness alone bounds what the draw costs; at
         K = N it is P, which the printed one is not.
         """
-        require_count(K=K)
-        require_at_most("K", K, "clients", self.clients)
-        require_one_of("reading", reading, ("printed", "rederived"))
+        ranges.require_count(K=K)
+        ranges.require_at_most("K", K, "clients", self.clients)
+        ranges.require_one_of("reading", reading, ("printed", "rederived"))
         rho, B, mu, N, low = self.smoothness, self.dissimilarity, self.proximal, self.clients, self.lambda_2
         if reading == "printed":
             low += (rho * B**2 / K + 2 * rho * B**2 / math.sqrt(K) + mu * B / math.sqrt(K)) / mu**2
@@ -165,9 +162,9 @@ class NbaflConstants:
         b = −(T/ε)ln(1 − N/K + (N/K)e^(−ε/T)), 1 for K = N. Where b is undefined (ε/T ≥ −ln(1 − K/N)) the server adds
         nothing. Both tests of the paper, T > L√N and T > ε/γ, are this maximum.
         """
-        require_count(T=T, K=K)
-        require_at_most("K", K, "clients", self.clients)
-        require_at_most("exposures", self.exposures, "T", T)
+        ranges.require_count(T=T, K=K)
+        ranges.require_at_most("K", K, "clients", self.clients)
+        ranges.require_at_most("exposures", self.exposures, "T", T)
         spent, sound = self._round_budgets(T, K)
         uplink = 2 * self.noise_constant * self.exposures * self.clip / (self.samples * math.sqrt(K) * self.epsilon)
         downlink = 2 * self.noise_constant * self.clip / (self.samples * K * spent)
@@ -194,8 +191,8 @@ class NbaflConstants:
         "talaei": Θ + k2T + k1T²/ε + k0T³/ε², k2 = λ2β², k1 = (2λ1βCc/m)√(2/(Nπ)), k0 = 4λ0C²c²/(m²N): T rounds of
         (10) with ‖∇F‖ = β, E‖n‖ = (2cCT/(mε))√(2/(Nπ)), E‖n‖² = (2cCT/(mε))²/N. "rederived": see the module.
         """
-        require_count(T=T)
-        require_one_of("reading", reading, READINGS)
+        ranges.require_count(T=T)
+        ranges.require_one_of("reading", reading, READINGS)
         if reading == "rederived":
             return self._rederived(T, self.clients, self.contraction())
         N, unit = self.clients, self.noise_constant * self.clip * T / (self.samples * self.epsilon)
@@ -227,7 +224,7 @@ class NbaflConstants:
         α0 = 2ρK/N + ρ, α1 = 1 + 2ρB/μ + 2ρB√K/(μN); undefined (nan) for ε/T ≥ −ln(1 − K/N). "rederived": see the
         module.
         """
-        require_count(T=T)
+        ranges.require_count(T=T)
         shrink = self.sampled_contraction(K, reading)
         if reading == "rederived":
             return self._rederived(T, K, shrink)
@@ -251,7 +248,7 @@ class NbaflConstants:
         The paper promises an optimum after Theorem 2; it needs λ2 < 0 (μ > ρB(1 + B/2)), since otherwise every further
         round only adds.
         """
-        require_count(max_rounds=max_rounds)
+        ranges.require_count(max_rounds=max_rounds)
 
         def at(T: float) -> FormulaValue:
             if self.sampled == self.clients:

@@ -12,7 +12,6 @@ import torch
 from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Reconstruction, Seen, View
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
-from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.match.case import Auxiliary
 from dpfl_audit.attacks.inversion.match.wiener import WienerFilter, cosine_waves, filter_of
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
@@ -230,11 +229,6 @@ def test_what_it_needs_is_asked_for_in_one_sentence(world) -> None:
             SETTINGS.parts(replace(view, facts=replace(view.facts, noise_std=noise)), knowledge)
     with pytest.raises(ValueError, match=r"needs objective = 'euclidean'"):
         Inversion(learned=True)
-    for gone in ({"preset": "learned-prior"}, {"prior_network": False}, {"prior_weights": "a.safetensors"}):
-        with pytest.raises(ValueError, match="'spectrum-prior'"):
-            make_inversions(gone, False, "cpu")
-    with pytest.raises(ValueError, match=r"^halving: "):
-        make_inversions({"restarts": 8, "halving": True}, False, "cpu")
 
 
 def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:

@@ -5,9 +5,7 @@ Where tangents come in, each candidate has a direction of its own, v = p G* + 2q
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -39,35 +37,6 @@ class Some:
             target = candidate // self.repeat
             counts[target] = counts.get(target, 0) + 1
         return list(counts.items())
-
-
-class HandLayer(Protocol):
-    """A layer with weights W. What comes in and goes out is laid out as the layer likes it, the same for all passes.
-
-    compared: after `back`, of each of its tensors.
-    """
-
-    compared: list[DotAndSquare]
-
-    def forth(self, x: Tensor, some: Some) -> Tensor:
-        """z = W x + b."""
-        ...
-
-    def back(self, error: Tensor, wanted: bool) -> Tensor:
-        """Wᵀ error, or anything where it is not wanted."""
-        ...
-
-    def turn(self, partials: Sequence[DotAndSquare]) -> None:
-        """Takes in the derivatives by what was compared."""
-        ...
-
-    def tangent(self, moved: Tensor | None) -> Tensor:
-        """v x + W moved; moved: None where x does not move."""
-        ...
-
-    def home(self, change: Tensor) -> Tensor:
-        """vᵀ error + Wᵀ change; `change` is that of `error`."""
-        ...
 
 
 def bent(back: Tensor, slope: Tensor, curve: Tensor | None, tangent: Tensor, grown: Tensor) -> Tensor:

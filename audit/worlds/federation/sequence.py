@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +41,8 @@ class SequenceTrials:
     hubs: by round, those that the client is in.
     """
 
+    mechanism: ClassVar[Mechanism] = "gaussian"
+    rate: ClassVar[float] = 1.0
     hubs: Mapping[int, HubTrials]
     chain: PerturbCorrelated
 
@@ -58,14 +60,6 @@ class SequenceTrials:
     @property
     def sizes(self) -> Sequence[int]:
         return [*self._first.uploads.worlds[0].job.layout.sizes] * self.rounds
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return "gaussian"
-
-    @property
-    def rate(self) -> float:
-        return 1.0
 
     @cached_property
     def rounds(self) -> int:

@@ -183,7 +183,7 @@ def refused_dump(tmp_path: Path, declared: str = DECLARED, **options) -> str:
         ("r{round}{client}.npz", GOOD["broadcasts"], "between"),
         (GOOD["layout"], "r{round}/{round}.npz", "{round} stands in it twice"),
         (GOOD["layout"], "r{round}/site{client}.npz", "no place"),
-        ("r{round}/site{client}.npz{", GOOD["broadcasts"], "not called as"),
+        ("r{round}/site{client}.npz{", GOOD["broadcasts"], "are not called as"),
         ("", GOOD["broadcasts"], "expected rounds, files"),
     ],
 )
