@@ -24,7 +24,7 @@ from .setup.reading import plain_json
 from .timetable import Timetable, WorkKind
 from .weights import fetch
 
-QUICK = 0.6  # of the people, in a quick demo
+QUICK = 0.5  # of the people, in a quick demo
 ROUNDS = 16
 DELTA = 8e-4  # below one in 800
 ITERATIONS = 25  # enough for what comes back exactly
@@ -33,18 +33,18 @@ ATTACKED = (0, 1, 2, 3)  # whose messages are looked at
 
 @dataclass(frozen=True)
 class DemoData:
-    """Of so many people, so many records each; and the network."""
+    """Of so many people, so many records each; the network, and its step."""
 
     name: str
     people: int
     records: int
     model: dict[str, Any]
+    lr: float
 
 
-# 800 of the 1,797 that scikit-learn brings
-DIGITS = DemoData("digits", 200, 4, {"name": "mlp", "options": {"widths": [32]}})
-# fewer words in a message than the network is wide
-NOTES = DemoData("notes", 400, 3, {"name": "transformer", "options": {"width": 80, "layers": 1}})
+# 800 of the 1,797 that scikit-learn brings; notes with fewer words in a message than the network is wide
+DIGITS = DemoData("digits", 200, 4, {"name": "mlp", "options": {"widths": [32]}}, 0.4)
+NOTES = DemoData("notes", 400, 3, {"name": "transformer", "options": {"width": 80, "layers": 1}}, 0.5)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def config(setting: DemoSetting, quick: bool = False) -> Config:
         "seed": 0,
         "data": {"name": data.name, "clients": people, "samples_per_client": data.records},
         "model": data.model,
-        "local": {"optimiser": "sgd", "lr": 0.5, "batch_size": data.records, "epochs": 1},
+        "local": {"optimiser": "sgd", "lr": data.lr, "batch_size": data.records, "epochs": 1},
         "scheme": {**setting.scheme, "rounds": ROUNDS},
         "capture": {"clients": list(setting.captured or range(people)), "rounds": setting.rounds, "candidates": 600},
         "audit": {"delta": DELTA, "unit": "client", "adjacency": "zero_out", "observer": setting.observer},
