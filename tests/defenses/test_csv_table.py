@@ -105,6 +105,7 @@ LATE = ["rare"] + ["no", "yes"] * 100  # put into a training row
         ({}, {"target": "outcom"}, "no column 'outcom'.*'outcome'"),
         ({}, {"target": None}, 'target = "outcome"'),
         ({}, {"drop": ["nobody"]}, "no column 'nobody'"),
+        ({}, {"separator": "|"}, "no column 'outcome': all its columns were read as one"),
         ({}, {"colour": 1}, "option colour"),
         ({}, {"classes": 3}, "csv has 2 classes"),
         ({"outcome": ["no"] * 200}, {}, "one value 'no'"),

@@ -46,6 +46,7 @@ from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells
 from dpfl_audit.audit.run.shortened import LEAST_ITERATIONS
 from dpfl_audit.audit.say import study as say
+from dpfl_audit.audit.say.words import at_most
 from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import TooManyRecords, build
@@ -158,6 +159,16 @@ def done(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, s
         heard.append((done, total, words))
 
     return choose(RAW, tmp_path_factory.mktemp("study") / "study", OPTIONS, progress=tell)
+
+
+def test_a_search_that_costs_more_than_was_asked_is_said(done: Study) -> None:
+    """ε of the search and of the training are added up: 16.7 and 1.5 stood apart under a limit of 8 (an officer)."""
+    assert done.chosen is not None and (proven := done.chosen.epsilon) is not None
+    for spare, spent, above in ((1.0, 1.5, True), (1.0, 0.5, False), (1.0, None, False), (None, 1.5, False)):
+        most = None if spare is None else proven + spare
+        case = replace(done.case, goals=replace(done.case.goals, epsilon_at_most=most))
+        study = replace(done, case=case, price=replace(done.price, epsilon=spent))
+        assert (at_most(proven + 1.5) in study.above) == above == bool(study.above)
 
 
 def test_a_study_recommends_what_trains(done: Study) -> None:

@@ -81,19 +81,6 @@ def test_leak_probability_is_in_no_main_table_and_lost_nowhere(folder):
     assert any("leak_probability" in attack.numbers for attack in Results.read(folder).attacks)
 
 
-SYMBOLS = {  # a symbol: what must stand right before or after it where it first comes, or be said of it
-    "ε": r"privacy loss ε|ε compares",
-    "δ": r"chance of δ",
-    "μ": r"parameter μ",
-    "σ": r"own parameter, σ",
-}
-
-
-@pytest.mark.parametrize("symbol", SYMBOLS)
-def test_symbols_stand_beside_names(symbol, text):
-    assert symbol not in text or re.search(SYMBOLS[symbol], text)
-
-
 def test_rows_of_one_run_name_their_unit(row):
     """The issue's: per client at least 5.06; per record nothing contradicts 7.3."""
     rows = [

@@ -107,8 +107,9 @@ def test_a_replay_of_a_right_training_is_told_and_contradicts_nothing():
 
 def test_batches_that_are_no_coins_have_the_price_of_what_they_are():
     """Once a pass: one Gaussian release at σ = 1, ε = 4.377 at δ = 10⁻⁵; the accountant states 3.89."""
-    said = notes_of(training(leaks=False, poisson=False))
-    (note,) = [note for note in said if note.startswith("Contradicted")]
+    audit = audited(training(leaks=False, poisson=False))
+    (note,) = [note for note in audit.about.notes if note.startswith("Contradicted")]
+    assert audit.sentences[1] == audit.results().warnings[0] == note  # and not below advice to draw more
     assert "= 4.377" in note and "same ones" in note
 
 
