@@ -162,7 +162,6 @@ def done(tmp_path_factory: pytest.TempPathFactory, heard: list[tuple[int, int, s
 
 
 def test_a_search_that_costs_more_than_was_asked_is_said(done: Study) -> None:
-    """ε of the search and of the training are added up: 16.7 and 1.5 stood apart under a limit of 8 (an officer)."""
     assert done.chosen is not None and done.chosen.epsilon is not None
     proven = done.chosen.epsilon
     for spare, spent, above in ((1.0, 1.5, True), (1.0, 0.5, False), (1.0, None, False), (None, 1.5, False)):
