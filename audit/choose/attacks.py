@@ -79,11 +79,11 @@ def plan_attacks(
     limit = inversion_minutes
     if limit is None:
         limit = minutes if set(costs) == {INVERSION} else minutes / 2
-    read = None
+    reading = None
     names, late, spent = [], [], 0.0
     if costs.pop(INVERSION, None) is not None:
-        read = _messages_read(setup, options, messages, limit, shortest)
-        names, late, spent = [INVERSION], [*read.left_out], min(read.cost, limit)
+        reading = _messages_read(setup, options, messages, limit, shortest)
+        names, late, spent = [INVERSION], [*reading.left_out], min(reading.cost, limit)
     for name, cost in sorted(costs.items(), key=lambda one: (one[0] not in searched, one[1])):
         first = name.startswith(MEMBERSHIP) and not any(known.startswith(MEMBERSHIP) for known in names)
         if name in searched or first or spent + cost <= minutes:
@@ -94,17 +94,17 @@ def plan_attacks(
             late.append(f"{name} ({_about(cost)}, when {left:.2g} of {minutes:.2g} were left)")
     overrides: tuple[str, ...] = ()
     weaker = [name for name in audited if name not in names]
-    if read is not None:
-        lasting, short = _lasting(read.settings, read.cost, limit, max(0.0, minutes - spent), options.quick)
-        overrides, late = (*read.overrides, *lasting), [*late, *short]
-        weaker = [*read.left_out, *short, *weaker] if INVERSION in audited else weaker
+    if reading is not None:
+        lasting, short = _lasting(reading.settings, reading.cost, limit, max(0.0, minutes - spent), options.quick)
+        overrides, late = (*reading.overrides, *lasting), [*late, *short]
+        weaker = [*reading.left_out, *short, *weaker] if INVERSION in audited else weaker
     assert job.choice is not None
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
     return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole, spent)
 
 
 @dataclass(frozen=True, eq=False)
-class _Read:
+class _Reading:
     """The messages that an inversion reads. cost: in minutes, with all iterations of its `settings`. left_out: what it
     does not read, in words.
     """
@@ -115,7 +115,7 @@ class _Read:
     left_out: tuple[str, ...]
 
 
-def _messages_read(setup: Path, options: RunOptions, messages: int, limit: float, shortest: float) -> _Read:
+def _messages_read(setup: Path, options: RunOptions, messages: int, limit: float, shortest: float) -> _Reading:
     """As many as fit `limit` minutes, and one at least. The arguments are those of `plan_attacks`."""
     overrides = (f"{INVERSION}.messages={messages}",) if messages else ()
     left_out: list[str] = []
@@ -123,10 +123,10 @@ def _messages_read(setup: Path, options: RunOptions, messages: int, limit: float
     alone = [manner for manner in settings["manners"] if manner != TOGETHER]
     if cost > shortest * limit and 0 < len(alone) < len(settings["manners"]):
         apart = (*overrides, f"{INVERSION}.manners={json.dumps(alone)}")
-        less, of_those = _inversion_cost(setup, options, apart)
-        if less < cost:
+        cost_apart, settings_apart = _inversion_cost(setup, options, apart)
+        if cost_apart < cost:
             left_out.append(f"{INVERSION} of all rounds together ({_about(cost)})")
-            overrides, cost, settings = apart, less, of_those
+            overrides, cost, settings = apart, cost_apart, settings_apart
     if cost > limit and TOGETHER not in settings["manners"]:
         iterations, restarts = fewer_iterations(settings, cost, limit)
         part = iterations * restarts / (settings["iterations"] * settings["restarts"])
@@ -135,7 +135,7 @@ def _messages_read(setup: Path, options: RunOptions, messages: int, limit: float
         if fitting * one < cost:
             left_out.append(f"{INVERSION} of more than {fitting} messages")
             overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), fitting * one
-    return _Read(settings, cost, overrides, tuple(left_out))
+    return _Reading(settings, cost, overrides, tuple(left_out))
 
 
 def _inversion_cost(setup: Path, options: RunOptions, overrides: tuple[str, ...]) -> tuple[float, Mapping[str, Any]]:

@@ -65,7 +65,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     open_noise = case.key == PUBLISHED
     epsilon = inf if plain or open_noise else composed_epsilon(experiments)
     asked = case.config.audit
-    said = say.search_seen(asked.observer.words, count, plain, open_noise, epsilon, _terms(asked))
+    said = say.search_seen(asked.observer.words, count, plain, open_noise, epsilon, terms_of(asked))
     if asked.unit == "client" and tried:
         said += say.OF_NUMBERS
     if case.search == "random":
@@ -73,7 +73,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     return SearchPrice(epsilon, count, (said, say.SCORES))
 
 
-def _terms(asked: AuditTable) -> str:
+def terms_of(asked: AuditTable) -> str:
     return f"per {asked.unit}, {asked.adjacency}, δ = {number(asked.delta)}"
 
 
@@ -94,7 +94,7 @@ def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
     noise = say.SOME_BARE if bare else ""
     if case.key == PUBLISHED:
         noise = say.OPEN_NOISE
-    said = say.selection_seen(again, noise, epsilon, _terms(asked), case.trials)
+    said = say.selection_seen(again, noise, epsilon, terms_of(asked), case.trials)
     if asked.unit == "client" and tried:
         said += say.OF_NUMBERS
     return SearchPrice(epsilon, None, (said, say.KEEP))

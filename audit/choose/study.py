@@ -11,7 +11,7 @@ from ..say import study as say
 from .again import Again
 from .case import PARTS, StudyCase
 from .decide import Neighbour, Obstacle, front, steps
-from .price import SearchPrice
+from .price import SearchPrice, terms_of
 from .space import said
 from .trial import Trial
 
@@ -75,7 +75,7 @@ class Study:
         if self.chosen is None or self.chosen.epsilon is None or most is None or spent is None:
             return ""
         total = self.chosen.epsilon + spent
-        return "" if total <= most else say.above_with_search(total, most)
+        return "" if total <= most else say.above_with_search(total, most, terms_of(self.case.config.audit))
 
     @property
     def weaker(self) -> str:

@@ -146,17 +146,13 @@ def _recorded_twice(train: Train, records: ReplayRecords, seed: int, name: str) 
 
 def _unbounded(events: Sequence[Event]) -> str:
     """The first release that nobody was told the bound of, "" where there is none, or no bound of anything."""
-    asked, pending = set[str](), 0
     if all(event.kind != "query" for event in events):
         return ""
+    pending = 0
     for event in events:
-        if event.kind == "query":
-            asked.add(event.name)
-            pending += 1
-        elif event.kind == "release":
-            if pending <= 0 and event.name not in asked:
-                return event.name
-            pending -= 1
+        if event.kind == "release" and not pending:
+            return event.name
+        pending += {"query": 1, "release": -1}.get(event.kind, 0)
     return ""
 
 

@@ -201,8 +201,8 @@ def refuted(pairs: Sequence[Refutation], whose: str = "this setup") -> str:
     shown, row = strongest.shown, strongest.row
     condition = shown.condition if strongest.on_condition else ""
     stated = {"claimed": claim_said(row), "proven": f"ε ≤ {at_most(row.proven)} is proven"}[strongest.limit]
-    least = at_least(strongest.demonstrated)
-    if least in stated:  # by a little: both round to the same
+    least, limit = at_least(strongest.demonstrated), {"claimed": row.claimed, "proven": row.proven}[strongest.limit]
+    if least == number(limit):  # refuted by a little: both round to the same
         least = at_least(strongest.demonstrated, 6)
     least += chosen(shown)
     if condition:

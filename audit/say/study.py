@@ -52,11 +52,11 @@ def take_setting(taken: str, seeds: int, kept: Sequence[str]) -> str:
     return f"{taken}. With {seeds} fresh seeds: {'; '.join(kept)}."
 
 
-def above_with_search(total: float, most: float) -> str:
-    """total: ε of the search and of the recommended training. most: what was asked."""
+def above_with_search(total: float, most: float, terms: str) -> str:
+    """total: ε of the search and of the recommended training, of these terms. most: what was asked."""
     return (
-        f"Whoever sees the search too has seen up to ε = {at_most(total)}, above the {number(most)} that was asked; a"
-        " search on auxiliary records costs nothing."
+        f"Whoever sees the search too has seen up to ε = {at_most(total)} ({terms}, which adds up too), above the"
+        f" {number(most)} that was asked; a search on auxiliary records costs nothing."
     )
 
 
