@@ -17,7 +17,9 @@ FRAME = 0.25  # seconds between two drawings of it
 LINE = 10.0  # seconds between two lines
 
 LATE = "longer than expected"
-FAR = 0.2  # of the whole time: a promise that is this much too short is renewed, a smaller error shows at its end
+SOON = 0.1  # of the work: until then a time left is renewed where it is this much of the whole time too short
+FAR = 2.0  # and later where it is so many times as much; a smaller rise comes slowly
+RISE = 0.1  # a time left that is so much too short is no reason for another; it rises by so much in ten seconds
 BESIDE = 60  # columns for percents, bar and times beside the words
 
 
@@ -25,8 +27,9 @@ class Reporter:
     """A `Progress` that shows itself while it is open, in a thread of its own: whatever the work is busy with, somebody
     who watches sees the seconds pass.
 
-    The time left is a promise: it falls as time passes, and faster where the work is faster. Where it is over before
-    the work is, or what was done since shows it to be far too short, that is said, with a new one.
+    The time left falls as time passes, and faster where the work is faster. Where it is too short it rises slowly, as
+    "at least". Where it is over before the work is, or far too short, there is a new one; that it is longer than was
+    first expected is said.
 
     >>> with Reporter(quiet=True) as progress:
     ...     progress(3, 4, "training rounds")
@@ -39,8 +42,10 @@ class Reporter:
         self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.began = self.since = time.monotonic()
         self.done, self.total, self.first, self.words = 0, 0, 0, "reading"
-        self.ends: float | None = None  # when the work is over, as promised
-        self.late = False
+        self.ends: float | None = None  # when the work is over
+        self.held: float | None = None  # seconds left at least, where it may be over later than that
+        self.expected = 0.0  # when it was to be over at first
+        self.heard = 0.0  # when anything was last known
         self.drawn = 0  # columns
         self.printing = threading.Lock()
         self.ended = threading.Event()
@@ -66,13 +71,29 @@ class Reporter:
         """The time left is that of the work since it was first heard of: what an earlier run left was free."""
         now = time.monotonic()
         if total != self.total or done < self.done:
-            self.since, self.first, self.ends, self.late = now, done, None, False
+            self.since, self.first, self.ends, self.held = now, done, None, None
         elif done > self.done and now - self.since >= DELAY:
-            ends = now + (now - self.since) * (total - done) / (done - self.first)
-            broken = self.ends is not None and (self.ends < now or ends - self.ends > FAR * (ends - self.since))
-            self.late = self.late or broken
-            self.ends = ends if self.ends is None or broken else min(self.ends, ends)
+            self._expect(now, (now - self.since) * (total - done) / (done - self.first), done < SOON * total)
         self.done, self.total, self.words = done, total, words or self.words
+
+    def _expect(self, now: float, left: float, soon: bool) -> None:
+        """left: seconds, by what is known now. soon: whether little is done."""
+        shown = left if self.ends is None else self._seconds(now)
+        if self.ends is None:
+            self.expected = now + left
+        far = left - shown > SOON * (now - self.since + left) if soon else left > FAR * shown
+        if left <= shown or shown <= 0 or far:
+            self.ends, self.held = now + left, None
+        elif left <= (1 + RISE) * shown:
+            self.ends, self.held = now + shown, None
+        else:
+            self.held = min(left, shown * (1 + RISE) ** ((now - self.heard) / 10))
+        self.heard = now
+
+    def _seconds(self, now: float) -> float:
+        """That are shown as left."""
+        assert self.ends is not None
+        return self.ends - now if self.held is None else self.held
 
     def note(self, words: str) -> None:
         """A line that stays, above the bar."""
@@ -115,7 +136,10 @@ class Reporter:
         """ "" as long as nothing tells."""
         if self.ends is None:
             return ""
-        if self.ends < now:
+        seconds = self._seconds(now)
+        if seconds < 0:
             return LATE
-        left = f"{tqdm.format_interval(self.ends - now)} left"
-        return f"{LATE}, {left}" if self.late else left
+        left = f"{tqdm.format_interval(seconds)} left"
+        if self.held is not None:
+            return f"at least {left}"
+        return f"{LATE}, {left}" if self.ends - self.expected > RISE * (self.ends - self.began) else left

@@ -90,6 +90,11 @@ class PlannedStage:
         table.heard = now
         table.tell(f"{self.name}: {words}" if self.name else words)
 
+    def has(self, kind: str, units: float) -> None:
+        """Fewer units of a kind, of which nothing was heard yet, than were planned."""
+        self.table.tallies[kind].planned -= self.work[kind] - units
+        self.work[kind] = units
+
     def end(self) -> None:
         """Nothing more comes of it: what was not done had no need to be."""
         for kind, units in self.work.items():

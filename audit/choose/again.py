@@ -188,7 +188,7 @@ def _attacked(
         except BadInput as why:
             refused.append(why)
             continue
-        job = runner.opened(folder / "setup", plan.options(_options(case)))
+        job = plan.job(_options(case))
         plans.append(plan)
         part = part_of(progress, i / len(folders), (i + 1) / len(folders))
         results.append(runner.carry_out(job, folder / "results", force=True, progress=part, workers=workers))

@@ -23,6 +23,7 @@ from ..setup.config import CANARY
 from .outcome import outcome_of
 
 MEMBERSHIP = "membership"
+PLENTY = 1e6  # minutes, for which everything that applies is chosen, and so priced
 TOGETHER = "all-rounds"  # the manner of an inversion that joins a sender's messages
 STRONGER = ((4.0, 2, 2), (2.0, 1, 2))  # from so many times its minutes: iterations ×, restarts ×
 
@@ -32,18 +33,23 @@ class AttackPlan:
     """names: of the attacks. overrides: of their settings. not_run: what is left out or shortened, with why.
 
     weaker: what `audit run` would do of its own accord and this does not, or not for as
-    long. minutes: for all that it would do. counted: minutes for what is planned.
+    long. minutes: for all that it would do. counted: minutes for what is planned. priced: what it was counted by.
     """
 
     names: tuple[str, ...]
     overrides: tuple[str, ...]
     not_run: tuple[str, ...]
+    priced: Job
     weaker: tuple[str, ...] = ()
     minutes: float = 0.0
     counted: float = 0.0
 
     def options(self, options: RunOptions) -> RunOptions:
         return replace(options, minutes=None, attacks=self.names, overrides=self.overrides)
+
+    def job(self, options: RunOptions) -> Job:
+        """To be carried out; the setup is not read again."""
+        return runner.asked_of(self.priced.setup, self.priced.auditor, self.options(options))
 
 
 def plan_attacks(
@@ -73,7 +79,9 @@ def plan_attacks(
     Raises:
         BadInput: no attack applies.
     """
-    costs, job = _costs(setup, options)
+    job = runner.opened(setup, replace(options, minutes=PLENTY))
+    assert job.choice is not None
+    costs = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
     audited = _by_default(costs)
     whole = sum(costs[name] for name in audited)
     limit = inversion_minutes
@@ -82,7 +90,7 @@ def plan_attacks(
     reading = None
     names, late, spent = [], [], 0.0
     if costs.pop(INVERSION, None) is not None:
-        reading = _messages_read(setup, options, messages, limit, shortest)
+        reading = _messages_read(job, messages, limit, shortest)
         names, late, spent = [INVERSION], [*reading.left_out], min(reading.cost, limit)
     for name, cost in sorted(costs.items(), key=lambda one: (one[0] not in searched, one[1])):
         first = name.startswith(MEMBERSHIP) and not any(known.startswith(MEMBERSHIP) for known in names)
@@ -98,9 +106,8 @@ def plan_attacks(
         lasting, short = _lasting(reading.settings, reading.cost, limit, max(0.0, minutes - spent), options.quick)
         overrides, late = (*reading.overrides, *lasting), [*late, *short]
         weaker = [*reading.left_out, *short, *weaker] if INVERSION in audited else weaker
-    assert job.choice is not None
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
-    return AttackPlan(tuple(names), overrides, (*refused, *late), tuple(weaker), whole, spent)
+    return AttackPlan(tuple(names), overrides, (*refused, *late), job, tuple(weaker), whole, spent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,33 +122,31 @@ class _Reading:
     left_out: tuple[str, ...]
 
 
-def _messages_read(setup: Path, options: RunOptions, messages: int, limit: float, shortest: float) -> _Reading:
-    """As many as fit `limit` minutes, and one at least. The arguments are those of `plan_attacks`."""
+def _messages_read(job: Job, messages: int, limit: float, shortest: float) -> _Reading:
+    """As many as fit `limit` minutes, and one at least. job: with all attacks; else as `plan_attacks` has it."""
+
+    def priced(overrides: tuple[str, ...]) -> tuple[float, Mapping[str, Any]]:
+        return runner.price_of_inversion(job.half.with_options(replace(job.options, overrides=overrides)))
+
     overrides = (f"{INVERSION}.messages={messages}",) if messages else ()
     left_out: list[str] = []
-    cost, settings = _inversion_cost(setup, options, overrides)
+    cost, settings = priced(overrides)
     alone = [manner for manner in settings["manners"] if manner != TOGETHER]
     if cost > shortest * limit and 0 < len(alone) < len(settings["manners"]):
         apart = (*overrides, f"{INVERSION}.manners={json.dumps(alone)}")
-        cost_apart, settings_apart = _inversion_cost(setup, options, apart)
+        cost_apart, settings_apart = priced(apart)
         if cost_apart < cost:
             left_out.append(f"{INVERSION} of all rounds together ({_about(cost)})")
             overrides, cost, settings = apart, cost_apart, settings_apart
     if cost > limit and TOGETHER not in settings["manners"]:
         iterations, restarts = fewer_iterations(settings, cost, limit)
         part = iterations * restarts / (settings["iterations"] * settings["restarts"])
-        one, _ = _inversion_cost(setup, options, (*overrides, f"{INVERSION}.messages=1"))
+        one, _ = priced((*overrides, f"{INVERSION}.messages=1"))
         fitting = max(1, int(limit / (one * part)))
         if fitting * one < cost:
             left_out.append(f"{INVERSION} of more than {fitting} messages")
             overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), fitting * one
     return _Reading(settings, cost, overrides, tuple(left_out))
-
-
-def _inversion_cost(setup: Path, options: RunOptions, overrides: tuple[str, ...]) -> tuple[float, Mapping[str, Any]]:
-    """Minutes of an inversion, and its settings."""
-    costs, job = _costs(setup, options, overrides)
-    return costs[INVERSION], next(chosen.settings for chosen in job.attacks if chosen.name == INVERSION)
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:
@@ -154,14 +159,6 @@ def _by_default(costs: Mapping[str, float]) -> list[str]:
         if spent <= DEFAULT_MINUTES or name in IN_PARTS:
             names.append(name)
     return names
-
-
-def _costs(setup: Path, options: RunOptions, overrides: tuple[str, ...] = ()) -> tuple[dict[str, float], Job]:
-    """By attack that applies, what it costs in minutes."""
-    job = runner.opened(setup, replace(options, minutes=1e6, overrides=overrides))
-    assert job.choice is not None
-    ran = {ran.attack: float(ran.minutes) for ran in job.choice.ran if options.canaries or ran.attack != CANARY}
-    return ran, job
 
 
 def _lasting(

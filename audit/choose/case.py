@@ -41,8 +41,8 @@ OWN_RECORDS = (
 )
 FEWER = "{}; the study continues with that"
 # Of the minutes one part is for the attacks of the search and one for those on a setting that is attacked again; the
-# last is for training and scoring, and for a second setting where the first one fails.
-PARTS = 3
+# others are for training, scoring and prices, and for a second setting where the first one fails.
+PARTS = 4
 LONGER = 3  # times as long as in the search a training is attacked again, at least
 MOST_DRAWS = 100  # of a seed and key, for an audited client to take part
 

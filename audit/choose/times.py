@@ -8,7 +8,8 @@ from ..timetable import PlannedStage, Timetable, WorkKind
 from . import trial
 from .case import StudyCase
 
-A_TRAINING = 1.0  # seconds of two cores, before anything was measured
+A_PRICE = 0.5  # seconds of two cores, before anything was measured
+A_TRAINING = 1.0
 SCORES = 4.0  # of opening, scoring and pricing what a short attack got, and MORE_SCORES of a seed attacked again
 MORE_SCORES = 10.0
 
@@ -28,7 +29,8 @@ class StudyTimes:
             {
                 "attacks": WorkKind(60 * case.screen_minutes + SCORES, OF_RUNS),
                 "attacks again": WorkKind(60 * case.again_minutes + MORE_SCORES * case.seeds, OF_RUNS),
-                "training": WorkKind(A_TRAINING, ("pricing settings", "training")),
+                "pricing": WorkKind(A_PRICE, ("pricing settings",)),
+                "training": WorkKind(A_TRAINING, ("training",)),
             },
         )
         self.batches = {n: self._batch(n) for n in range(0, case.count, trial.BATCH)}
@@ -54,7 +56,7 @@ class StudyTimes:
         return self._looked_at(end - first, f"settings {first + 1} to {end} of {self.case.count}")
 
     def _looked_at(self, settings: int, name: str) -> PlannedStage:
-        return self.table.plan({"attacks": settings, "training": settings}, name)
+        return self.table.plan({"attacks": settings, "pricing": settings, "training": settings}, name)
 
     def _again(self, name: str = "again") -> PlannedStage:
         seeds = self.case.seeds

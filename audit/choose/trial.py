@@ -27,6 +27,7 @@ from ..say.words import number, percent
 from ..setup.auditor import check_setup
 from ..setup.capture import Training, check_space, train_together
 from ..setup.reading import plain_json, present, read_text
+from ..timetable import PlannedStage
 from .attacks import AttackPlan, not_tried, plan_attacks
 from .case import Drawn, StudyCase
 from .outcome import Performance, outcome_of
@@ -144,7 +145,7 @@ def look_at(
     batch: Batch,
     priced: Sequence[Trial],
     before: Sequence[Trial],
-    progress: Progress | None,
+    progress: PlannedStage,
     workers: Workers,
 ) -> list[Trial]:
     """What comes of a batch; the same, byte for byte, however often it was killed in the middle.
@@ -152,7 +153,7 @@ def look_at(
     Args:
         case: the study. study: its folder.
         batch: of points. priced: as it was `prepared`. before: the trials of the batches before it.
-        progress: called with work done and in all. workers: who attacks.
+        progress: of the batch, with "attacks". workers: who attacks.
 
     Raises:
         BadInput: what a worker trained is not seen here.
@@ -174,6 +175,7 @@ def look_at(
         elif (why := _hopeless(case, trials[n], trained, before)) is not None:
             trials[n] = trials[n].model_copy(update={"why": why, "outcome": trained})
             left.remove(n)
+    progress.has("attacks", len(left))
     for n, measured in _attack(case, study, left, progress, workers).items():
         trials[n] = trials[n].model_copy(update={"state": "measured", **measured})
     for n, trial in trials.items():
@@ -321,7 +323,7 @@ def _attack(
         for n, why in refused.items()
     }
     if plans:
-        jobs = [runner.opened(setups[n], plan.options(options)) for n, plan in plans.items()]
+        jobs = [plan.job(options) for plan in plans.values()]
         outputs = [trial_folder(study, n) / "results" for n in plans]
         results = runner.carry_out_together(jobs, outputs, force=True, progress=progress, workers=workers)
         for (n, plan), r in zip(plans.items(), results):

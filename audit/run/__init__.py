@@ -7,10 +7,21 @@ Choose, plan and attack get the public half of a setup alone: what an observer s
 The auditor's half (truth/ and auditor/) enters at the stage of scores.
 """
 
+from .choosing import price_of_inversion
 from .job import Job
-from .opening import opened
+from .opening import asked_of, opened
 from .options import RunOptions
 from .pricing import check_gates
 from .stages import carry_out, carry_out_together, run
 
-__all__ = ["Job", "RunOptions", "carry_out", "carry_out_together", "check_gates", "opened", "run"]
+__all__ = [
+    "Job",
+    "RunOptions",
+    "asked_of",
+    "carry_out",
+    "carry_out_together",
+    "check_gates",
+    "opened",
+    "price_of_inversion",
+    "run",
+]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from ...attacks import ATTACKS
+from ...attacks.cost import minutes
 from ...defenses.models import LAYERS
-from ...defenses.terms import Observer
 from ..errors import BadInput
 from ..results.format import Choice, NotRun
 from ..setup.auditor import Auditor
@@ -28,25 +29,29 @@ NOT_OURS = (
 )
 
 
-def chosen_attacks(
-    setup: Setup, auditor: Auditor, observers: Sequence[Observer], options: RunOptions
-) -> tuple[Choice, RunOptions]:
+def chosen_attacks(half: PublicHalf, auditor: Auditor) -> tuple[Choice, PublicHalf]:
     """What runs where no attack is named. Canaries, which take minutes, only where minutes are granted.
 
     Returns:
-        The choice, and the options with fewer iterations of an inversion none of whose parts fits otherwise.
+        The choice, and the half with fewer iterations of an inversion none of whose parts fits otherwise.
     """
+    setup, options = half.setup, half.options
     if why := _not_attackable(setup):
-        return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), options
-    half = PublicHalf(setup, auditor.drawn_labels, tuple(observers), options)
+        return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), half
     there = _applying(half)
     if (fewer := _with_fewer_iterations(half, there)) is not None:
-        inversion = _applying(replace(half, options=fewer), (INVERSION,)).work
+        inversion = _applying(half.with_options(fewer), (INVERSION,)).work
         shorter = replace(there, work={**there.work, **inversion})
         if choice.first_of(shorter.work[INVERSION]) <= _limit(options):
             made = _chosen(setup, auditor, fewer, shorter)
-            return _shortened(made, there, fewer), fewer
-    return _chosen(setup, auditor, options, there), options
+            return _shortened(made, there, fewer), half.with_options(fewer)
+    return _chosen(setup, auditor, options, there), half
+
+
+def price_of_inversion(half: PublicHalf) -> tuple[float, Mapping[str, Any]]:
+    """Minutes of an inversion with scoring, and its settings."""
+    work = sum(operations for operations, _ in _applying(half, (INVERSION,)).work[INVERSION])
+    return minutes(work), variants_of(INVERSION, half)[0].settings
 
 
 def _limit(options: RunOptions) -> float:

@@ -21,26 +21,37 @@ from ..setup.description import versions
 from ..setup.folder import Setup
 from ..worlds.federation.plan import CanarySettings
 from .options import RunOptions
+from .public_half import PublicHalf
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """What is asked for, checked: both halves of the setup, and whom and what to try.
 
-    choice: how the attacks were chosen, None where they were named.
+    half: the public one, with what is wanted of it. choice: how the attacks were chosen, None where they were named.
     ablated: the attacks without a piece of what they know; not_withheld: by piece, why there is none without it.
     """
 
-    setup: Setup
+    half: PublicHalf
     auditor: Auditor
-    observers: tuple[Observer, ...]
     attacks: tuple[ChosenAttack, ...]
     canaries: CanarySettings | None
     choice: Choice | None
-    options: RunOptions
     lpips: tuple[perceptual.Net, Path] | perceptual.NotMeasured
     ablated: tuple[ChosenAttack, ...] = ()
     not_withheld: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def setup(self) -> Setup:
+        return self.half.setup
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        return self.half.observers
+
+    @property
+    def options(self) -> RunOptions:
+        return self.half.options
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from .. import scoring
 from ..errors import BadInput, bad_input
 from ..proven.rows import check_observers
 from ..scoring.membership_entries import check_membership
-from ..setup.auditor import check_setup
+from ..setup.auditor import Auditor, check_setup
 from ..setup.config import CANARY
+from ..setup.folder import Setup
 from ..worlds.federation.plan import canary_settings
 from .ablation import to_ablate, without_knowledge
 from .choosing import NOT_OURS, chosen_attacks
@@ -31,6 +32,12 @@ def opened(folder: Path, options: RunOptions) -> Job:
     if options.attacks and options.minutes is not None:
         raise BadInput("--minutes chooses attacks where none is named by --attack; give one of the two")
     setup, auditor = check_setup(folder)  # all of it, before anything is written
+    return asked_of(setup, auditor, options)
+
+
+def asked_of(setup: Setup, auditor: Auditor, options: RunOptions) -> Job:
+    """What is asked of a setup that was read and checked. Raises BadInput as `opened` does."""
+    folder = setup.folder
     if setup.diverged_at_once:
         raise BadInput(
             f"{folder}: training diverged in round 0, so there is nothing to attack; lower [local] lr or the noise, and"
@@ -47,11 +54,11 @@ def opened(folder: Path, options: RunOptions) -> Job:
         options = to_ablate(options)
     options = spelled_out(options, setup)
     options = with_affordable_classifiers(setup, options)
+    half = PublicHalf(setup, auditor.drawn_labels, observers, options)
     names, chosen_by_us = options.attacks, None
     if not names:
-        chosen_by_us, options = chosen_attacks(setup, auditor, observers, options)
-        names = tuple(ran.attack for ran in chosen_by_us.ran)
-    half = PublicHalf(setup, auditor.drawn_labels, observers, options)
+        chosen_by_us, half = chosen_attacks(half, auditor)
+        names, options = tuple(ran.attack for ran in chosen_by_us.ran), half.options
     attacks = tuple(chosen for name in names if name != CANARY for chosen in variants_of(name, half))
     if any(name.startswith("membership") for name in names):
         check_membership(auditor, setup.knowledge())
@@ -65,4 +72,4 @@ def opened(folder: Path, options: RunOptions) -> Job:
     with bad_input("--lpips-weights"):
         lpips = scoring.LEFT_OUT if options.pixels_only else perceptual.find(options.lpips_weights)
     ablated, not_withheld = without_knowledge(attacks, half) if options.ablate else ((), {})
-    return Job(setup, auditor, observers, attacks, canaries, chosen_by_us, options, lpips, ablated, not_withheld)
+    return Job(half, auditor, attacks, canaries, chosen_by_us, lpips, ablated, not_withheld)

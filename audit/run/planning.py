@@ -14,7 +14,6 @@ from . import choice, evidence
 from .choosing import of_a_recording
 from .evidence import Plan
 from .job import Job
-from .public_half import PublicHalf
 from .variants import variants_of
 
 
@@ -22,26 +21,25 @@ def planned_cells(job: Job, workers: Workers) -> Plan:
     """workers: who trains shadows. Raises BadInput: no observer's view allows one of the attacks; what does apply."""
     if not job.attacks:
         return Plan((), job.setup.knowledge(), ())
-    half = PublicHalf(job.setup, job.auditor.drawn_labels, job.observers, job.options)
-    ground, knowledge = half.ground, half.ground.knowledge
+    ground, knowledge = job.half.ground, job.half.ground.knowledge
     if knowledge.shadow_factory is not None:
         knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
     try:
         return choice.as_chosen(evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge), job.choice)
     except ValueError as refused:
         why = str(refused) if job.setup.manifest.recorded is None else of_a_recording(str(refused))
-        raise BadInput(f"attack: {why}; {_others(job, half)}") from refused
+        raise BadInput(f"attack: {why}; {_others(job)}") from refused
 
 
-def _others(job: Job, half: PublicHalf) -> str:
+def _others(job: Job) -> str:
     """What to name in place of an attack that is refused."""
-    ground = half.ground
+    ground = job.half.ground
     variants = {}
     for name, kind in ATTACKS.items():
         if not any(kind.arises(view) for view in ground.views):
             continue
         with suppress(BadInput):  # a table of an attack that nobody asked for
-            variants[name] = variants_of(name, half)
+            variants[name] = variants_of(name, job.half)
     names = [*choice.applying(ground.views, variants, ground.knowledge).work]
     recorded = job.setup.manifest.recorded is not None
     if job.auditor.ledger is not None and job.auditor.truth is not None and not recorded:
@@ -58,7 +56,7 @@ def _by_the_server(job: Job) -> str:
     server = Observer.parse("server")
     if server in job.observers:
         return ""
-    ground = PublicHalf(job.setup, job.auditor.drawn_labels, (server,), job.options).ground
+    ground = replace(job.half, observers=(server,)).ground
     with suppress(ValueError, BadInput):
         evidence.plan(ground.views, job.attacks, ground.knowledge)
         return f"; {' and '.join(job.names)} {'applies' if len(job.names) == 1 else 'apply'} to --observer server"

@@ -37,6 +37,13 @@ class PublicHalf:
     observers: tuple[Observer, ...]
     options: RunOptions
 
+    def with_options(self, options: RunOptions) -> PublicHalf:
+        """The same half, and other wishes. What its views are made of stays."""
+        other = replace(self, options=options)
+        if options.allow_model == self.options.allow_model:
+            other.__dict__["ground"] = self.ground  # where the cached property looks first
+        return other
+
     @cached_property
     def ground(self) -> Ground:
         """Labels that batches drawn in secret had are granted on top of knowledge/; `judging.py` says so."""
