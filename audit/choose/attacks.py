@@ -124,28 +124,23 @@ class _Reading:
 
 def _messages_read(job: Job, messages: int, limit: float, shortest: float) -> _Reading:
     """As many as fit `limit` minutes, and one at least. job: with all attacks; else as `plan_attacks` has it."""
-
-    def priced(overrides: tuple[str, ...]) -> tuple[float, Mapping[str, Any]]:
-        return runner.price_of_inversion(job.half.with_options(replace(job.options, overrides=overrides)))
-
     overrides = (f"{INVERSION}.messages={messages}",) if messages else ()
+    prices, settings = runner.price_of_inversion(job.half.with_options(replace(job.options, overrides=overrides)))
+    joined = sum(price for key, price in prices.items() if f" {TOGETHER}:" in key)
+    alone = sorted((price for key, price in prices.items() if f" {TOGETHER}:" not in key), reverse=True)
     left_out: list[str] = []
-    cost, settings = priced(overrides)
-    alone = [manner for manner in settings["manners"] if manner != TOGETHER]
-    if cost > shortest * limit and 0 < len(alone) < len(settings["manners"]):
-        apart = (*overrides, f"{INVERSION}.manners={json.dumps(alone)}")
-        cost_apart, settings_apart = priced(apart)
-        if cost_apart < cost:
-            left_out.append(f"{INVERSION} of all rounds together ({_about(cost)})")
-            overrides, cost, settings = apart, cost_apart, settings_apart
-    if cost > limit and TOGETHER not in settings["manners"]:
+    cost, manners = joined + sum(alone), settings["manners"]
+    if cost > shortest * limit and joined and alone:
+        left_out.append(f"{INVERSION} of all rounds together ({_about(cost)})")
+        manners = [manner for manner in manners if manner != TOGETHER]
+        overrides, cost = (*overrides, f"{INVERSION}.manners={json.dumps(manners)}"), sum(alone)
+    if cost > limit and TOGETHER not in manners:
         iterations, restarts = fewer_iterations(settings, cost, limit)
         part = iterations * restarts / (settings["iterations"] * settings["restarts"])
-        one, _ = priced((*overrides, f"{INVERSION}.messages=1"))
-        fitting = max(1, int(limit / (one * part)))
-        if fitting * one < cost:
+        fitting = max(1, int(limit / (alone[0] * part)))
+        if fitting < len(alone):
             left_out.append(f"{INVERSION} of more than {fitting} messages")
-            overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), fitting * one
+            overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), sum(alone[:fitting])
     return _Reading(settings, cost, overrides, tuple(left_out))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from ..setup.auditor import Auditor
 from ..setup.config import CANARY
 from ..setup.folder import Setup
 from ..worlds.federation.plan import canary_settings
-from . import choice
+from . import choice, evidence
 from .options import INVERSION, RunOptions, settings_of
 from .public_half import PublicHalf
 from .shortened import fewer_iterations, iterations_set, of_iterations
@@ -48,10 +49,14 @@ def chosen_attacks(half: PublicHalf, auditor: Auditor) -> tuple[Choice, PublicHa
     return _chosen(setup, auditor, options, there), half
 
 
-def price_of_inversion(half: PublicHalf) -> tuple[float, Mapping[str, Any]]:
-    """Minutes of an inversion with scoring, and its settings."""
-    work = sum(operations for operations, _ in _applying(half, (INVERSION,)).work[INVERSION])
-    return minutes(work), variants_of(INVERSION, half)[0].settings
+def price_of_inversion(half: PublicHalf) -> tuple[Mapping[str, float], Mapping[str, Any]]:
+    """Minutes of an inversion with scoring, by the key of its parts, and its settings."""
+    variants, shape = variants_of(INVERSION, half), tuple(half.setup.manifest.data.input_shape)
+    prices: dict[str, float] = defaultdict(float)
+    for cell in evidence.plan(half.ground.views, variants, half.ground.knowledge).cells:
+        scoring = scoring_operations(cell.part.records, shape, half.options)
+        prices[f"{cell.view.observer} {cell.part.key}"] += minutes(cell.part.work + scoring)
+    return prices, variants[0].settings
 
 
 def _limit(options: RunOptions) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,32 +67,21 @@ def load(
         raise ValueError('csv needs the file and its target column: [data] root = "my.csv", target = "outcome"')
     if not Path(root).is_file():
         raise ValueError(f"root = {root!r} is no file; a CSV table with a header is needed")
-    of_file, said = _reading(reading)
-    held = read_delimited(Path(root), **of_file)
-    table = held.table
-    drop = (drop,) if isinstance(drop, str) else drop
-    for column in (target, *drop, *sorted(said.numbers | said.words)):
-        if column not in table.columns:
-            raise ValueError(f"{root!r} has no column {column!r}{_lacking(str(column), list(table.columns))}")
-    if len(table) < LEAST:
-        raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
-    deal = deal_of(len(table), seed)
-    features = table.drop(columns=[target, *drop])
-    commas = any(features[name].str.contains(",", regex=False).any() for name in features.columns)
-    usual = usual_decimal(features[name] for name in features.columns) if commas else None
-    columns = {}
-    for name in features.columns:
-        try:
-            columns[str(name)] = read_column(features[name], said, usual)
-        except ValueError as error:
-            raise ValueError(f"{root!r}: {error}") from None
-    answers = _target_cells(root, table[target], labels, said, usual)
+    drop, there = (drop,) if isinstance(drop, str) else drop, Path(root).stat()
+    key = json.dumps([root, there.st_mtime_ns, there.st_size, target, drop, labels, reading], default=str)
+    if key not in _LAST:
+        cells = _read_cells(root, target, drop, labels, reading)
+        _LAST.clear()
+        _LAST[key] = cells
+    cells = _LAST[key]
+    columns, answers = cells.columns, cells.answers
+    deal = deal_of(len(answers), seed)
     targets, names = targets_of(root, answers, np.concatenate([deal.test, deal.auxiliary]), labels, regression)
     rows, encoded, left_out = _features(root, columns, deal.fitted(statistics))
     facts: dict[str, Any] = {"target": target, **facts_of(encoded)}
     if names:
         facts["labels"] = names
-    read_as = [*held.notes, *(f"{name}: {one.notation}" for name, one in columns.items() if one.notation)]
+    read_as = [*cells.notes, *(f"{name}: {one.notation}" for name, one in columns.items() if one.notation)]
     if missing := [name for name, one in columns.items() if one.missing]:
         read_as.append(f"cells that are no numbers as missing in {', '.join(missing)}")
     if left_out:
@@ -101,6 +91,42 @@ def load(
     facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
     made = dealt(OWN_TABLE, (rows, targets), deal, len(names), seed, facts, statistics)
     return replace(made, remarks=(_of_target(target, names, targets), *_remarks(columns)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """A file as its cells say it is to be read. columns: by name. answers: the target's cells. notes: on the file."""
+
+    columns: Mapping[str, ReadColumn]
+    answers: pd.Series
+    notes: Sequence[str]
+
+
+_LAST: dict[str, _Cells] = {}  # a study deals the same file by several lots
+
+
+def _read_cells(
+    root: str, target: str, drop: Sequence[str], labels: Sequence[str | float] | None, reading: Mapping[str, Any]
+) -> _Cells:
+    """The arguments are those of `load`. Raises ValueError."""
+    of_file, said = _reading(reading)
+    held = read_delimited(Path(root), **of_file)
+    table = held.table
+    for column in (target, *drop, *sorted(said.numbers | said.words)):
+        if column not in table.columns:
+            raise ValueError(f"{root!r} has no column {column!r}{_lacking(str(column), list(table.columns))}")
+    if len(table) < LEAST:
+        raise ValueError(f"{root!r} has {len(table) or 'no'} rows below its header; at least {LEAST} are needed")
+    features = table.drop(columns=[target, *drop])
+    commas = any(features[name].str.contains(",", regex=False).any() for name in features.columns)
+    usual = usual_decimal(features[name] for name in features.columns) if commas else None
+    columns = {}
+    for name in features.columns:
+        try:
+            columns[str(name)] = read_column(features[name], said, usual)
+        except ValueError as error:
+            raise ValueError(f"{root!r}: {error}") from None
+    return _Cells(columns, _target_cells(root, table[target], labels, said, usual), held.notes)
 
 
 def _lacking(column: str, columns: Sequence[str]) -> str:
