@@ -119,6 +119,8 @@ def import_dump(
             if any(name != str(number) for name, number in clients.items()):
                 listed = ", ".join(f"{name} as {number}" for name, number in [*clients.items()][:MOST_NAMED])
                 rec.note(f"clients numbered in their order: {listed}" + ", …" * (len(clients) > MOST_NAMED))
+            if numbers[0]:
+                rec.note(f"rounds {numbers[0]} to {numbers[-1]} of the dump are rounds 0 to {len(numbers) - 1} here")
             for t, number in enumerate(numbers):
                 round = first if t == 0 else _read_round(number, found[number], clients)
                 with bad_input(f"{dump}, round {number}"):

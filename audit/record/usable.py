@@ -153,9 +153,9 @@ def _check_takes_a_shape(kind: Builder) -> None:
             kind(LIKE_IMAGES, 2)
     except TypeError as error:
         raise BadInput(
-            f"model: an attack makes its network by {kind.__name__}(input_shape, classes), which with {LIKE_IMAGES}"
-            f' raises {in_words(error)}; let it take a shape, say by build="module:function" what makes it with'
-            " nothing, or for ε alone record net.state_dict() in its place"
+            f"model: an attack makes its network by {kind.__name__}(input_shape, classes), which with {LIKE_IMAGES}, a"
+            f' shape to try it with, raises {in_words(error)}; let it take a shape, say by build="module:function" what'
+            " makes it with nothing, or for ε alone record net.state_dict() in its place"
         ) from None
     except Exception:  # a class of tables may refuse an image; its own shape is tried with its first records
         return

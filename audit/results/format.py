@@ -550,8 +550,8 @@ class Choice(_Part):
 
     @property
     def unfinished(self) -> frozenset[str]:
-        """The attacks of which some parts ran, or all with fewer iterations."""
-        return frozenset(ran.attack for ran in self.ran if (ran.parts, ran.iterations) != (None, None))
+        """The attacks of which some parts ran, or all with fewer iterations or methods."""
+        return frozenset({ran.attack for ran in self.ran} & {lack.attack for lack in self.not_run})
 
 
 class ReferenceClassifier(_Part):

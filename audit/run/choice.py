@@ -143,10 +143,17 @@ def first_of(work: Sequence[tuple[int, str]]) -> float:
     return minutes(work[0][0])
 
 
-def shortened_said(first: float, limit: float, iterations: int) -> str:
-    """Why an inversion has fewer iterations than were asked for. first: minutes of its first part with all of them."""
-    longer = f"its first part takes about {_words(first)} minutes with all its iterations"
-    return f"{longer}, when {_words(limit)} were there; it had {iterations}"
+def shortened_said(first: float, limit: float, iterations: int | None, without_exact: bool) -> str:
+    """Why an inversion is shorter than was asked for.
+
+    Args:
+        first: minutes of its first part as it was asked for. limit: minutes that are there.
+        iterations: that it had, None for all. without_exact: it had none of the methods that give exact images.
+    """
+    had = [] if iterations is None else [f"{iterations} iterations"]
+    had += ["none of the methods that give exact images (exact = false)"] if without_exact else []
+    longer = f"its first part takes about {_words(first)} minutes, when {_words(limit)} were there"
+    return f"{longer}; it had {' and '.join(had)}"
 
 
 def _operations(work: Sequence[tuple[int, str]], done: set[str]) -> int:

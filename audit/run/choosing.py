@@ -24,6 +24,8 @@ from .shortened import fewer_iterations, iterations_set, of_iterations
 from .times import canary_work, classifier_operations, scoring_operations
 from .variants import variants_of
 
+FEW = 0.6  # of the minutes: a shorter inversion's first message takes no more if it can, as several tell more than one
+WITHOUT_EXACT = f"{INVERSION}.exact=false"
 NOT_OURS = (
     "a canary is tried by the training's own code, and a recording has none; dpfl_audit.audit_mechanism tries one on a"
     " function of yours"
@@ -40,12 +42,13 @@ def chosen_attacks(half: PublicHalf, auditor: Auditor) -> tuple[Choice, PublicHa
     if why := _not_attackable(setup):
         return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), half
     there = _applying(half)
-    if (fewer := _with_fewer_iterations(half, there)) is not None:
-        inversion = _applying(half.with_options(fewer), (INVERSION,)).work
-        shorter = replace(there, work={**there.work, **inversion})
-        if choice.first_of(shorter.work[INVERSION]) <= _limit(options):
-            made = _chosen(setup, auditor, fewer, shorter)
-            return _shortened(made, there, fewer), half.with_options(fewer)
+    for share in (FEW, 1.0):
+        for fewer in _shorter_inversions(half, there):
+            inversion = _applying(half.with_options(fewer), (INVERSION,)).work
+            shorter = replace(there, work={**there.work, **inversion})
+            if _first_message(shorter) <= share * _limit(options):
+                made = _chosen(setup, auditor, fewer, shorter)
+                return _shortened(made, there, fewer), half.with_options(fewer)
     return _chosen(setup, auditor, options, there), half
 
 
@@ -74,24 +77,33 @@ def _applying(half: PublicHalf, names: Collection[str] = ()) -> choice.Applying:
     return replace(there, first=classifier_operations(half.setup, half.options) if INVERSION in there.work else 0)
 
 
-def _with_fewer_iterations(half: PublicHalf, there: choice.Applying) -> RunOptions | None:
-    """The options for an inversion whose first part takes half of the minutes; None where it takes no more than all, or
-    somebody asked for so many iterations.
+def _first_message(there: choice.Applying) -> float:
+    """Minutes of an inversion of the first message, with what scores it."""
+    return choice.first_of(there.work[INVERSION]) + minutes(there.first)
+
+
+def _shorter_inversions(half: PublicHalf, there: choice.Applying) -> list[RunOptions]:
+    """The options for an inversion whose first message takes half of the minutes, for one without the methods that give
+    exact images, and for both; none where a message takes no more than all, or somebody asked for so many iterations.
     """
     choice.check_minutes(_limit(half.options))
-    options, work = half.options, there.work.get(INVERSION)
-    if not work or choice.first_of(work) <= _limit(options) or any(map(of_iterations, options.overrides)):
-        return None
+    options = half.options
+    if not there.work.get(INVERSION) or _first_message(there) <= _limit(options):
+        return []
+    if any(map(of_iterations, options.overrides)):
+        return []
     settings = variants_of(INVERSION, half)[0].settings
-    few = fewer_iterations(settings, choice.first_of(work), _limit(options) / 2)
-    return replace(options, overrides=(*options.overrides, *iterations_set(*few, options.quick)))
+    few = iterations_set(*fewer_iterations(settings, _first_message(there), _limit(options) / 2), options.quick)
+    exact = (WITHOUT_EXACT,) if settings["exact"] else ()
+    shorter = dict.fromkeys([few, exact, (*few, *exact)])
+    return [replace(options, overrides=(*options.overrides, *more)) for more in shorter if more]
 
 
 def _shortened(made: Choice, there: choice.Applying, options: RunOptions) -> Choice:
-    """The choice, with a word on an inversion that has fewer iterations. there: with all of them."""
-    few = next(text.partition("=")[2] for text in options.overrides if of_iterations(text))
-    ran = tuple(r.having(iterations=int(few)) if r.attack == INVERSION else r for r in made.ran)
-    why = choice.shortened_said(choice.first_of(there.work[INVERSION]), _limit(options), int(few))
+    """The choice, with a word on an inversion that is shorter. there: with the whole of it."""
+    few = next((int(text.partition("=")[2]) for text in options.overrides if of_iterations(text)), None)
+    ran = tuple(r.having(iterations=few) if r.attack == INVERSION and few else r for r in made.ran)
+    why = choice.shortened_said(_first_message(there), _limit(options), few, WITHOUT_EXACT in options.overrides)
     others = tuple(entry for entry in made.not_run if entry.attack != INVERSION)
     late = [entry.minutes or 0.0 for entry in made.not_run if entry.attack == INVERSION]
     return made.having(ran=ran, not_run=(NotRun(attack=INVERSION, reason=why, minutes=sum(late)), *others))

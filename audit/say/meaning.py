@@ -60,7 +60,9 @@ def _proven(judgement: Judgement) -> str:
 
 
 def _unproven(judgement: Judgement) -> str:
-    weakest = max(judgement.rows.bounding, key=lambda row: inf if row.proven is None else row.proven, default=None)
+    rows = judgement.rows
+    proven = [(inf if row.proven is None else row.proven, row is rows.asked, row) for row in rows.bounding]
+    weakest = max(proven, key=lambda one: one[:2])[2] if proven else None
     where = "" if weakest is None else f" per {weakest.unit} towards {observer(weakest.observer)}"
     bound = f"no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven{where}"
     if judgement.measured:

@@ -32,6 +32,7 @@ from .local_training import Recipe, Walk, linearised
 
 NEURONS, ITERATIONS, RIDGE = (384, 640), 120, 1e-7  # of the beginning: at least and at most; of each softening
 SOFTENINGS = (3.0, 1.0, 0.3)
+STEPPED = 400  # operations that take as long as a number in a step of the optimiser and in its derivative
 STARTS = (3, 1)  # of each neuron: in the beginning, and of those that fit badly later
 DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6))  # of a start: softening of gradients of size 1, steps
 FINER = ((0.01, 6), (0.003, 6), (0.001, 6))  # of a start, where a sharp fit is wanted
@@ -139,7 +140,7 @@ def ticks(rounds: int) -> int:
 def operations(neurons: int, inputs: int, sizes: Sequence[int], rounds: int) -> int:
     """About how many it takes: neurons o, inputs i + 1, images of each step."""
     n, pixels, some = sum(sizes), min(inputs, PIXELS * sum(sizes) + 300), min(neurons, NEURONS[1])
-    begun = 6 * len(SOFTENINGS) * ITERATIONS * some * inputs * n
+    begun = len(SOFTENINGS) * ITERATIONS * some * inputs * (6 * n + STEPPED * len(sizes))
     starts = (STARTS[0] + rounds) * sum(steps for _, steps in DESCENT) * some * pixels * n**2
     steps = sum(phase[1] for phase in (*PHASES, *(rounds - 1) * AGAIN)) + rounds * (EXACT[0] + TRIES * EXACT[1])
     return begun + 2 * starts + steps * some * inputs * (4 * n**2 + 8 * SOFTENED[0] * n)

@@ -164,6 +164,25 @@ def test_an_inversion_no_part_of_which_fits_has_fewer_iterations(tmp_path: Path)
         opened(tmp_path / "setup", RunOptions(minutes=0.1, overrides=(f"inversion.iterations={10**6}",)))
 
 
+def test_an_inversion_whose_exact_methods_take_too_long_runs_without_them(tmp_path: Path) -> None:
+    """Steps of Adam taken apart took nine of ten minutes a message of 128 × 128 pixels: nothing was measured."""
+    config = {
+        "data": {"name": "photos", "clients": 2, "samples_per_client": 20},
+        "model": {"name": "mlp", "options": {"widths": [128]}},
+        "local": {"optimiser": "adam", "lr": 1e-3, "batch_size": 10},
+        "scheme": {"name": "fedavg", "rounds": 1},
+    }
+    dpfl_audit.train(config, tmp_path / "setup", noise_key="published", quiet=True)
+    whole, dear = (
+        next(ran.minutes for ran in opened(tmp_path / "setup", options).choice.ran if ran.attack == "inversion")
+        for options in (RunOptions(minutes=1e3, overrides=("inversion.exact=false",)), RunOptions(minutes=1e3))
+    )
+    assert dear > 4 * whole
+    job = opened(tmp_path / "setup", RunOptions(minutes=dear / 4))  # a message of two takes dear / 2
+    assert {attack.settings["exact"] for attack in job.attacks if attack.name == "inversion"} == {False}
+    assert "inversion" in job.choice.unfinished and "exact = false" in job.choice.not_run[0].reason
+
+
 @pytest.mark.full
 def test_a_message_is_read_in_full_before_the_next(whole, images, tmp_path) -> None:
     """By every variant of the attack, as in a run of all; a gate does not pass by what was left out."""
