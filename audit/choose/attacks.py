@@ -102,22 +102,25 @@ def plan_attacks(
             late.append(f"{name} ({_about(cost)}, when {left:.2g} of {minutes:.2g} were left)")
     overrides: tuple[str, ...] = ()
     weaker = [name for name in audited if name not in names]
+    counted = spent
     if reading is not None:
         lasting, short = _lasting(reading.settings, reading.cost, limit, max(0.0, minutes - spent), options.quick)
+        counted += max(0.0, reading.least - limit)
         overrides, late = (*reading.overrides, *lasting), [*late, *short]
         weaker = [*reading.left_out, *short, *weaker] if INVERSION in audited else weaker
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
-    return AttackPlan(tuple(names), overrides, (*refused, *late), job, tuple(weaker), whole, spent)
+    return AttackPlan(tuple(names), overrides, (*refused, *late), job, tuple(weaker), whole, counted)
 
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """The messages that an inversion reads. cost: in minutes, with all iterations of its `settings`. left_out: what it
-    does not read, in words.
+    """The messages that an inversion reads. cost: in minutes, with all iterations of its `settings`; least: with as
+    few as it may have. left_out: what it does not read, in words.
     """
 
     settings: Mapping[str, Any]
     cost: float
+    least: float
     overrides: tuple[str, ...]
     left_out: tuple[str, ...]
 
@@ -141,7 +144,9 @@ def _messages_read(job: Job, messages: int, limit: float, shortest: float) -> _R
         if fitting < len(alone):
             left_out.append(f"{INVERSION} of more than {fitting} messages")
             overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), sum(alone[:fitting])
-    return _Reading(settings, cost, overrides, tuple(left_out))
+    iterations, restarts = fewer_iterations(settings, cost, min(cost, 1e-9))
+    least = cost * iterations * restarts / (settings["iterations"] * settings["restarts"])
+    return _Reading(settings, cost, least, overrides, tuple(left_out))
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:

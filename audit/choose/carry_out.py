@@ -25,6 +25,7 @@ from .opening import StudyOptions, opened_case
 from .outputs import document, recommended_toml, trials_csv
 from .possible import rehearse
 from .price import search_price
+from .prices import read_prices
 from .search import searched
 from .space import said
 from .study import Study
@@ -66,11 +67,17 @@ def carry_out_study(
         if remark is not None:
             for sentence in case.remarks:
                 remark(sentence)
-        if not present(folder / MARK):
-            rehearse(case)
+        prices = None if present(folder / MARK) else rehearse(case)
         _prepare(case, folder, force)
-        times = StudyTimes(case, progress)
-        long = takes_long(times.table.left / 60, "fewer --trials or --minutes make it less")
+        if prices is None:
+            prices = read_prices(folder) or rehearse(case)
+        prices.keep(folder)
+        before, case = len(case.cut_off), prices.fitting(case)
+        if remark is not None:
+            for sentence in case.cut_off[before:]:
+                remark(sentence)
+        times = StudyTimes(case, progress, prices)
+        long = takes_long(times.table.left / 60, "fewer --trials, --seeds or --minutes make it less")
         if remark is not None and long:
             remark(long)
         trials = searched(

@@ -7,15 +7,19 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ...attacks.cost import minutes
+from ...attacks.membership import ShadowFactory
 from ...defenses.losses import loss_of
+from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
-from ..run import RunOptions
 from ..setup.capture import Training, train_together
 from ..setup.experiment import local_training
 from ..setup.folder import open_setup
 from .attacks import plan_attacks
 from .case import StudyCase
+from .prices import Prices
 from .space import Setting
+from .trial import SCREEN_MESSAGES, screening
 
 ROUNDS = 2  # of a rehearsal: more than one, as some attacks join rounds
 
@@ -73,8 +77,9 @@ def check_clients(case: StudyCase, point: Setting) -> None:
         raise BadInput(case.nobody(f"of {case.seeds} trainings with fresh seeds"))
 
 
-def rehearse(case: StudyCase) -> None:
-    """Train the first rounds of one setting in a folder that goes again, and see whether anything can be attacked.
+def rehearse(case: StudyCase) -> Prices:
+    """What a setting takes, by the first rounds of one in a folder that goes again; nothing where there is no such
+    training.
 
     Raises:
         BadInput: no attack applies.
@@ -83,16 +88,23 @@ def rehearse(case: StudyCase) -> None:
     try:
         drawn = case.training(case.first, case.search_seed, ("rehearsal",), more)
     except BadInput:  # a scheme with other rounds, or a client who is rarely drawn
-        return
+        return Prices()
     if not drawn.attended:
-        return
+        return Prices()
     with TemporaryDirectory() as scratch:
         setup = Path(scratch) / "setup"
         train_together([Training(drawn.experiment, setup, drawn.key)])
         if open_setup(setup).manifest.status == "diverged":
-            return
-        options = RunOptions(canaries=False, quick=True, pixels_only=True, allow_model=case.allow_model)
+            return Prices()
         try:
-            plan_attacks(setup, options, 1.0)
+            plan = plan_attacks(setup, screening(case), case.screen_minutes, messages=SCREEN_MESSAGES)
+            return Prices(_training_minutes(case), plan.counted)
         except BadInput as why:
             raise BadInput(str(why).replace(str(setup), "a first training")) from None
+
+
+def _training_minutes(case: StudyCase) -> float:
+    """Of one setting, counted from shapes."""
+    made = case.to_price(case.first)
+    federation = ShadowFactory(made.scheme, made.module, tuple(map(len, made.clients)))
+    return minutes(federation.operations(tuple(made.data.input_shape), rounds_planned(made.scheme.schedule)))

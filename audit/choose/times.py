@@ -7,6 +7,7 @@ from ..run.times import OF_RUNS
 from ..timetable import PlannedStage, Timetable, WorkKind
 from . import trial
 from .case import StudyCase
+from .prices import Prices
 
 A_PRICE = 0.5  # seconds of two cores, before anything was measured
 A_TRAINING = 1.0
@@ -19,18 +20,19 @@ class StudyTimes:
     what is attacked again has as long as it may take.
 
     Args:
-        case: of the study, with its data loaded. progress: told of the whole.
+        case: of the study, with its data loaded. progress: told of the whole. prices: of a setting.
     """
 
-    def __init__(self, case: StudyCase, progress: Progress | None) -> None:
+    def __init__(self, case: StudyCase, progress: Progress | None, prices: Prices = Prices()) -> None:  # noqa: B008
         self.case = case
+        again = max(case.again_minutes, case.seeds * prices.attacks)
         self.table = Timetable(
             progress,
             {
-                "attacks": WorkKind(60 * case.screen_minutes + SCORES, OF_RUNS),
-                "attacks again": WorkKind(60 * case.again_minutes + MORE_SCORES * case.seeds, OF_RUNS),
+                "attacks": WorkKind(60 * max(case.screen_minutes, prices.attacks) + SCORES, OF_RUNS),
+                "attacks again": WorkKind(60 * again + MORE_SCORES * case.seeds, OF_RUNS),
                 "pricing": WorkKind(A_PRICE, ("pricing settings",)),
-                "training": WorkKind(A_TRAINING, ("training",)),
+                "training": WorkKind(max(A_TRAINING, 60 * prices.training), ("training",)),
             },
         )
         self.batches = {n: self._batch(n) for n in range(0, case.count, trial.BATCH)}

@@ -295,13 +295,9 @@ def _hopeless(case: StudyCase, trial: Trial, trained: Performance | None, before
     return None
 
 
-def _attack(
-    case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None, workers: Workers
-) -> dict[int, dict[str, Any]]:
-    """By trial: what was measured, by which attacks, and what was not tried; of one of which nothing can be attacked,
-    as no audited client was drawn, why.
-    """
-    options = RunOptions(
+def screening(case: StudyCase) -> RunOptions:
+    """How settings of the search are attacked."""
+    return RunOptions(
         canaries=False,
         quick=True,
         pixels_only=True,
@@ -310,6 +306,15 @@ def _attack(
         device=case.device,
         allow_model=case.allow_model,
     )
+
+
+def _attack(
+    case: StudyCase, study: Path, numbers: Sequence[int], progress: Progress | None, workers: Workers
+) -> dict[int, dict[str, Any]]:
+    """By trial: what was measured, by which attacks, and what was not tried; of one of which nothing can be attacked,
+    as no audited client was drawn, why.
+    """
+    options = screening(case)
     setups = {n: trial_folder(study, n) / "setup" for n in numbers}
     plans: dict[int, AttackPlan] = {}
     refused: dict[int, BadInput] = {}

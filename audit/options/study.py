@@ -94,7 +94,7 @@ class SearchOptions:
     minutes: Annotated[
         float,
         Option(
-            "For the study: a third for the search's attacks, a third for those on the best setting, and as much for"
+            "For the study: a quarter for the search's attacks, a quarter for those on the best setting, as much for"
             " each further one, or for more seeds where only wide intervals stand in the way. Counted from shapes, for"
             " two cores.",
             show_default=True,

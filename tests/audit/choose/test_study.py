@@ -30,6 +30,7 @@ from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.choose.price import composed_epsilon
+from dpfl_audit.audit.choose.prices import Prices, read_prices
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
@@ -327,6 +328,17 @@ def test_a_client_who_is_drawn_late_does_not_end_a_study(tmp_path: Path) -> None
     asked = replace(OPTIONS, vary=("scheme.noise_multiplier=1,3",), trials=2, goals=Goals(reidentified_at_most=1))
     study = choose(raw, tmp_path / "study", asked)
     assert study.chosen is not None and study.again is not None and "inversion" in study.again.attacks
+
+
+def test_a_study_has_as_many_settings_as_its_minutes_hold(tmp_path: Path) -> None:
+    """24 settings of 3,000 images took half an hour at --minutes 2."""
+    case = replace(opened_case(RAW, OPTIONS, PUBLISHED, Path()), trials=24, minutes=10.0)
+    Prices(training=0.6, attacks=0.4).keep(tmp_path)
+    fewer = read_prices(tmp_path).fitting(case)
+    assert fewer.count == fewer.trials == 5 and "5 of 24" in fewer.cut_off[-1] and "48" in fewer.cut_off[-1]
+    assert Prices(training=60.0).fitting(case).count == 4
+    for prices in (Prices(), Prices(training=0.1, attacks=0.1)):
+        assert prices.fitting(case) is case
 
 
 def test_an_inversion_is_shortened_and_never_left_out(tmp_path: Path) -> None:
