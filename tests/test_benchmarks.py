@@ -111,32 +111,6 @@ def small(scheme: dict[str, object]):
     )
 
 
-def test_the_page_of_utility_names_claim_proof_and_pricing():
-    utility = benchmark("utility")
-    private = small({"name": "ldp", "clip": 1.0, "sigma": 1.0})
-    claim, proven = utility.epsilons(private)
-    assert (claim.observer, claim.unit, claim.adjacency) == ("server", "client", "zero_out")
-    assert claim.claimed < proven.proven == claim.proven < inf
-    figures = [{"test_accuracy": 0.5, "test_loss": 1.0}, {"test_accuracy": 0.25, "test_loss": 2.0}]
-    outcome = utility.Outcome(private, figures, False, None, claim, proven)
-    row = next(row for row in utility.ROWS if row.name == "ldp")
-    page = utility.page([(row, outcome)], [(utility.VARIANTS[0], outcome)])
-    assert "| 25.0 %; after 2 rounds | 50.0 % (1) | 1 (1) |" in page
-    assert f"| server, client, zero_out | {utility.number(claim.claimed)} | {utility.number(proven.proven)} |" in page
-    assert f"| 2 draws of noise, {proven.accountant} |" in page
-
-
-def test_the_page_of_utility_says_why_nothing_is_proven():
-    utility = benchmark("utility")
-    open_to_all = small({"name": "fedavg"})
-    claim, proven = utility.epsilons(open_to_all)
-    assert claim is None and proven.proven == inf
-    outcome = utility.Outcome(open_to_all, [], True, None, claim, proven)
-    page = utility.page([(utility.ROWS[0], outcome)], [])
-    assert "| diverged in round 1 | – | – |" in page
-    assert f"| – | – | – | ∞ | {' '.join(proven.notes)} |" in page
-
-
 def test_every_example_of_the_page_of_utility_is_a_config():
     utility = benchmark("utility")
     assert {f"{row.name}.toml" for row in utility.ROWS} <= {path.name for path in utility.EXAMPLES.glob("*.toml")}
@@ -393,19 +367,6 @@ def test_a_drawn_mutant_is_one_change_and_the_draw_repeats(tmp_path):
     assert lines == {2: "    a = max(x, y)", 3: "    b = g(x)"}
     assert mutants.draw(tmp_path, ["metrics/m.py"], 10, 0) == drawn
     assert "min(x, y)" in module.read_text()
-
-
-def test_the_page_of_mutants_counts_by_room_and_shows_the_survivors():
-    mutants = benchmark("mutants")
-    answers = [
-        mutants.Answer("metrics/a.py", 3, "Swap", "-min\n+max\n", "survived", "", 2.0),
-        mutants.Answer("metrics/b.py", 4, "AddNot", "-a\n+not a\n", "killed", "tests/t.py::test[x|y]", 1.0),
-        mutants.Answer("defenses/c.py", 5, "Swap", "-any\n+all\n", "timeout", "", 90.0),
-    ]
-    page = mutants.page(answers)
-    assert "| `metrics` | 2 | 1 (50%) | 1 |" in page and "| `all` | 3 | 2 (67%) | 1 |" in page
-    assert "| `defenses` | 1 | 1 (100%) | 0 |" in page and r"`tests/t.py::test[x\|y]`" in page
-    assert page.count("```diff") == 1 and "-min\n+max" in page
 
 
 # --- choose

@@ -67,10 +67,11 @@ def carry_out_study(
         if remark is not None:
             for sentence in case.remarks:
                 remark(sentence)
-        prices = None if present(folder / MARK) else rehearse(case)
+        prices = None
+        if not present(folder / MARK):
+            prices = rehearse(case)
         _prepare(case, folder, force)
-        if prices is None:
-            prices = read_prices(folder) or rehearse(case)
+        prices = prices or read_prices(folder) or rehearse(case)
         prices.keep(folder)
         before, case = len(case.cut_off), prices.fitting(case)
         if remark is not None:

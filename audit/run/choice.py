@@ -150,8 +150,9 @@ def shortened_said(first: float, limit: float, iterations: int | None, without_e
         first: minutes of its first part as it was asked for. limit: minutes that are there.
         iterations: that it had, None for all. without_exact: it had none of the methods that give exact images.
     """
-    had = [] if iterations is None else [f"{iterations} iterations"]
-    had += ["none of the methods that give exact images (exact = false)"] if without_exact else []
+    had = [f"{few} iterations" for few in (iterations,) if few is not None]
+    if without_exact:
+        had.append("none of the methods that give exact images (exact = false)")
     longer = f"its first part takes about {_words(first)} minutes, when {_words(limit)} were there"
     return f"{longer}; it had {' and '.join(had)}"
 

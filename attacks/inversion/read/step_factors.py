@@ -31,8 +31,7 @@ from .joint_factors import SOFTENED, descended, left_over, rescaled, rows_descen
 from .local_training import Recipe, Walk, linearised
 
 NEURONS, ITERATIONS, RIDGE = (384, 640), 120, 1e-7  # of the beginning: at least and at most; of each softening
-SOFTENINGS = (3.0, 1.0, 0.3)
-STEPPED = 400  # operations that take as long as a number in a step of the optimiser and in its derivative
+SOFTENINGS, STEPPED = (3.0, 1.0, 0.3), 400  # STEPPED: operations that take as long as a number's step and derivative
 STARTS = (3, 1)  # of each neuron: in the beginning, and of those that fit badly later
 DESCENT = ((1.0, 8), (0.3, 6), (0.1, 6), (0.03, 6))  # of a start: softening of gradients of size 1, steps
 FINER = ((0.01, 6), (0.003, 6), (0.001, 6))  # of a start, where a sharp fit is wanted
