@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ..files import write_json
 from ..setup.reading import plain_json, present, read_text
-from .case import PARTS, StudyCase
+from .case import StudyCase
 
 FILE = ".work/prices.json"
 LEAST = 4  # settings: fewer are no search
 SHORT = 1.0  # minutes: a search that takes no more is whole
-SEARCH = 2 / PARTS  # of the minutes, for training and attacking the settings of the search
+SEARCH = 0.85  # of the minutes, for the settings of the search: many of them need no attack
 
 
 @dataclass(frozen=True)

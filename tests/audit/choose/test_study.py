@@ -335,7 +335,7 @@ def test_a_study_has_as_many_settings_as_its_minutes_hold(tmp_path: Path) -> Non
     case = replace(opened_case(RAW, OPTIONS, PUBLISHED, Path()), trials=24, minutes=10.0)
     Prices(training=0.6, attacks=0.4).keep(tmp_path)
     fewer = read_prices(tmp_path).fitting(case)
-    assert fewer.count == fewer.trials == 5 and len(fewer.cut_off) == len(case.cut_off) + 1
+    assert fewer.count == fewer.trials == 8 and len(fewer.cut_off) == len(case.cut_off) + 1
     assert Prices(training=60.0).fitting(case).count == 4
     assert Prices().fitting(case) is case and Prices(training=0.1, attacks=0.1).fitting(case) is case
 
