@@ -656,7 +656,7 @@ def test_an_accuracy_is_kept_by_its_estimate_and_without_it_nothing_is_attacked_
 def test_where_wide_intervals_alone_stand_in_the_way_the_setting_gets_more_seeds(tmp_path: Path) -> None:
     """A study ended with the advice to ask for more seeds, where an estimate of 2.6 % had a limit of 18 %."""
     options = replace(
-        OPTIONS, vary=("scheme.noise_multiplier=3,10",), trials=2, goals=Goals(leakage_at_most=0.15), minutes=0.03
+        OPTIONS, vary=("scheme.noise_multiplier=3,10",), trials=2, goals=Goals(leakage_at_most=0.15), minutes=0.1
     )
     study = choose(RAW, tmp_path / "study", options)
     assert study.chosen is not None and study.again is not None and study.again.outcome is not None
