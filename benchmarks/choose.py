@@ -31,6 +31,7 @@ from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.choose.again import ALONE
 from dpfl_audit.audit.choose.carry_out import carry_out_study, looked_at
 from dpfl_audit.audit.choose.case import StudyCase
+from dpfl_audit.audit.choose.costs import SettingCosts
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, outcome_of
@@ -190,10 +191,11 @@ def speed(bench: Bench) -> tuple[float, float]:
     begin = time.perf_counter()
     case = opened_case({**CONFIG, "seed": 100}, options, KEY, folder)
     (folder / "together").mkdir()
+    times = StudyTimes(case, None, SettingCosts())
     trials = searched(
         case,
         folder / "together",
-        lambda points, before: looked_at(case, folder / "together", points, before, StudyTimes(case, None), HERE),
+        lambda points, before: looked_at(case, folder / "together", points, before, times, HERE),
         lambda asked: clear(folder / "together", asked),
     )
     together = time.perf_counter() - begin

@@ -18,7 +18,7 @@ from ..run import RunOptions
 from ..run.choice import DEFAULT_MINUTES, IN_PARTS
 from ..run.job import Job
 from ..run.options import INVERSION
-from ..run.shortened import fewer_iterations, iterations_set
+from ..run.shortened import LEAST_ITERATIONS, fewer_iterations, iterations_set
 from ..setup.config import CANARY
 from .outcome import outcome_of
 
@@ -127,26 +127,30 @@ class _Reading:
 
 def _messages_read(job: Job, messages: int, limit: float, shortest: float) -> _Reading:
     """As many as fit `limit` minutes, and one at least. job: with all attacks; else as `plan_attacks` has it."""
-    overrides = (f"{INVERSION}.messages={messages}",) if messages else ()
-    prices, settings = runner.price_of_inversion(job.half.with_options(replace(job.options, overrides=overrides)))
-    joined = sum(price for key, price in prices.items() if f" {TOGETHER}:" in key)
-    alone = sorted((price for key, price in prices.items() if f" {TOGETHER}:" not in key), reverse=True)
+
+    def asked(name: str, value: object) -> tuple[str, ...]:
+        return (f"{INVERSION}.{name}={json.dumps(value)}",)
+
+    first = asked("messages", messages) if messages else ()
+    apart: tuple[str, ...] = ()
+    costs, settings = runner.costs_of_inversion(job.half.with_options(replace(job.options, overrides=first)))
+    joined = sum(cost for (_, part), cost in costs.items() if part.startswith(TOGETHER))
+    alone = sorted((cost for (_, part), cost in costs.items() if not part.startswith(TOGETHER)), reverse=True)
     left_out: list[str] = []
     cost, manners = joined + sum(alone), settings["manners"]
     if cost > shortest * limit and joined and alone:
         left_out.append(f"{INVERSION} of all rounds together ({_about(cost)})")
         manners = [manner for manner in manners if manner != TOGETHER]
-        overrides, cost = (*overrides, f"{INVERSION}.manners={json.dumps(manners)}"), sum(alone)
+        apart, cost = asked("manners", manners), sum(alone)
+    whole = settings["iterations"] * settings["restarts"]
     if cost > limit and TOGETHER not in manners:
         iterations, restarts = fewer_iterations(settings, cost, limit)
-        part = iterations * restarts / (settings["iterations"] * settings["restarts"])
-        fitting = max(1, int(limit / (alone[0] * part)))
+        fitting = max(1, int(limit / (alone[0] * iterations * restarts / whole)))
         if fitting < len(alone):
             left_out.append(f"{INVERSION} of more than {fitting} messages")
-            overrides, cost = (*overrides, f"{INVERSION}.messages={fitting}"), sum(alone[:fitting])
-    iterations, restarts = fewer_iterations(settings, cost, min(cost, 1e-9))
-    least = cost * iterations * restarts / (settings["iterations"] * settings["restarts"])
-    return _Reading(settings, cost, least, overrides, tuple(left_out))
+            first, cost = asked("messages", fitting), sum(alone[:fitting])
+    least = cost * min(settings["iterations"], LEAST_ITERATIONS) / whole
+    return _Reading(settings, cost, least, (*first, *apart), tuple(left_out))
 
 
 def _by_default(costs: Mapping[str, float]) -> list[str]:

@@ -20,12 +20,12 @@ from ..setup.key import read_key
 from ..setup.reading import present, read_text
 from .again import Again, attack_again, attack_more
 from .case import StudyCase
+from .costs import SettingCosts, kept_costs
 from .decide import first_that_keeps, obstacle
 from .opening import StudyOptions, opened_case
 from .outputs import document, recommended_toml, trials_csv
 from .possible import rehearse
 from .price import search_price
-from .prices import read_prices
 from .search import searched
 from .space import said
 from .study import Study
@@ -67,17 +67,16 @@ def carry_out_study(
         if remark is not None:
             for sentence in case.remarks:
                 remark(sentence)
-        prices = None
-        if not present(folder / MARK):
-            prices = rehearse(case)
-        _prepare(case, folder, force)
-        prices = prices or read_prices(folder) or rehearse(case)
-        prices.keep(folder)
-        before, case = len(case.cut_off), prices.fitting(case)
+        if force or not present(folder / MARK):
+            costs = rehearse(case)
+        else:
+            costs = kept_costs(folder)
+        _prepare(case, folder, force, costs)
+        before, case = len(case.cut_off), costs.fitting(case)
         if remark is not None:
             for sentence in case.cut_off[before:]:
                 remark(sentence)
-        times = StudyTimes(case, progress, prices)
+        times = StudyTimes(case, progress, costs)
         long = takes_long(times.table.left / 60, "fewer --trials, --seeds or --minutes make it less")
         if remark is not None and long:
             remark(long)
@@ -106,8 +105,8 @@ def _kept_key(folder: Path) -> str | None:
     return read_key(folder / KEY_FILE, folder) if present(folder / KEY_FILE) else None
 
 
-def _prepare(case: StudyCase, folder: Path, force: bool) -> None:
-    """The folder is this study's, with its key. Raises BadInput where it holds something else."""
+def _prepare(case: StudyCase, folder: Path, force: bool, costs: SettingCosts) -> None:
+    """The folder is this study's, with its key and costs. Raises BadInput where it holds something else."""
     mark = folder / MARK
     if present(mark):
         same = read_text(mark) == case.digest and _kept_key(folder) == case.key
@@ -125,6 +124,7 @@ def _prepare(case: StudyCase, folder: Path, force: bool) -> None:
     remove_all(folder)
     write_bytes(folder / KEY_FILE, f"{case.key}\n".encode())
     (folder / KEY_FILE).chmod(0o600)
+    costs.keep(folder)
     write_bytes(mark, case.digest.encode())
 
 

@@ -17,7 +17,7 @@ from ..setup.experiment import local_training
 from ..setup.folder import open_setup
 from .attacks import plan_attacks
 from .case import StudyCase
-from .prices import Prices
+from .costs import SettingCosts
 from .space import Setting
 from .trial import SCREEN_MESSAGES, screening
 
@@ -77,7 +77,7 @@ def check_clients(case: StudyCase, point: Setting) -> None:
         raise BadInput(case.nobody(f"of {case.seeds} trainings with fresh seeds"))
 
 
-def rehearse(case: StudyCase) -> Prices:
+def rehearse(case: StudyCase) -> SettingCosts:
     """What a setting takes, by the first rounds of one in a folder that goes again; nothing where there is no such
     training.
 
@@ -88,17 +88,17 @@ def rehearse(case: StudyCase) -> Prices:
     try:
         drawn = case.training(case.first, case.search_seed, ("rehearsal",), more)
     except BadInput:  # a scheme with other rounds, or a client who is rarely drawn
-        return Prices()
+        return SettingCosts()
     if not drawn.attended:
-        return Prices()
+        return SettingCosts()
     with TemporaryDirectory() as scratch:
         setup = Path(scratch) / "setup"
         train_together([Training(drawn.experiment, setup, drawn.key)])
         if open_setup(setup).manifest.status == "diverged":
-            return Prices()
+            return SettingCosts()
         try:
             plan = plan_attacks(setup, screening(case), case.screen_minutes, messages=SCREEN_MESSAGES)
-            return Prices(_training_minutes(case), plan.counted)
+            return SettingCosts(_training_minutes(case), plan.counted)
         except BadInput as why:
             raise BadInput(str(why).replace(str(setup), "a first training")) from None
 

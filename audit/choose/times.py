@@ -7,7 +7,7 @@ from ..run.times import OF_RUNS
 from ..timetable import PlannedStage, Timetable, WorkKind
 from . import trial
 from .case import StudyCase
-from .prices import Prices
+from .costs import SettingCosts
 
 A_PRICE = 0.5  # seconds of two cores, before anything was measured
 A_TRAINING = 1.0
@@ -20,19 +20,19 @@ class StudyTimes:
     what is attacked again has as long as it may take.
 
     Args:
-        case: of the study, with its data loaded. progress: told of the whole. prices: of a setting.
+        case: of the study, with its data loaded. progress: told of the whole. costs: of a setting.
     """
 
-    def __init__(self, case: StudyCase, progress: Progress | None, prices: Prices = Prices()) -> None:  # noqa: B008
+    def __init__(self, case: StudyCase, progress: Progress | None, costs: SettingCosts) -> None:
         self.case = case
-        again = max(case.again_minutes, case.seeds * prices.attacks)
+        again = max(case.again_minutes, case.seeds * costs.attacks)
         self.table = Timetable(
             progress,
             {
-                "attacks": WorkKind(60 * max(case.screen_minutes, prices.attacks) + SCORES, OF_RUNS),
+                "attacks": WorkKind(60 * max(case.screen_minutes, costs.attacks) + SCORES, OF_RUNS),
                 "attacks again": WorkKind(60 * again + MORE_SCORES * case.seeds, OF_RUNS),
                 "pricing": WorkKind(A_PRICE, ("pricing settings",)),
-                "training": WorkKind(max(A_TRAINING, 60 * prices.training), ("training",)),
+                "training": WorkKind(max(A_TRAINING, 60 * costs.training), ("training",)),
             },
         )
         self.batches = {n: self._batch(n) for n in range(0, case.count, trial.BATCH)}

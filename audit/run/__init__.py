@@ -7,7 +7,7 @@ Choose, plan and attack get the public half of a setup alone: what an observer s
 The auditor's half (truth/ and auditor/) enters at the stage of scores.
 """
 
-from .choosing import price_of_inversion
+from .choosing import costs_of_inversion
 from .job import Job
 from .opening import asked_of, opened
 from .options import RunOptions
@@ -21,7 +21,7 @@ __all__ = [
     "carry_out",
     "carry_out_together",
     "check_gates",
+    "costs_of_inversion",
     "opened",
-    "price_of_inversion",
     "run",
 ]

@@ -150,7 +150,9 @@ def shortened_said(first: float, limit: float, iterations: int | None, without_e
         first: minutes of its first part as it was asked for. limit: minutes that are there.
         iterations: that it had, None for all. without_exact: it had none of the methods that give exact images.
     """
-    had = [f"{few} iterations" for few in (iterations,) if few is not None]
+    had = []
+    if iterations is not None:
+        had.append(f"{iterations} iterations")
     if without_exact:
         had.append("none of the methods that give exact images (exact = false)")
     longer = f"its first part takes about {_words(first)} minutes, when {_words(limit)} were there"

@@ -42,24 +42,26 @@ def chosen_attacks(half: PublicHalf, auditor: Auditor) -> tuple[Choice, PublicHa
     if why := _not_attackable(setup):
         return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), half
     there = _applying(half)
+    shorter = []
+    for fewer in _shorter_inversions(half, there):
+        inversion = _applying(half.with_options(fewer), (INVERSION,)).work
+        shorter.append((fewer, replace(there, work={**there.work, **inversion})))
     for share in (FEW, 1.0):
-        for fewer in _shorter_inversions(half, there):
-            inversion = _applying(half.with_options(fewer), (INVERSION,)).work
-            shorter = replace(there, work={**there.work, **inversion})
-            if _first_message(shorter) <= share * _limit(options):
-                made = _chosen(setup, auditor, fewer, shorter)
+        for fewer, its in shorter:
+            if _first_message(its) <= share * _limit(options):
+                made = _chosen(setup, auditor, fewer, its)
                 return _shortened(made, there, fewer), half.with_options(fewer)
     return _chosen(setup, auditor, options, there), half
 
 
-def price_of_inversion(half: PublicHalf) -> tuple[Mapping[str, float], Mapping[str, Any]]:
-    """Minutes of an inversion with scoring, by the key of its parts, and its settings."""
+def costs_of_inversion(half: PublicHalf) -> tuple[Mapping[tuple[str, str], float], Mapping[str, Any]]:
+    """Minutes of an inversion with scoring, by observer and key of its parts, and its settings."""
     variants, shape = variants_of(INVERSION, half), tuple(half.setup.manifest.data.input_shape)
-    prices: dict[str, float] = defaultdict(float)
+    costs: dict[tuple[str, str], float] = defaultdict(float)
     for cell in evidence.plan(half.ground.views, variants, half.ground.knowledge).cells:
         scoring = scoring_operations(cell.part.records, shape, half.options)
-        prices[f"{cell.view.observer} {cell.part.key}"] += minutes(cell.part.work + scoring)
-    return prices, variants[0].settings
+        costs[cell.view.observer, cell.part.key] += minutes(cell.part.work + scoring)
+    return costs, variants[0].settings
 
 
 def _limit(options: RunOptions) -> float:

@@ -25,12 +25,12 @@ from dpfl_audit.audit.choose.again import Again
 from dpfl_audit.audit.choose.attacks import INVERSION, plan_attacks
 from dpfl_audit.audit.choose.carry_out import carry_out_study as choose
 from dpfl_audit.audit.choose.case import PARTS
+from dpfl_audit.audit.choose.costs import SettingCosts, kept_costs
 from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.choose.price import composed_epsilon
-from dpfl_audit.audit.choose.prices import Prices, read_prices
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.trial import Trial
@@ -333,11 +333,11 @@ def test_a_client_who_is_drawn_late_does_not_end_a_study(tmp_path: Path) -> None
 def test_a_study_has_as_many_settings_as_its_minutes_hold(tmp_path: Path) -> None:
     """24 settings of 3,000 images took half an hour at --minutes 2."""
     case = replace(opened_case(RAW, OPTIONS, PUBLISHED, Path()), trials=24, minutes=10.0)
-    Prices(training=0.6, attacks=0.4).keep(tmp_path)
-    fewer = read_prices(tmp_path).fitting(case)
+    SettingCosts(training=0.6, attacks=0.4).keep(tmp_path)
+    fewer = kept_costs(tmp_path).fitting(case)
     assert fewer.count == fewer.trials == 8 and len(fewer.cut_off) == len(case.cut_off) + 1
-    assert Prices(training=60.0).fitting(case).count == 4
-    assert Prices().fitting(case) is case and Prices(training=0.1, attacks=0.1).fitting(case) is case
+    assert SettingCosts(training=60.0).fitting(case).count == 4
+    assert SettingCosts().fitting(case) is case and SettingCosts(training=0.1, attacks=0.1).fitting(case) is case
 
 
 def test_an_inversion_is_shortened_and_never_left_out(tmp_path: Path) -> None:

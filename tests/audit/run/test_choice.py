@@ -173,11 +173,11 @@ def test_an_inversion_whose_exact_methods_take_too_long_runs_without_them(tmp_pa
         "scheme": {"name": "fedavg", "rounds": 1},
     }
     dpfl_audit.train(config, tmp_path / "setup", noise_key="published", quiet=True)
-    whole = opened(tmp_path / "setup", RunOptions(minutes=1e3)).choice
-    dear = next(ran.minutes for ran in whole.ran if ran.attack == "inversion")
+    whole = opened(tmp_path / "setup", RunOptions(minutes=1e3)).choice.ran
+    dear = next(ran.minutes for ran in whole if ran.attack == "inversion")
     job = opened(tmp_path / "setup", RunOptions(minutes=dear / 4))  # a message of two takes dear / 2
-    assert {attack.settings["exact"] for attack in job.attacks if attack.name == "inversion"} == {False}
-    assert "inversion" in job.choice.unfinished
+    exact = {attack.settings["exact"] for attack in job.attacks if attack.name == "inversion"}
+    assert exact == {False} and "inversion" in job.choice.unfinished
 
 
 @pytest.mark.full

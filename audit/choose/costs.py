@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from pathlib import Path
 
+from ..errors import BadInput
 from ..files import write_json
 from ..setup.reading import plain_json, present, read_text
 from .case import StudyCase
 
-FILE = ".work/prices.json"
+FILE = ".work/costs.json"
 LEAST = 4  # settings: fewer are no search
 SHORT = 1.0  # minutes: a search that takes no more is whole
 SEARCH = 0.85  # of the minutes, for the settings of the search: many of them need no attack
 
 
 @dataclass(frozen=True)
-class Prices:
-    """Minutes of two cores for one setting of the search. training: of its training. attacks: of the shortest attacks
-    on it that are ever made. 0 where nobody knows.
+class SettingCosts:
+    """Minutes of two cores for one setting of the search. training: of its training. attacks: of the attacks on it.
+    0 where nobody knows.
     """
 
     training: float = 0.0
@@ -35,11 +37,20 @@ class Prices:
             return case
         words = (
             f"--minutes {case.minutes:g} holds {fit} of {case.count} settings, as one takes about"
-            f" {each:.1f} minutes; --minutes {case.count * each / SEARCH:.0f} holds all"
+            f" {each:.1f} minutes; --minutes {ceil(case.count * each / SEARCH)} holds all"
         )
         return replace(case, trials=fit, cut_off=(*case.cut_off, words))
 
 
-def read_prices(folder: Path) -> Prices | None:
-    """As they were kept, None where they were not."""
-    return Prices(**plain_json(read_text(folder / FILE))) if present(folder / FILE) else None
+def kept_costs(folder: Path) -> SettingCosts:
+    """Of a study that was begun; nothing where they were not kept, so that it has the settings that it began with.
+
+    Raises:
+        BadInput: the file is damaged.
+    """
+    if not present(folder / FILE):
+        return SettingCosts()
+    try:
+        return SettingCosts(**plain_json(read_text(folder / FILE)))
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"{folder / FILE} is damaged ({error}); use --force to begin the study anew") from None
