@@ -102,10 +102,12 @@ def _protected(study: Study) -> str:
 
 
 def _tone(study: Study) -> str:
-    """The colour of the answer: a proof that promises something, only attacks, or nothing to take."""
+    """The colour of the answer: a proof that promises something of a model that learned, less, or nothing to take."""
     if study.chosen is None:
         return "no"
-    return "proven" if study.chosen.epsilon is not None and study.chosen.epsilon <= USEFUL_EPSILON else "limited"
+    if study.useless or study.chosen.epsilon is None or study.chosen.epsilon > USEFUL_EPSILON:
+        return "limited"
+    return "proven"
 
 
 def _goal(kept: Kept) -> dict[str, Any]:

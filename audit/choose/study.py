@@ -55,8 +55,12 @@ class Study:
 
     @property
     def headline(self) -> str:
-        """The recommended setting, and that no proof protects it where none does; "" where nothing is recommended."""
-        return "" if self.chosen is None else say.setting_taken(said(self.chosen.point), self.chosen.epsilon)
+        """The recommended setting, and that its model only guesses or that no proof protects it, where either is so;
+        "" where nothing is recommended.
+        """
+        if self.chosen is None:
+            return ""
+        return say.setting_taken(said(self.chosen.point), self.chosen.epsilon, learned=not self.useless)
 
     @property
     def useless(self) -> str:

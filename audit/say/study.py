@@ -36,15 +36,23 @@ def question_of_study(who: str, unit: str, adjacency: str, delta: float) -> str:
     return f"proven ε per {unit} towards {observer(who)} ({adjacency}, δ = {number(delta)})"
 
 
-def setting_taken(setting: str, epsilon: float | None) -> str:
-    """The headline. epsilon: proven; above `USEFUL_EPSILON` it promises nothing.
+def setting_taken(setting: str, epsilon: float | None, learned: bool = True) -> str:
+    """The headline.
 
-    >>> setting_taken("clip 1", 8.0), setting_taken("clip 1", None).replace(" ", " ")
+    Args:
+        epsilon: proven; above `USEFUL_EPSILON` it promises nothing. learned: whether its model is better than none.
+
+    >>> setting_taken("clip 1", 8.0), setting_taken("clip 1", None).replace("\N{NO-BREAK SPACE}", " ")
     ('Take clip 1', 'Take clip 1; no proof protects it (ε = ∞)')
+    >>> setting_taken("clip 1", 8.0, learned=False)
+    'Best within the limits is clip 1, but its model is not shown to beat guessing'
     """
+    taken = f"Take {setting}"
+    if not learned:
+        taken = f"Best within the limits is {setting}, but its model is not shown to beat guessing"
     if epsilon is not None and epsilon <= USEFUL_EPSILON:
-        return f"Take {setting}"
-    return f"Take {setting}; no proof protects it (ε = {at_most(inf if epsilon is None else epsilon)})"
+        return taken
+    return f"{taken}; no proof protects it (ε = {at_most(inf if epsilon is None else epsilon)})"
 
 
 def take_setting(taken: str, seeds: int, kept: Sequence[str]) -> str:

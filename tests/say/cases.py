@@ -226,6 +226,7 @@ def of_a_study() -> Iterator[str]:
     yield words.takes_long(7.8, "fewer --minutes make it less") + words.takes_long(4.0, "nothing")
     yield study.question_of_study("server", "client", "zero_out", 1e-5)
     yield study.setting_taken("sigma = 0.1", 634.0)
+    yield study.setting_taken("sigma = 0.1", 8.0, learned=False)
     yield study.take_setting(study.setting_taken("sigma = 2", 8.0), 3, ["accuracy at least 60 %: 63 %"])
     yield study.too_weak("The model only guesses.")
     yield study.attacks_shortened(1.0, 5)
