@@ -355,7 +355,8 @@ def build(
     if vocabulary > MOST_TOKENS:
         raise ValueError(f"the vocabulary has {vocabulary:,} words; at most {MOST_TOKENS:,} are exact in float32")
     by_place = bool(vocabulary and target_shape)
-    lora = None if ":" in name and not name.startswith(PREFIX) else options.pop("lora", None)
+    outside = is_owners_code(name)
+    lora = None if outside else options.pop("lora", None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         body: list[nn.Module]
@@ -365,7 +366,7 @@ def build(
             body = [decoder(folder, shape[0], words) if by_place else classifier(folder, shape[0], classes, words)]
         elif name == LIBRARY and trained_elsewhere:
             body = [built(**options)]
-        elif ":" in name:
+        elif outside:
             body = [_own(name, allow, shape, classes, options)]
         elif allow is not None:
             raise ValueError(f"--allow-model {allow}: the model is {name!r} of the zoo; name = {allow!r} asks for it")
@@ -381,11 +382,20 @@ def build(
             _replace_batchnorm(module, batchnorm)
         if not trained_elsewhere:
             _check(name, module)
-        if ":" in name and not name.startswith(PREFIX):
+        if outside:
             if trained_elsewhere:  # in training a BatchNorm mixes records, and a Dropout draws
                 module.eval()
             _check_own(name, module, shape, (*(shape if by_place else ()), max(1, classes)))
     return module.eval() if name == LIBRARY else module
+
+
+def is_owners_code(name: str) -> bool:
+    """Whether the model is a function of its owner's, which runs where `allow` repeats the name alone.
+
+    >>> is_owners_code("nets:Small"), is_owners_code("mlp"), is_owners_code("hf:folder")
+    (True, False, False)
+    """
+    return ":" in name and not name.startswith(PREFIX)
 
 
 def _of_the_zoo(

@@ -30,6 +30,12 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """A test that draws without a seed of its own draws the same, whichever tests came before it."""
+    torch.manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of the cases of a test with the mark `few(n)`, n that lie evenly among all stay in `make test`."""
     cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)

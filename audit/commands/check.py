@@ -49,6 +49,7 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
             "noise_key": auditor.knows_key,
             "edited": auditor.edited,
             "key_is_published": not auditor.key_is_secret,
+            "owners_code": found.owners_code or None,
         }
         if checked is not None:
             there |= {"proofs": checked[0], "loose": checked[1]}
@@ -123,6 +124,8 @@ def _said(found: Setup, auditor: Auditor) -> str:
         parts.append("its key is published, so whoever has the config can draw the noise again")
     if key and not kept:
         parts.append("auditor/noise-key is gone, and cannot be made again")
+    if found.owners_code:
+        parts.append(f"attacks run its owner's code, so `audit run` needs --allow-model {found.owners_code}")
     if m.recorded is not None:
         parts.append(f"recorded by {m.recorded.by}")
     if auditor.edited:

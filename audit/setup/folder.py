@@ -201,6 +201,15 @@ class Setup:
         pairs = [pair for pair in zip(self.layout.names, self.layout.shapes) if pair[0] not in trained.names]
         return Layout(tuple(name for name, _ in pairs), tuple(shape for _, shape in pairs))
 
+    @property
+    def owners_code(self) -> str:
+        """What `--allow-model` has to repeat before an attack runs it: the network's function, else the loss's; "" where
+        neither is code.
+        """
+        if models.is_owners_code(self.manifest.model.name):
+            return self.manifest.model.name
+        return getattr(models.loss_of(self.config.local.loss), "code", "") if self.config.local.loss else ""
+
     def view(self, observer: Observer, allow_model: str | None = None, module: nn.Module | None = None) -> View:
         """What an observer sees, addresses only. Raises BadInput for one that this federation does not have."""
         module = module if module is not None else self.module(allow_model)

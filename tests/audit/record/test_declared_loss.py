@@ -230,6 +230,7 @@ def test_a_loss_of_its_owners_runs_by_the_word_of_who_attacks_alone(tmp_path, mo
     assert attack.doubt == "" and attack.metrics.auc > 0.7
     monkeypatch.delitem(ALLOWED, code)
     options = runner.RunOptions(**QUICK, pixels_only=True)
+    assert check_setup(tmp_path / "setup")[0].owners_code == code
     with pytest.raises(BadInput, match=f"--allow-model {code}"):
         runner.run(tmp_path / "setup", tmp_path / "refused", options)
     again = runner.run(tmp_path / "setup", tmp_path / "allowed", replace(options, allow_model=code)).attacks

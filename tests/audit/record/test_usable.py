@@ -128,7 +128,7 @@ def test_a_constructor_of_other_arguments_is_built_by_what_its_owner_names(build
         rec.broadcast(0, net)
         rec.upload(0, 0, net, 5, records=(ROWS, CLASSES))
     setup, auditor = check_setup(Path("s"))
-    assert setup.manifest.model.name == "nets_of_a_test:wide16" and auditor.truth is not None
+    assert setup.manifest.model.name == setup.owners_code == "nets_of_a_test:wide16" and auditor.truth is not None
     module = setup.module("nets_of_a_test:wide16")
     assert [v.shape for v in module.parameters()] == [v.shape for v in net.parameters()]
     with pytest.raises(BadInput, match="--allow-model nets_of_a_test:wide16"):
