@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import hypot, inf, log
 from statistics import mean
 from typing import Literal
 
@@ -76,27 +76,48 @@ class Goals(GoalLimits):
         asked = ((self.accuracy_at_least, accuracies), (self.auc_at_least, areas))
         return any(least is not None and values and mean(values) < least for least, values in asked)
 
-    def worth(self, outcome: Performance) -> float | None:
-        """What is to be large: the AUC where that is limited; else accuracy, or minus the loss where there is none."""
+    def by_area(self, outcome: Performance) -> bool:
+        """Whether settings are compared by AUC: where it is limited, or where one class is so frequent that accuracies
+        hardly differ, and accuracy is not limited.
+        """
         if self.auc_at_least is not None:
+            return True
+        return self.accuracy_at_least is None and bool(outcome.balanced) and outcome.area is not None
+
+    def worth(self, outcome: Performance) -> float | None:
+        """What is to be large: the AUC where settings are compared by it; else accuracy, or minus the loss where there
+        is none.
+        """
+        if self.by_area(outcome):
             return outcome.area
         if outcome.accuracy is not None:
             return outcome.accuracy
         return None if outcome.loss is None else -outcome.loss
 
-    @property
-    def figure(self) -> str:
+    def limits(self, outcome: Performance) -> tuple[float, float] | None:
+        """Of `worth`; None where they are not known."""
+        if self.by_area(outcome):
+            return outcome.area_limits
+        return outcome.accuracy_limits
+
+    def alike(self, one: Performance, other: Performance) -> bool:
+        """Whether the worth of two settings is not shown to differ: by less than both half-intervals together."""
+        worths, limits = (self.worth(one), self.worth(other)), (self.limits(one), self.limits(other))
+        if worths[0] is None or worths[1] is None or limits[0] is None or limits[1] is None:
+            return False
+        halves = [(high - low) / 2 for low, high in (limits[0], limits[1])]
+        return abs(worths[0] - worths[1]) <= hypot(*halves)
+
+    def figure(self, outcome: Performance | None) -> str:
         """What settings are compared by beside leakage and ε, as a table's column has it."""
-        return "accuracy" if self.auc_at_least is None else "AUC"
+        return "AUC" if self.by_area(outcome or Performance()) else "accuracy"
 
     def figure_said(self, outcome: Performance | None) -> str:
         """That of one setting; "" where there is none, as of a regression."""
         measured = outcome or Performance()
-        if self.auc_at_least is not None and measured.area is not None:
-            return number(measured.area, 3)
-        if self.auc_at_least is None and measured.accuracy is not None:
-            return percent(measured.accuracy)
-        return ""
+        if self.by_area(measured):
+            return "" if measured.area is None else number(measured.area, 3)
+        return "" if measured.accuracy is None else percent(measured.accuracy, 3)
 
     def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:

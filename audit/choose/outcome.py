@@ -145,6 +145,15 @@ class Performance(_Frozen):
         beyond = beyond_said(mean(self.balanced) if self.balanced else None, self.area, self.area_limits)
         return [*known, beyond] if beyond else known
 
+    @property
+    def accuracy_said(self) -> str:
+        """The accuracy with its limits and what it is to be compared with; "" where there is none."""
+        if self.accuracy is None or self.accuracy_limits is None:
+            return ""
+        low, high = self.accuracy_limits
+        beside = "; ".join([f"{percent(low)} to {percent(high)}", *self.beside_accuracy])
+        return f"accuracy {percent(self.accuracy)} ({beside})"
+
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:
         """Of the mean accuracy of such trainings."""

@@ -13,6 +13,7 @@ from .space import overrides, said
 from .study import Study
 from .trial import Trial
 
+HEAD = "# Recommended by `audit choose`,"
 COLUMNS = (
     "trial",
     "state",
@@ -43,24 +44,37 @@ def recommended_toml(study: Study) -> str:
     chosen, again = study.chosen, study.again
     assert chosen is not None and again is not None
     how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
-    head = [f"Recommended by `audit choose`, {how}: {said(chosen.point)}."]
+    head = [f"{HEAD.removeprefix('# ')} {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
-    head += filter(None, [study.above, study.case.fewer, study.useless, study.weaker])
+    head += filter(None, [study.above, study.case.fewer, study.useless, study.tied, study.weaker])
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)
-    document = tomlkit.parse(study.case.source or plain)
-    for text in (*study.case.overrides, *overrides(chosen.point), *_spent(study.price.epsilon)):
+    document = tomlkit.parse(_without_head(study.case.source) or plain)
+    for text in (*study.case.overrides, *overrides(chosen.point), *_spent(study)):
         key, _, value = text.partition("=")
         _put(document, key.strip().split("."), value)
+    if study.price.epsilon:
+        document["audit"]["spent"].comment("ε of the search on the same records, and of what came before it")
     rebase(document, study.case.base, study.folder)
     return "".join(f"# {line}\n" for line in head) + "\n" + tomlkit.dumps(document)
 
 
-def _spent(epsilon: float | None) -> list[str]:
-    """What the search spent on the clients' own records, as the config of the next training says it."""
-    if not epsilon:
+def _spent(study: Study) -> list[str]:
+    """What the search spent on the clients' own records, and what was before it, as the next training's config has
+    it.
+    """
+    if not study.price.epsilon:
         return []
+    epsilon = study.price.epsilon + study.case.spent
     return [f"audit.spent={float(epsilon)!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
+
+
+def _without_head(source: str) -> str:
+    """A config without the head that an earlier study wrote, which is about that one's setting."""
+    if not source.startswith(HEAD):
+        return source
+    _, _, rest = source.partition("\n\n")
+    return rest
 
 
 def _put(document: Any, key: list[str], value: str) -> None:
@@ -99,6 +113,7 @@ def document(study: Study) -> dict[str, Any]:
         "digest": study.case.digest,
         "answer": study.sentence,
         "useless": study.useless,
+        "tied": study.tied,
         "weaker": study.weaker,
         "above": study.above,
         "goals": study.case.goals.words,

@@ -42,6 +42,7 @@ def study_page(study: Study) -> str:
         protected=_protected(study),
         tone=_tone(study),
         useless=study.useless,
+        tied=study.tied,
         weaker=study.weaker,
         above=study.above,
         fewer=study.case.fewer,
@@ -50,8 +51,8 @@ def study_page(study: Study) -> str:
         steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
         price=list(study.price.sentences),
         goals=case.goals.words,
-        best=case.goals.best.replace("accuracy", case.goals.figure),
-        figure=case.goals.figure,
+        best=case.goals.best.replace("accuracy", study.figure),
+        figure=study.figure,
         membership=study.again is not None and any(name.startswith(MEMBERSHIP) for name in study.again.attacks),
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{case.config.name or data.name}, {case.rows} records",
@@ -95,7 +96,7 @@ def _protected(study: Study) -> str:
     if study.chosen is None or study.again is None:
         return ""
     judged = [k for k in study.again.judged(study.case, study.chosen) if k.by != "measurement"]
-    proof = [k.goal for k in judged if k.by == "proof"]
+    proof = [f"{k.goal}, and it is {k.said}" for k in judged if k.by == "proof"]
     attack = [k.goal for k in judged if k.by == "attack"]
     limited = study.case.goals.epsilon_at_most is not None
     return say.protected_by(proof, attack, study.chosen.epsilon, limited)
@@ -116,10 +117,12 @@ def _goal(kept: Kept) -> dict[str, Any]:
 
 
 def _utility(goals: Goals, outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
-    if goals.auc_at_least is not None and outcome.area_limits is not None:
+    if goals.by_area(outcome) and outcome.area_limits is not None:
         low, high = outcome.area_limits
         beside = f"guessing 0.5; mean of such trainings {number(low, 3)} to {number(high, 3)}"
-        return {"name": goals.figure, "value": goals.figure_said(outcome), "beside": beside}
+        if outcome.accuracy_said:
+            beside += f"; {outcome.accuracy_said}"
+        return {"name": goals.figure(outcome), "value": goals.figure_said(outcome), "beside": beside}
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         low, high = outcome.accuracy_limits
         known = outcome.beside_accuracy
@@ -211,7 +214,7 @@ def _plots(study: Study) -> list[dict[str, str]]:
     goals = study.case.goals
     measured = [(t, w) for t in study.trials if t.outcome is not None and (w := goals.worth(t.outcome)) is not None]
     name, scale, least = "accuracy (%)", 100, goals.accuracy_at_least
-    if goals.auc_at_least is not None:
+    if study.figure == "AUC":
         name, scale, least = "AUC", 1, goals.auc_at_least
     elif any(t.outcome is not None and t.outcome.accuracy is None for t, _ in measured):
         name, scale = "minus the test loss", 1

@@ -114,7 +114,8 @@ class Space:
 
     def design(self, trials: int) -> list[Setting]:
         """The points to begin with: all of them where there are no more than `trials`; else, where there are ranges, a
-        grid of at most half as many points, so that the rest can go where it matters.
+        grid of at most half as many points, so that the rest can go where it matters; of both ends of each range, where
+        even that takes more than half.
         """
         if self.size <= trials:
             return list(self.points())
@@ -123,6 +124,8 @@ class Space:
         if not ranges:
             return []
         levels = int((max(trials, 2) / 2 / lists) ** (1 / ranges) + 1e-9)
+        if levels < 2 and lists * 2**ranges <= trials:
+            levels = 2
         return list(self.grid(levels)) if levels >= 2 else []
 
     def beside(self, point: Setting) -> list[Setting]:

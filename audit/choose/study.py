@@ -51,7 +51,33 @@ class Study:
         if self.chosen is None or self.again is None:
             return "" if self.obstacle is None else self.obstacle.sentence
         kept = [f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen)]
+        outcome, goals = self.again.outcome, self.case.goals
+        if outcome is not None and goals.accuracy_at_least is None and goals.auc_at_least is None:
+            kept += filter(None, [outcome.accuracy_said])
         return say.take_setting(self.headline, len(self.again.seeds), kept)
+
+    @property
+    def figure(self) -> str:
+        """What settings are compared by."""
+        measured = (trial.outcome for trial in self.trials if trial.outcome is not None)
+        return self.case.goals.figure(next(measured, None))
+
+    @property
+    def tied(self) -> str:
+        """That other settings within the limits are not shown to be less accurate, "" where all are."""
+        chosen, goals = self.chosen, self.case.goals
+        if chosen is None or chosen.outcome is None or self.case.selects:
+            return ""
+        equal = [
+            trial
+            for trial in self.trials
+            if trial.number != chosen.number
+            and trial.outcome is not None
+            and all(kept.kept for kept in goals.judged(trial.outcome, trial.epsilon))
+            and goals.alike(chosen.outcome, trial.outcome)
+        ]
+        proven = [trial.epsilon for trial in equal if trial.epsilon is not None]
+        return say.not_told_apart(self.figure, len(equal), min(proven), max(proven)) if proven else ""
 
     @property
     def headline(self) -> str:
@@ -70,16 +96,27 @@ class Study:
             outcome = next((a.outcome for a in self.tried if a.trial == nearest.number), nearest.outcome)
         if outcome is None or not outcome.useless or self.case.goals.auc_at_least is not None:  # that is asked instead
             return ""
-        return say.too_weak(outcome.useless)
+        return say.too_weak(outcome.useless, self.spare)
+
+    @property
+    def spare(self) -> tuple[float, float] | None:
+        """The proven ε and the allowed one, where less than half of that is used; None where more is, or it is not
+        limited.
+        """
+        most = self.case.goals.epsilon_at_most
+        used = None if self.chosen is None else self.chosen.epsilon
+        return None if most is None or used is None or used > most / 2 else (used, most)
 
     @property
     def above(self) -> str:
         """That the search and the recommended training together are above the ε that was asked, "" where not."""
-        most, spent = self.case.goals.epsilon_at_most, self.price.epsilon
-        if self.chosen is None or self.chosen.epsilon is None or most is None or spent is None:
+        most, spent, before = self.case.goals.epsilon_at_most, self.price.epsilon, self.case.spent
+        if self.chosen is None or self.chosen.epsilon is None or most is None or not (spent or before):
             return ""
-        total = self.chosen.epsilon + spent
-        return "" if total <= most else say.above_with_search(total, most, terms_of(self.case.config.audit))
+        total = self.chosen.epsilon + (spent or 0.0) + before
+        if total <= most:
+            return ""
+        return say.above_with_search(total, most, terms_of(self.case.config.audit), before)
 
     @property
     def weaker(self) -> str:

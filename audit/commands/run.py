@@ -87,10 +87,10 @@ def _sentences(results: Results) -> tuple[str, ...]:
     from ..results.ablation import stronger_without, worth_lines
     from ..say.accuracy import useless
     from ..say.verdict import sentences
-    from ..say.warnings import declared_said, doubted, not_run, not_tested, picked_said
+    from ..say.warnings import declared_said, doubted, not_run, not_tested, picked_said, spent_before
 
     lacks = (*declared_said(results.setup), *doubted(results), *not_run(results), *not_tested(results.epsilon))
     picked = dict.fromkeys(filter(None, (picked_said(attack.settings) for attack in results.attacks)))
-    model = filter(None, [useless(results.setup)])
+    model = filter(None, [useless(results.setup), spent_before(results.setup)])
     answer = sentences(judge(AuditEvidence.of(results)))
     return (*answer, *model, *stronger_without(results), *picked, *worth_lines(results), *lacks)

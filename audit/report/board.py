@@ -14,10 +14,11 @@ from ..results.format import Epsilon
 from ..say import board as say
 from ..say.accuracy import accuracy_said, without_noise
 from ..say.card import NOT_STATED
-from ..say.statement import NOT_PRICED, holds_if
-from ..say.warnings import not_run, spent_before
+from ..say.statement import NOT_PRICED, counts_on_a_draw, draw_line, holds_if
+from ..say.warnings import not_run
 from ..say.words import NO_SECRET
 from .decision import decision_on
+from .decision.sharing import with_spent
 from .facts import ReportedSetting, read_settings
 from .markdown import escaped, markdown_table
 from .owner import Owner, read_owner
@@ -68,7 +69,11 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
         ("Who is covered", [*covered, *aside]),
         (
             "What has to hold",
-            [*holds_if(results.epsilon), *([say.declared(judgement.stated)] if judgement.stated else [])],
+            [
+                *holds_if(results.epsilon),
+                *([say.SPENT_APART] if results.setup.spent else []),
+                *([say.declared(judgement.stated)] if judgement.stated else []),
+            ],
         ),
         ("What was not looked at", not_run(results)),
         (
@@ -99,12 +104,21 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
     if not setting.judgement.secret:
         return [NO_SECRET]
     rows = _asked_rows(setting)
-    people = []
-    if owner.people and rows:
-        setup = setting.results.setup
-        held = {"record": setup.training_records, "client": setup.clients}[rows[0].unit]
-        people = [say.people_line(rows[0], owner.people, held)]
-    return [*map(say.proof_line, rows), *people, *filter(None, [spent_before(setting.results.setup)])] or [NOT_PRICED]
+    if not rows:
+        return [NOT_PRICED]
+    setup, first, lines = setting.results.setup, rows[0], [say.proof_line(rows[0])]
+    useful = first.proven is not None and first.proven <= USEFUL_EPSILON
+    share = say.most_recognised(first)
+    if setup.spent and useful:
+        epsilon, delta = with_spent(first, setup.spent)
+        share = say.recognised(epsilon, delta)
+        lines.append(say.spent_too(epsilon, delta, share))
+    if owner.people and useful:
+        held = {"record": setup.training_records, "client": setup.clients}[first.unit]
+        lines.append(say.people_line(first.unit, owner.people, held, share))
+    if counts_on_a_draw(first):
+        lines.append(draw_line([first]))
+    return [*lines, *map(say.proof_line, rows[1:])]
 
 
 def _asked_rows(setting: ReportedSetting) -> list[Epsilon]:

@@ -150,6 +150,15 @@ class AuditedSetup(_Part):
         return next(found, "")
 
     @property
+    def spent(self) -> float:
+        """The ε that the config says was spent on the same records before: 0 for none, ∞ where no ε bounds it."""
+        audit = self.config.get("audit")
+        spent = audit.get("spent") if isinstance(audit, dict) else None
+        if spent is None:
+            return 0.0
+        return float(spent) if isinstance(spent, int | float) else math.inf
+
+    @property
     def test_records(self) -> int | None:
         """How many records the accuracy is of; None where the setup does not say."""
         return self._size("test")

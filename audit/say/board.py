@@ -14,6 +14,7 @@ from .words import at_most, listed, number, observer, percent_at_most, terms, ti
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
 NOBODY = f"Nobody: no ε of {USEFUL_EPSILON:g} or less is proven."
+SPENT_APART = "The same records were used before this training, so only the sum of both ε holds of them."
 PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
 # A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. Of the
 # template the questions of steps 1 to 3 were read, of the other steps the headings.
@@ -57,17 +58,22 @@ SOURCES = ("line", "NIST SP 800-226 (2025)", "EDPB Opinion 28/2024", "ICO sample
 
 def most_recognised(row: Epsilon) -> float:
     """The largest true positive rate that the row's proof allows at `FALSE_ALARMS`: on the curve of its Gaussian (Dong,
-    Roth and Su 2019, Definition 2.6), else by its (ε, δ) (Wasserman and Zhou 2010).
+    Roth and Su 2019, Definition 2.6), else by its (ε, δ), as `recognised` has it.
 
     >>> most_recognised(Epsilon(observer="server", unit="record", adjacency="zero_out", proven=inf))
     1.0
     """
     if row.mu is not None:
         return float(ndtr(row.mu + ndtri(FALSE_ALARMS)))
-    return min(_recognised(epsilon, delta) for delta, epsilon in row.points)
+    return min(recognised(epsilon, delta) for delta, epsilon in row.points)
 
 
-def _recognised(epsilon: float, delta: float) -> float:
+def recognised(epsilon: float, delta: float) -> float:
+    """The largest true positive rate that (ε, δ) allows at `FALSE_ALARMS` (Wasserman and Zhou 2010).
+
+    >>> round(recognised(0.5, 0.0), 4), recognised(inf, 0.0)
+    (0.0165, 1.0)
+    """
     factor = exp(min(epsilon, 700.0))
     return min(1.0, factor * FALSE_ALARMS + delta, 1 - (1 - FALSE_ALARMS - delta) / factor)
 
@@ -105,12 +111,25 @@ def proof_line(row: Epsilon) -> str:
     )
 
 
-def people_line(row: Epsilon, people: int, held: int | None) -> str:
-    """How many people that is, of so many in the training. held: records, or clients, of the setup that was audited."""
-    count, beyond = most_recognised(row) * people, ""
+def people_line(unit: str, people: int, held: int | None, share: float) -> str:
+    """How many people that is, of so many in the training.
+
+    Args:
+        unit: of the proof. held: records, or clients, of the setup that was audited. share: of people, that may be
+            recognised (`most_recognised`).
+    """
+    beyond = ""
     if held is not None and people > held:
-        beyond = f" The setup that was audited has {held:,} {row.unit}s, so ε is not of so many people."
+        beyond = f" The setup that was audited has {held:,} {unit}s, so ε is not of so many people."
     return (
-        f"Of {people:,} people in the training, that is at most {at_most(count)} on average; a guess recognises"
-        f" {number(FALSE_ALARMS * people)}. It holds if each person is one {row.unit}." + beyond
+        f"Of {people:,} people in the training, that attacker recognises at most {at_most(share * people)} on average;"
+        f" a guess recognises {number(FALSE_ALARMS * people)}. It holds if each person is one {unit}." + beyond
+    )
+
+
+def spent_too(epsilon: float, delta: float, share: float) -> str:
+    """Of a training and of what was spent on the same records before. epsilon, delta: of both. share: as above."""
+    return (
+        f"With what was spent on the same records before it, ε is at most {at_most(epsilon)} (δ = {number(delta)}), and"
+        f" that attacker recognises at most {percent_at_most(share)}."
     )

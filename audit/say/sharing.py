@@ -90,10 +90,19 @@ def right_of_worst(row: Epsilon, worst: Epsilon, right: str) -> str:
     return f"About one {worst.unit}, towards {observer(worst.observer)}, it is {right}{turned}."
 
 
-def proven_answer(right: str, limited: bool) -> str:
+def proven_answer(right: str, limited: bool, alone: bool = False) -> str:
+    """alone: whether the same records were used before this training, which the proof says nothing of."""
+    training = " for this training alone" if alone else ""
     if limited:
-        return f"Proven within limits: an attack may be right up to {right} of the time"
-    return f"Proven: no attack can be right more than {right} of the time"
+        return f"Proven within limits{training}: an attack may be right up to {right} of the time"
+    return f"Proven{training}: no attack can be right more than {right} of the time"
+
+
+def right_of_both(right: str, epsilon: float, delta: float) -> str:
+    """Of this training and of what was spent before it. epsilon, delta: of both together."""
+    if epsilon == inf:
+        return "Whoever saw that too has no limit."
+    return f"Whoever saw that too may be right up to {right} of the time (ε ≤ {at_most(epsilon)}, δ = {number(delta)})."
 
 
 def as_declared(answer: str) -> str:
@@ -102,8 +111,11 @@ def as_declared(answer: str) -> str:
     >>> [as_declared(answer) for answer in ("Proven: no attack succeeds", "Share them only as with “a: b”")]
     ['As declared, not checked: no attack succeeds', 'As declared, not checked: share them only as with “a: b”']
     """
-    said = answer.removeprefix("Proven: ").removeprefix("Proven within limits: ")
-    return f"As declared, not checked: {said[0].lower()}{said[1:]}"
+    proven, _, said = answer.partition(": ")
+    if not proven.startswith("Proven"):
+        proven, said = "", answer
+    alone = " for this training alone" if proven.endswith("alone") else ""
+    return f"As declared, not checked{alone}: {said[0].lower()}{said[1:]}"
 
 
 def of_guessing(answer: str) -> str:

@@ -51,7 +51,7 @@ def statement(rows: Sequence[Epsilon]) -> list[str]:
         places.setdefault((row.observer, row.unit), []).append(row)
     units = dict.fromkeys(row.unit for row in rows)
     # A draw by coins hides nobody from whoever knows how many it gave.
-    counts = "" if any(map(_counts_on_a_draw, rows)) else f" {NUMBER_IS_KNOWN}"
+    counts = "" if any(map(counts_on_a_draw, rows)) else f" {NUMBER_IS_KNOWN}"
     return [
         "Take two worlds that differ in the data of one client, or in one record. Whatever is seen has in one world a"
         " probability of at most e^ε times that in the other, plus δ. The smaller ε and δ, the less it tells; ε = ∞"
@@ -76,7 +76,7 @@ def holds_if(rows: Sequence[Epsilon]) -> list[str]:
 def _place(rows: Sequence[Epsilon]) -> str:
     first = rows[0]
     limits = [_limit(row) for row in rows]
-    return f"{_LEVELS[first.unit]}, towards {observer(first.observer)}: {'; '.join(limits)}. {_draw(rows)}"
+    return f"{_LEVELS[first.unit]}, towards {observer(first.observer)}: {'; '.join(limits)}. {draw_line(rows)}"
 
 
 def _limit(row: Epsilon) -> str:
@@ -94,11 +94,11 @@ def _limit(row: Epsilon) -> str:
     return f"ε is at most {at_most(row.proven)}{delta} if {worlds}{noise}"
 
 
-def _draw(rows: Sequence[Epsilon]) -> str:
+def draw_line(rows: Sequence[Epsilon]) -> str:
     """Whether these ε count on a draw that nobody saw, and what they are without it."""
     if not any(row.finite for row in rows):
         return NOTHING
-    counting = [row for row in rows if _counts_on_a_draw(row)]
+    counting = [row for row in rows if counts_on_a_draw(row)]
     if not counting:
         return NO_DRAW
     without = listed([f"{at_most(row.proven_without_sampling)} ({row.adjacency})" for row in counting])
@@ -108,5 +108,6 @@ def _draw(rows: Sequence[Epsilon]) -> str:
     )
 
 
-def _counts_on_a_draw(row: Epsilon) -> bool:
+def counts_on_a_draw(row: Epsilon) -> bool:
+    """Whether its ε is larger for whoever knows who, or what, was drawn."""
     return row.finite and row.proven_without_sampling not in (None, row.proven)

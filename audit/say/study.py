@@ -60,19 +60,35 @@ def take_setting(taken: str, seeds: int, kept: Sequence[str]) -> str:
     return f"{taken}. With {seeds} fresh seeds: {'; '.join(kept)}."
 
 
-def above_with_search(total: float, most: float, terms: str) -> str:
-    """total: ε of the search and of the recommended training, of these terms. most: what was asked."""
+def above_with_search(total: float, most: float, terms: str, before: float) -> str:
+    """What is above the ε that was asked.
+
+    Args:
+        total: ε of the search, of the recommended training and of what was spent before, of these terms.
+        most: what was asked. before: what was spent before the search, 0 for nothing.
+    """
+    earlier = f", of which {at_most(before)} was spent before this search" if before else ""
     return (
-        f"Whoever sees the search too has seen up to ε = {at_most(total)} ({terms}, which adds up too), above the"
-        f" {number(most)} that was asked; a search on auxiliary records costs nothing."
+        f"Whoever sees the search too has seen up to ε = {at_most(total)} ({terms} of each training){earlier}. That is"
+        f" above the {number(most)} that was asked."
     )
 
 
-def too_weak(useless: str) -> str:
-    """useless: that its model is."""
+def too_weak(useless: str, spare: tuple[float, float] | None = None) -> str:
+    """useless: that its model is. spare: the ε that is used and the one allowed, where much is left."""
+    more = "Train longer, or allow a larger --epsilon-at-most."
+    if spare is not None:
+        used, most = spare
+        more = f"It uses ε = {at_most(used)} of {number(most)}: train longer, or --vary less noise."
+    return f"{useless} {more} Where one class is frequent, AUC says more than accuracy (--auc-at-least)."
+
+
+def not_told_apart(figure: str, others: int, least: float, most: float) -> str:
+    """figure: accuracy or AUC. others: settings within the limits, not shown to differ in it. least, most: their ε."""
+    settings = "another setting" if others == 1 else f"{others} other settings"
     return (
-        f"{useless} Train longer, or allow a larger --epsilon-at-most. Where one class is frequent, AUC says more"
-        " than accuracy (--auc-at-least)."
+        f"The search does not show that its {figure} differs from that of {settings} within the limits, of proven ε"
+        f" {at_most(least)} to {at_most(most)}."
     )
 
 

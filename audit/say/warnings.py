@@ -142,15 +142,13 @@ def not_run(results: Results) -> list[str]:
 
 def spent_before(setup: AuditedSetup) -> str:
     """What was spent on the same people before, as the config says; "" where it says nothing."""
-    audit = setup.config.get("audit")
-    spent = audit.get("spent") if isinstance(audit, Mapping) else None
-    if spent is None:
+    if not setup.spent:
         return ""
-    if not isinstance(spent, int | float):
+    if setup.spent == inf:
         return "Before this training the same records were used without a bound: its ε is not all that was spent."
     return (
-        f"Before this training ε = {words.at_most(spent)} was spent on the same records, as by a search: add this"
-        " training's, and its δ to this δ."
+        f"Before this training ε = {words.at_most(setup.spent)} was spent on the same records, as by a search; this"
+        " training's is added to it, δ to δ."
     )
 
 

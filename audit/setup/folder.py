@@ -203,8 +203,8 @@ class Setup:
 
     @property
     def owners_code(self) -> str:
-        """What `--allow-model` has to repeat before an attack runs it: the network's function, else the loss's; "" where
-        neither is code.
+        """What `--allow-model` has to repeat before an attack runs it: the network's function, else the loss's; ""
+        where neither is code.
         """
         if models.is_owners_code(self.manifest.model.name):
             return self.manifest.model.name

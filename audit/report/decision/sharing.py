@@ -30,7 +30,7 @@ class Sharing:
     answer: no, where a leak was found that no useful proof allows for; proven, where stronger attacks are bounded too;
       else unproven, which is not a yes. question: what is to be shared: the updates, or as much as the observers see.
       reason: what decided. limited: whether what is proven is more than `STRONG_EPSILON`, which still allows an
-      attacker to be nearly sure.
+      attacker to be nearly sure, or rests on what nobody checked, or is not all that was spent.
     """
 
     answer: SharingAnswer
@@ -140,10 +140,11 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
     declared = [setting for setting in proven if setting.judgement.declared]
     refuted = next((setting for setting in proven if setting.judgement.only_claim), None)
     limited = any(bound.limited for bound in bounds)
+    earlier = max((setting.results.setup for setting in proven), key=lambda setup: setup.spent)
     if others:
         sentence, because = what.only_as(names), [say.most_right(worst.right, names), *others, worst.question]
     else:
-        sentence, because = say.proven_answer(worst.right, limited), [worst.question]
+        sentence, because = say.proven_answer(worst.right, limited, earlier.spent > 0), [worst.question]
     because.append(say.not_covered(worst.row.unit))
     if limited and worst.strongly_wrong > worst.wrong:
         because.append(say.strong_allows(worst.strong))
@@ -157,9 +158,20 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
         sentence = say.of_guessing(sentence)
     elif guessing:
         because.append(say.some_guess([setting.label for setting in guessing]))
-    because += filter(None, dict.fromkeys(spent_before(setting.results.setup) for setting in proven))
+    if earlier.spent:
+        epsilon, delta = with_spent(worst.row, earlier.spent)
+        because += [
+            spent_before(earlier),
+            say.right_of_both(at_most_right(least_wrong(epsilon, delta)), epsilon, delta),
+        ]
     said = " ".join(because) + _together(proven)
-    return Sharing("proven", sentence, said, what.question, "proven", limited or bool(declared))
+    weaker = limited or bool(declared) or earlier.spent > 0
+    return Sharing("proven", sentence, said, what.question, "proven", weaker)
+
+
+def with_spent(row: Epsilon, spent: float) -> tuple[float, float]:
+    """ε and δ of what the row proves and of what was spent before at the same δ, by basic composition."""
+    return (row.proven or 0.0) + spent, min(1.0, 2 * (row.delta or 0.0))
 
 
 def _of_own_code(setting: ReportedSetting) -> Sharing:
@@ -236,7 +248,7 @@ def least_wrong(epsilon: float, delta: float, mu: float | None = None) -> float:
     >>> round(least_wrong(1.0, 0.0), 4), round(least_wrong(4.3772, 1e-5, mu=1.0), 4)      # multiplier 1: Φ(−0.5)
     (0.2689, 0.3085)
     """
-    wrong = (1 - delta) / (expm1(epsilon) + 2)
+    wrong = (1 - delta) / (expm1(min(epsilon, 700.0)) + 2)  # beyond that a float has no power of e
     return wrong if mu is None else max(wrong, float(ndtr(-mu / 2)))
 
 

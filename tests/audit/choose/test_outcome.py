@@ -82,6 +82,17 @@ def test_the_limits_of_an_accuracy_hold_the_mean_of_such_trainings(spread: float
     assert inside / 500 >= 0.88  # two limits of 95 % each
 
 
+def test_accuracies_within_their_intervals_are_not_told_apart_and_of_unequal_classes_the_auc_compares() -> None:
+    """Of 100 test records 0.7 has 0.6 to 0.79 and 0.5 has 0.4 to 0.6, about; of 10,000 the same differ."""
+    goals = Goals(epsilon_at_most=8)
+    for records, alike in ((20, True), (10_000, False)):
+        some = [Performance(accuracies=(a,), test_records=records) for a in (0.7, 0.5)]
+        assert goals.alike(*some) == alike and not goals.by_area(some[0])
+    unequal = Performance(accuracies=(0.84,), balanced=(0.5,), areas=(0.65,), guessing=0.84, test_records=500)
+    assert goals.by_area(unequal) and goals.worth(unequal) == 0.65 and goals.limits(unequal) == unequal.area_limits
+    assert Goals(accuracy_at_least=0.8).worth(unequal) == 0.84
+
+
 def results(hits: int, n: int, gray: float, seed: int = 0) -> Results:
     attack = AttackResult(
         attack="inversion",

@@ -30,6 +30,7 @@ from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
+from dpfl_audit.audit.choose.outputs import recommended_toml
 from dpfl_audit.audit.choose.price import composed_epsilon
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
@@ -170,6 +171,20 @@ def test_a_search_that_costs_more_than_was_asked_is_said(done: Study) -> None:
         case = replace(done.case, goals=replace(done.case.goals, epsilon_at_most=most))
         study = replace(done, case=case, price=replace(done.price, epsilon=spent))
         assert (at_most(proven + 1.5) in study.above) == above == bool(study.above)
+
+
+def test_what_was_spent_before_a_search_is_in_the_sum_and_in_what_it_recommends(done: Study, tmp_path: Path) -> None:
+    """A second search of the same records put its own ε in the place of the first one's."""
+    assert done.chosen is not None and done.chosen.epsilon is not None
+    (tmp_path / "config.toml").write_text((done.folder / "recommended.toml").read_text())
+    asked = replace(OPTIONS, overrides=("audit.spent=15.5",))
+    case = opened_case(tmp_path / "config.toml", asked, done.case.key, tmp_path)
+    assert case.spent == 15.5
+    limited = replace(case, goals=replace(case.goals, epsilon_at_most=done.chosen.epsilon + 1))
+    study = replace(done, case=limited, price=replace(done.price, epsilon=8.25))
+    assert at_most(done.chosen.epsilon + 15.5 + 8.25) in study.above
+    text = recommended_toml(study)
+    assert parse_config(tomllib.loads(text)).audit.spent == 15.5 + 8.25 and text.count("Recommended by") == 1
 
 
 def test_a_study_recommends_what_trains(done: Study) -> None:
@@ -374,8 +389,9 @@ def test_every_trial_is_in_optuna_and_in_the_table_once(done: Study) -> None:
 
 
 def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
-    page = (done.folder / "study.html").read_text()
-    places = [page.index(f"<{head}") for head in ("h1>Take ", "h2>What it keeps", "h2>All ")]
+    page = unescape((done.folder / "study.html").read_text())
+    assert done.useless and not done.headline.startswith("Take")  # 20 digits a client are too few
+    places = [page.index(f"<{head}") for head in (f"h1>{done.headline}", "h2>What it keeps", "h2>All ")]
     assert places == sorted(places)
     assert "http://" not in page.replace("http://www.w3.org", "") and 'src="data:' in page
     assert page.count("data-sort") > 8

@@ -16,7 +16,7 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report.decision import Decision, decision_on, share
 from dpfl_audit.audit.report.decision.change import _parameter
-from dpfl_audit.audit.report.decision.sharing import at_most_right, least_wrong
+from dpfl_audit.audit.report.decision.sharing import Sharing, at_most_right, least_wrong
 from dpfl_audit.audit.report.facts import read_settings
 from dpfl_audit.audit.report.page import _most_telling
 from dpfl_audit.audit.report.pictures import read_pictures
@@ -35,6 +35,7 @@ from dpfl_audit.audit.say.sharing import (
     proven_answer,
     rests_on,
     right_of,
+    right_of_both,
     right_of_worst,
     several_leak,
     some_guess,
@@ -274,6 +275,21 @@ def test_epsilon_is_of_the_claims_own_place_in_every_setting(decide: Any, row: A
     assert found.proven is not None and (found.proven.low, found.proven.high, found.proven.least) == (80.0, 800.0, "b")
     assert found.claimed is not None and (found.claimed.low, found.claimed.high) == (4.0, 5.0)
     assert found.claimed_by == "owner" and found.demonstrated is None
+
+
+def test_what_was_spent_before_is_in_the_first_answer(decide: Any, row: Any) -> None:
+    """ε = 0.5 stood in green above the 15.3 of a search; 1/(1 + e^15.8) = 1.4e-7 of both is wrong at least, by hand."""
+    quiet = {"quality": 0.0, "n": 8, "epsilon": [row(proven=0.5, delta=1e-5, asked=True)]}
+
+    def found(spent: Any) -> Sharing:
+        return decide({**quiet, "setup": {"config": {"audit": {"spent": spent}}}}).share
+
+    alone, both, bare = found(None), found(15.3), found("unlimited")
+    assert alone.answer == both.answer == "proven" and both.limited and not alone.limited
+    right = at_most_right(least_wrong(0.5, 1e-5))
+    assert (alone.sentence, both.sentence) == (proven_answer(right, False), proven_answer(right, False, alone=True))
+    assert right_of_both("99.99999\N{NO-BREAK SPACE}%", 15.8, 2e-5) in both.because
+    assert right_of_both("", math.inf, 0.0) in bare.because
 
 
 def test_epsilon_is_of_what_the_config_asks_about(decide: Any, row: Any) -> None:
