@@ -54,10 +54,10 @@ def wanted_config(wanted: Wanted) -> str:
     """A config that trains as it stands, on bundled records of that kind, and proves what is wanted."""
     audit = AUDIT.replace('unit = "client"', f'unit = "{wanted.unit}"').replace('"server" ', f'"{wanted.observer}" ')
     scheme = _scheme_table(wanted.scheme, wanted.epsilon)
-    local, capture = LOCAL, CAPTURE.replace("# candidates = 400 ", "candidates = 100   ")
+    local, capture = LOCAL, CAPTURE
     if wanted.records == "table":  # Adam at 1e-3 takes more rounds than noise allows a logistic model
         local = LOCAL.replace('"adam"', '"sgd" ').replace("lr = 1e-3", "lr = 0.5 ")
-    return HEAD + wanted.data + MODEL[wanted.records] + local + scheme + capture + audit + ATTACK
+    return _head(wanted.scheme) + wanted.data + MODEL[wanted.records] + local + scheme + capture + audit + ATTACK
 
 
 def config_template(scheme: str) -> str:
@@ -65,7 +65,16 @@ def config_template(scheme: str) -> str:
     name = current_name(scheme)
     if name not in PRESETS:
         raise BadInput(f"{scheme!r} is not a scheme{instead(name, PRESETS)}")
-    return HEAD + DATA["photos"] + MODEL["photos"] + LOCAL + _scheme_table(name) + CAPTURE + AUDIT + ATTACK
+    return _head(name) + DATA["photos"] + MODEL["photos"] + LOCAL + _scheme_table(name) + CAPTURE + AUDIT + ATTACK
+
+
+def _head(scheme: str) -> str:
+    """The commands, with the key of this scheme's noise; where it has none, with one that decides its accuracy."""
+    noise = PRESETS[scheme].noise
+    if not noise:
+        return HEAD.replace("{vary}", "local.lr=1e-3..1").replace(" --epsilon-at-most 8", "")
+    limits = "1e-3..1" if noise[0].endswith("std") else "0.5..10"
+    return HEAD.replace("{vary}", f"scheme.{noise[0]}={limits}")
 
 
 def _scheme_table(scheme: str, target_epsilon: float | None = None) -> str:
@@ -108,7 +117,7 @@ HEAD = """\
 # Train:   audit train config.toml -o setup
 # Attack:  audit run setup -o results
 # Read:    audit report results
-# Choose:  audit choose config.toml -o study --vary scheme.KEY=LEAST..MOST --epsilon-at-most 8
+# Choose:  audit choose config.toml -o study --vary {vary} --epsilon-at-most 8
 name = ""                      # a short human name for the report
 seed = 0                       # public: of the data split, the model's start and the order of batches
 # claim = "none"               # "paper": ε by the formula of the scheme's paper, which is claimed where nothing is said
@@ -120,8 +129,9 @@ DATA = {
     "photos": """\
 [data]
 name = "photos"                # audit list datasets; root = "…" for downloaded sets, relative to this file
-                               # your own: name = "csv", root = "my.csv", target = "outcome"; or npz
-classes = 10
+                               # your own: name = "csv", root = "my.csv", target = "outcome"; or npz; or "images", a
+                               # folder a class, of which options = { size = 32 } are the pixels a side
+# classes = 10                 # of photos; other sets have theirs
 clients = 10
 samples_per_client = 100       # n, records a client
 partition = "iid"              # iid | shards | dirichlet | sorted | writer
@@ -191,7 +201,7 @@ CAPTURE = """
 clients = [0]                  # whose uploads, by number
 rounds = "all"                 # or the first so many
 truth = true                   # keep what these clients trained on, for scoring
-# candidates = 400             # for membership attacks: records asked for, half of them (at most all) of these
+candidates = 100               # for membership attacks: records asked for, half of them (at most all) of these
                                # clients, the others with no client (or, for too few, of the test split)
 
 """

@@ -106,7 +106,9 @@ def load(
         case _:
             data = read(torchvision_sets.load, name=name, root=root, download=download, seed=seed)
     if classes is not None and classes != data.classes:
-        raise ValueError(f"classes = {classes}: {name} has {data.classes} classes; leave the key out")
+        raise ValueError(
+            f"classes = {classes}: {name} has {data.classes} classes; leave the key out (--set data.classes=)"
+        )
     return standardised(data, statistics, mean, std)
 
 

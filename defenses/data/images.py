@@ -69,9 +69,21 @@ def load(root: str | None, seed: int, *, size: int | None = None, channels: int 
     description = {"source": top.name, "seed": seed}
     if not split:
         description["test"] = DEALT_BY_LOT
-    splits = stacked([(_read(path), label) for path, label in train]), stacked(held[tenth:]), stacked(held[:tenth])
-    made = make("images", *splits, len(classes), description)
-    return replace(made, remarks=tuple(_left_out([top / name for name in SPLITS] if split else [top])))
+    trained = [(_read(path), label) for path, label in train]
+    made = make("images", stacked(trained), stacked(held[tenth:]), stacked(held[:tenth]), len(classes), description)
+    left_out = _left_out([top / name for name in SPLITS] if split else [top])
+    return replace(made, remarks=(*left_out, *_scaled([picture for picture, _ in (*trained, *held)], shape)))
+
+
+def _scaled(pictures: Sequence[Tensor], shape: tuple[int, int]) -> Iterator[str]:
+    """How many pictures were of another size, for their owner."""
+    sizes = [(picture.shape[1], picture.shape[2]) for picture in pictures]
+    if others := [size for size in sizes if size != shape]:
+        highest, widest = max(height for height, _ in others), max(width for _, width in others)
+        yield (
+            f"{len(others)} of {len(sizes)} pictures were scaled to {shape[0]}×{shape[1]} pixels, of heights up to"
+            f" {highest} and widths up to {widest}; options = {{ size = … }} asks for another size"
+        )
 
 
 def _left_out(tops: Sequence[Path]) -> Iterator[str]:
@@ -84,7 +96,8 @@ def _left_out(tops: Sequence[Path]) -> Iterator[str]:
     ]
     if others:
         listed = ", ".join(others[:3])
-        yield f"{len(others)} files that are no pictures are left out ({listed}{', …' if others[3:] else ''})"
+        what = "1 file that is no picture is" if len(others) == 1 else f"{len(others)} files that are no pictures are"
+        yield f"{what} left out ({listed}{', …' if others[3:] else ''})"
 
 
 def _classes(tops: Sequence[Path], root: str) -> list[str]:

@@ -123,12 +123,17 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
     if useful:
         return Sharing("unproven", f"{found}, but the noise is no secret", say.PUBLISHED, question, "published key")
     lacking = say.too_little(judgement.rows.bounding)
-    weakest = max(judgement.rows.bounding, key=lambda row: inf if row.proven is None else row.proven, default=None)
+    weakest = max(judgement.rows.bounding, key=lambda row: _weakness(row, judgement), default=None)
     if not judgement.measured:
         found = "Leak not measured" if judgement.attacked else "Nothing measured"
         weakest = None
     because = f"{setting.sentences[0]} {say.unproven(weakest)}"
     return Sharing("unproven", f"{found}, {lacking}", because, question, "unproven")
+
+
+def _weakness(row: Epsilon, judgement: Judgement) -> tuple[float, bool]:
+    """The sort key of what is proven of a row; of equals the one that is asked about is the weakest."""
+    return inf if row.proven is None else row.proven, row is judgement.rows.asked
 
 
 def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Sequence[str] = ()) -> Sharing:
