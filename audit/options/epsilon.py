@@ -66,8 +66,9 @@ class SourceOptions:
 
     @property
     def typed(self) -> list[str]:
-        """Flags that were typed."""
-        flags = {"--results": self.results, "--observer": self.observers, "--colluding": self.colluding}
+        """Flags that bare numbers cannot answer; their observer is the server."""
+        others = [name for name in self.observers if name != "server"]
+        flags = {"--results": self.results, "--observer": others, "--colluding": self.colluding}
         flags |= {"--noise-key": self.noise_key, "--set": self.overrides}
         return [flag for flag, value in flags.items() if value]
 

@@ -37,7 +37,7 @@ class GoalLimits:
         float | None, Option("Images, texts, or rows of a table, that an inversion picks out.")
     ] = None
     leakage_at_most: Annotated[
-        float | None, Option("Records that any attack singles out, beyond chance. Default: 0.1.")
+        float | None, Option("Records that any attack singles out, beyond chance. 0.1 if no limit is given at all.")
     ] = None
     none_above_control: Annotated[bool, Option("No attack may be clearly above its control.")] = False
     epsilon_at_most: Annotated[float | None, Option("Proven, for [audit]'s observer, unit, adjacency and δ.")] = None

@@ -32,7 +32,7 @@ from .seal import SEALED, mark, seal
 if TYPE_CHECKING:
     import pandas
 
-FILE = "results.json"
+FILE, UNFINISHED = "results.json", ".work"  # the folder is there till `audit run` has ended
 CRAFTED_WEIGHTS = "crafted initial weights"  # a row's `demonstrated_from`
 OWN_CODE = "own code"  # in a scheme's place, where somebody's own code was audited and nothing was trained here
 Level = Literal["none found", "moderate", "high", "severe"]
@@ -618,6 +618,10 @@ class Results(_Part):
         """
         path = Path(folder) / FILE
         if not present(path):
+            if (Path(folder) / UNFINISHED).is_dir():
+                raise BadInput(
+                    f"{folder} is not finished: `audit run` was interrupted; the same command goes on with it"
+                )
             raise BadInput(f"{path} is missing; expected a folder written by `audit run`{misplaced(Path(folder))}")
         text = read_text(path)
         try:

@@ -26,8 +26,12 @@ PRICE_CODE_NOTE = "`audit epsilon --clip C --noise-std S --target-epsilon E` com
 CLAIMED, STRONG = "This is what is claimed", f"{USEFUL_EPSILON:g} is proven already; 1 is a strong guarantee"
 
 
-def keep(setup: AuditedSetup, label: str) -> str:
-    """label: the setting whose noise is to be used, "" where there is only one."""
+def keep(setup: AuditedSetup, label: str, parameter: str = "") -> str:
+    """label: the setting whose noise is to be used, "" where there is only one. parameter: the scheme's own of that
+    noise with its value, "" for none.
+    """
+    if not label and parameter:
+        return f"Keep this noise, {parameter}: the proof rests on it"
     if not label:
         return "Keep this noise: the proof rests on it"
     if useless(setup):
@@ -75,11 +79,14 @@ def first_steps(setup: AuditedSetup, noisy: bool) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def first_steps_note(noisy: bool, unit: str, target: float = USEFUL_EPSILON) -> str:
+def first_steps_note(noisy: bool, unit: str, target: float, config: bool = True) -> str:
     """The command that computes the noise; a scheme without noise has none to compute. target: the ε to prove, per
-    client or record (`unit`).
+    client or record (`unit`). config: whether the training has one, as a recorded one has not.
     """
     wished = f"{target:.3g}"
+    if not config:
+        numbers = f"`audit epsilon --clip C --rounds T --unit {unit} --target-epsilon {wished}`"
+        return f"{numbers} computes how much of it proves ε ≤ {wished}."
     scheme = {"record": "dpsgd"}.get(unit, "local-gaussian")
     asked = f"--set scheme.name={scheme} --set scheme.clip=1 --set scheme.target_epsilon={wished}"
     if noisy:
@@ -96,9 +103,9 @@ def accuracy_now(setup: AuditedSetup, server_noise_std: float | None, without_no
     """The accuracy that was measured, beside that without noise and what guessing gets; "" where it was not."""
     if setup.test_accuracy is None:
         return ""
-    accuracies = [f"{percent(setup.test_accuracy)} at {noise(setup.noise_std, server_noise_std)}"]
+    accuracies = [f"now {percent(setup.test_accuracy)} at {noise(setup.noise_std, server_noise_std)}"]
     if without_noise is not None:
         accuracies.append(f"{percent(without_noise)} without noise")
     if setup.guessing_accuracy is not None:
         accuracies.append(f"{percent(setup.guessing_accuracy, 3)} by guessing")
-    return f"it is {listed(accuracies)}"
+    return "; ".join(accuracies)

@@ -19,6 +19,8 @@ from ..facts import ReportedSetting
 from ..together import noiseless
 from .sharing import share_one
 
+WANTED = 8.0  # ε where nothing useful is proven yet, as of the config that `audit init` writes
+
 
 @dataclass(frozen=True)
 class Change:
@@ -86,7 +88,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
     setup = setting.results.setup
     row = max(setting.judgement.rows.bounding, key=lambda row: row.proven or 0.0)
     return Change(
-        say.keep(setup, setting.label if count > 1 else ""),
+        say.keep(setup, setting.label if count > 1 else "", _parameter(setup.scheme, setup.parameters, 1.0)),
         "measured",
         setup.noise_std,
         setting.results.server_noise_std,
@@ -209,5 +211,5 @@ def _first_steps(setting: ReportedSetting) -> Change:
     targets = [_target(row, [setting])[0] for row in wanted if row.proven and isfinite(row.proven)]
     steps = say.first_steps(setup, noisy)
     unit = wanted[0].unit if wanted else "client"
-    note = say.first_steps_note(noisy, unit, min(targets, default=USEFUL_EPSILON))
+    note = say.first_steps_note(noisy, unit, min(targets, default=WANTED), config=not setup.recorded)
     return Change(steps, "unknown", note=note, accuracy_now=_accuracy_now(setting))

@@ -527,7 +527,7 @@ def test_without_clip_or_noise_the_steps_are_named_and_no_number(decide: Any) ->
     change = decide({"quality": 0.97, "n": 8, "clip_norm": None}).change
     assert change.basis == "unknown" and change.noise_std is None and change.accuracy is None
     assert change.sentence.count(" and ") == 1 and change.sentence.startswith("Clip ")
-    assert change.note == first_steps_note(noisy=False, unit="record")
+    assert change.note == first_steps_note(noisy=False, unit="record", target=8.0)
 
 
 def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
