@@ -99,7 +99,7 @@ def plan_attacks(
             spent += cost
         else:
             left = max(0.0, minutes - spent)
-            late.append(f"{name} ({_about(cost)}, when {left:.2g} of {minutes:.2g} were left)")
+            late.append(f"{name} ({_about(cost)}, when {left:.2g} of {minutes:.2g} minutes were left)")
     overrides: tuple[str, ...] = ()
     weaker = [name for name in audited if name not in names]
     counted = spent

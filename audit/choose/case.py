@@ -267,10 +267,7 @@ class StudyCase:
     @property
     def spent(self) -> float:
         """The ε that was spent on the clients' records before this study, ∞ where no ε bounds it."""
-        before = self.config.audit.spent
-        if before == "unlimited":
-            return math.inf
-        return before or 0.0
+        return self.config.audit.spent_before
 
     def nobody(self, of: str) -> str:
         """That no audited client takes part in any of these trainings, and what would help."""

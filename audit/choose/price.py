@@ -65,7 +65,9 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     open_noise = case.key == PUBLISHED
     epsilon = inf if plain or open_noise else composed_epsilon(experiments)
     asked = case.config.audit
-    said = say.search_seen(asked.observer.words, count, plain, open_noise, epsilon, terms_of(asked))
+    said = say.search_seen(
+        asked.observer.words, count, count - len(trained), plain, open_noise, epsilon, terms_of(asked)
+    )
     if asked.unit == "client" and tried:
         said += say.OF_NUMBERS
     if case.search == "random":

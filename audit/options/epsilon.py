@@ -68,7 +68,7 @@ class SourceOptions:
     def typed(self) -> list[str]:
         """Flags that bare numbers cannot answer; their observer is the server."""
         others = [name for name in self.observers if name != "server"]
-        flags = {"--results": self.results, "--observer": others, "--colluding": self.colluding}
+        flags: dict[str, object] = {"--results": self.results, "--observer": others, "--colluding": self.colluding}
         flags |= {"--noise-key": self.noise_key, "--set": self.overrides}
         return [flag for flag, value in flags.items() if value]
 

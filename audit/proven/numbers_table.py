@@ -11,7 +11,7 @@ from ...defenses.ranges import LEAST_SIZE
 from ...defenses.terms import ADJACENCIES, UNITS, Adjacency, Unit
 from ..errors import BadInput
 from ..results.format import Epsilon
-from ..say.words import NO_SECRET, at_least, at_most, chosen_briefly, listed, number, on_condition
+from ..say.words import NO_SECRET, at_least, at_most, chosen_briefly, listed, number, on_condition, spent_said
 from .numbers import Numbers, noise_for, number_rows
 
 NUMBERS = "numbers"  # the source of a table without a config
@@ -38,7 +38,8 @@ class NoiseTarget:
 @dataclass(frozen=True)
 class EpsilonTable:
     """Rows as in results.json; targets: one a row, where a target was asked for. unseen: a claim that is about none of
-    the rows, in a sentence; "" where there is none.
+    the rows, in a sentence; "" where there is none. spent: the ε of earlier trainings on the same records, as the
+    config says; ∞ where no ε bounds it.
     """
 
     source: str
@@ -46,6 +47,7 @@ class EpsilonTable:
     rows: tuple[Epsilon, ...]
     targets: tuple[NoiseTarget, ...] | None = None
     unseen: str = ""
+    spent: float = 0.0
 
     @property
     def secret(self) -> bool:
@@ -60,6 +62,7 @@ class EpsilonTable:
             "delta": self.delta,
             "rows": [row.model_dump() for row in self.rows],
             **({"unseen": self.unseen} if self.unseen else {}),
+            **({"spent": self.spent} if self.spent else {}),
             **({} if self.secret else {"noise_key": "published"}),
             **targets,
         }
@@ -146,8 +149,7 @@ def text(table: EpsilonTable) -> str:
     out += [f"{_about(own, table.rows)}: {note}" for note, own in about.items()]
     if not table.secret:
         out.insert(1, f"{NO_SECRET} What is proven would hold with a secret one.")
-    if table.unseen:
-        out.append(table.unseen)
+    out += filter(None, [table.unseen, spent_said(table.spent)])
     for target in table.targets or ():
         place = f"{target.observer}, {target.unit}, {target.adjacency}"
         if target.why:

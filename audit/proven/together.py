@@ -39,7 +39,7 @@ def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
         if all(place in rows for rows in alone)
     ]
     names = ", ".join(map(str, sources))
-    return EpsilonTable(names, made[0].delta, tuple(rows))
+    return EpsilonTable(names, made[0].delta, tuple(rows), spent=max(one.spent for one in made))
 
 
 def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsilon:

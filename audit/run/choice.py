@@ -123,7 +123,7 @@ def choose(there: Applying, limit: float) -> Choice:
     for name, work in left.items():
         count = parts.get(name, 0)
         cost = minutes(_operations(work[count:], shared))
-        reason = f"about {_words(cost)} minutes; of {_words(limit)} minutes {_words(limit - spent)} were left"
+        reason = f"about {_words(cost)} minutes; {_words(limit - spent)} of the {_words(limit)} minutes were left"
         if count:
             reason = f"{len(work) - count} of its {len(work)} parts, {reason}"
         elif name in parts:

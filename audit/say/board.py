@@ -51,7 +51,7 @@ ASKED = (
         "documentation",
         "step 1: what the project aims at; step 7: sign off and record outcomes",
     ),
-    ("", "", "", "step 3: consultation process"),
+    ("no line of this statement", "–", "–", "step 3: consultation process"),
 )
 SOURCES = ("line", "NIST SP 800-226 (2025)", "EDPB Opinion 28/2024", "ICO sample DPIA template (2018)")
 

@@ -58,6 +58,11 @@ def unproven(weakest: Epsilon | None = None) -> str:
     )
 
 
+def cut_short(attacks: Sequence[str]) -> str:
+    """attacks: that did not finish."""
+    return f"Not finished, for want of time: {listed(attacks)}. " if attacks else ""
+
+
 def too_little(bounding: Sequence[Epsilon]) -> str:
     """What a proof lacks, where it is of use for some rows and not for others: of which unit, or towards whom."""
     proven = [inf if row.proven is None else row.proven for row in bounding]

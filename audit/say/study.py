@@ -152,20 +152,22 @@ def auxiliary_alone(trainings: int) -> str:
     )
 
 
-def search_seen(who: str, trainings: int, bare: int, open_noise: bool, epsilon: float, terms: str) -> str:
+def search_seen(who: str, trainings: int, again: int, bare: int, open_noise: bool, epsilon: float, terms: str) -> str:
     """What the search costs whoever takes part.
 
     Args:
-        who: sees the trainings, if they run where the federation's do. bare: so many are without noise.
+        who: sees the trainings, if they run where the federation's do. again: so many of them were with fresh seeds.
+        bare: so many are without noise.
         open_noise: whether the key is published. epsilon, terms: of all together, by unit, adjacency and δ.
     """
     noise = f", {bare} of them without any noise," if bare else ""
     if open_noise:
         noise = noise.removesuffix(",") + OPEN_NOISE
     return (
-        f"In {trainings} trainings{noise} the search used the clients' own records. If {who} saw all of them, ε ="
-        f" {at_most(epsilon)} ({terms}) is spent before the recommended training begins: add its ε, and its δ to this"
-        " δ. Other searches on the same records add theirs."
+        f"In {trainings} trainings{noise} ({again} with fresh seeds, the others of settings and of their neighbours) the"
+        f" search used the clients' own records. If {who} saw all of them, ε = {at_most(epsilon)} ({terms}) is spent"
+        " before the recommended training begins: add its ε, and its δ to this δ. Other searches on the same records add"
+        " theirs."
     )
 
 

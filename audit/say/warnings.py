@@ -142,14 +142,7 @@ def not_run(results: Results) -> list[str]:
 
 def spent_before(setup: AuditedSetup) -> str:
     """What was spent on the same people before, as the config says; "" where it says nothing."""
-    if not setup.spent:
-        return ""
-    if setup.spent == inf:
-        return "Before this training the same records were used without a bound: its ε is not all that was spent."
-    return (
-        f"Before this training ε = {words.at_most(setup.spent)} was spent on the same records, as by a search; this"
-        " training's is added to it, δ to δ."
-    )
+    return words.spent_said(setup.spent)
 
 
 def unscored(results: Results) -> list[str]:

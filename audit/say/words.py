@@ -372,3 +372,15 @@ LONG = 5.0  # minutes that a person does not wait for without being told
 def takes_long(minutes: float, shorter: str) -> str:
     """What is said before work of more than `LONG` minutes begins, "" for less. shorter: what makes it so."""
     return "" if minutes <= LONG else f"this takes about {minutes:.0f} minutes on two cores; {shorter}"
+
+
+def spent_said(spent: float) -> str:
+    """The ε that was spent on the same records before a training; "" for 0."""
+    if not spent:
+        return ""
+    if spent == math.inf:
+        return "Before this training the same records were used without a bound: its ε is not all that was spent."
+    return (
+        f"Before this training ε = {at_most(spent)} was spent on the same records, as by a search; this training's is"
+        " added to it, δ to δ."
+    )

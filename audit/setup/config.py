@@ -6,6 +6,7 @@ import copy
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -204,6 +205,11 @@ class AuditTable(ConfigTable):
     observer: ObserverName = Observer("server")
     honest: float = Field(default=1.0, ge=0, le=1)
     spent: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["unlimited"] | None = None
+
+    @property
+    def spent_before(self) -> float:
+        """`spent` as a number: 0 for none, ∞ where no ε bounds it."""
+        return inf if self.spent == "unlimited" else self.spent or 0.0
 
     @model_serializer(mode="wrap")
     def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

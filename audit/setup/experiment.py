@@ -15,7 +15,7 @@ from ...defenses.data import NAMES as DATASETS
 from ...defenses.data import load
 from ...defenses.data.dataset import Dataset
 from ...defenses.data.partition import partition
-from ...defenses.data.stand_in import of_auxiliary
+from ...defenses.data.stand_in import most_of_auxiliary, of_auxiliary
 from ...defenses.data.text import told_by_next_words
 from ...defenses.data.vocabulary import vocabulary_of
 from ...defenses.federation import Federation, cohort_of, groups_of
@@ -186,7 +186,7 @@ def _check_records(config: Config, data: Dataset) -> None:
     left = f", with {outsiders} outsiders for [capture] candidates = {config.capture.candidates}" if outsiders else ""
     raise TooManyRecords(
         f"[data]: {clients} clients of {each} records ask for {clients * each}, the training split has {there}, as"
-        f" {held}; --set data.samples_per_client={fit} takes all of these from the same rows{left}",
+        f" {held}; --set data.samples_per_client={fit} leaves enough for all of them{left}",
         fit,
     )
 
@@ -233,7 +233,10 @@ def load_data(config: Config, base: Path) -> Dataset:
     if table.train_on == "training":
         return data
     if samples is None:
-        raise BadInput("[data] samples_per_client is needed to train on auxiliary records, as others are set aside too")
+        raise BadInput(
+            "[data] samples_per_client is needed to train on auxiliary records, as others are set aside too; at most"
+            f" {most_of_auxiliary(data) // table.clients} fit"
+        )
     with bad_input("[data]"):
         return of_auxiliary(data, samples, stream(config.seed, "data"))
 

@@ -12,6 +12,11 @@ from .dataset import DEALT_BY_LOT, Dataset, digest
 LEAST = 50  # records of each other split, below which neither an accuracy nor a line-up says much
 
 
+def most_of_auxiliary(data: Dataset) -> int:
+    """How many of the auxiliary records the clients can have, as so many are left for each other split."""
+    return len(data.auxiliary_inputs) - 3 * LEAST
+
+
 def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:
     """The auxiliary records, dealt by lot as training, test and auxiliary records; the mean and std stay.
 
@@ -26,10 +31,10 @@ def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:
     """
     count = len(data.auxiliary_inputs)
     share = (count - samples) // 3
-    if share < LEAST:
+    if samples > most_of_auxiliary(data):
         raise ValueError(
             f'train_on = "auxiliary": {data.name} has {count} auxiliary records, and clients who hold {samples} need'
-            f" {samples + 3 * LEAST}"
+            f" {samples + 3 * LEAST}, others set aside included; these suffice for {most_of_auxiliary(data)} of theirs"
         )
     rows = torch.randperm(count, generator=generator(seed, "stand-in"))
     parts = rows.split([count - 2 * share, share, share])

@@ -239,7 +239,7 @@ def of_a_study() -> Iterator[str]:
     yield study.protected_by(["ε at most 8"], ["leakage at most 20 %"], 12.0, False)
     yield study.settings_counted(12, 12, 0) + " | " + study.settings_counted(12, 9, 2)
     yield study.auxiliary_alone(14)
-    yield study.search_seen("whoever is the server", 14, 2, True, 31.0, terms) + study.OF_NUMBERS
+    yield study.search_seen("whoever is the server", 14, 5, 2, True, 31.0, terms) + study.OF_NUMBERS
     yield study.why_no_selection("--search random does not").lstrip()
     yield study.SCORES
     yield study.selection_seen(3, study.SOME_BARE, 31.0, terms, 20)

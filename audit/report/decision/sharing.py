@@ -127,7 +127,9 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
     if not judgement.measured:
         found = "Leak not measured" if judgement.attacked else "Nothing measured"
         weakest = None
-    because = f"{setting.sentences[0]} {say.unproven(weakest)}"
+    choice = setting.results.choice
+    cut_short = say.cut_short(sorted(choice.unfinished)) if choice is not None else ""
+    because = f"{setting.sentences[0]} {cut_short}{say.unproven(weakest)}"
     return Sharing("unproven", f"{found}, {lacking}", because, question, "unproven")
 
 
