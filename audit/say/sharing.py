@@ -60,7 +60,7 @@ def unproven(weakest: Epsilon | None = None) -> str:
 
 def cut_short(attacks: Sequence[str]) -> str:
     """attacks: that did not finish."""
-    return f"Not finished, for want of time: {listed(attacks)}. " if attacks else ""
+    return f"Not finished, for want of time: {listed(list(attacks))}. " if attacks else ""
 
 
 def too_little(bounding: Sequence[Epsilon]) -> str:
