@@ -344,12 +344,9 @@ def _point(entry: AttackResult) -> _Point | None:
         return _Point(
             strict.tpr, max(STRICT_FPR, strict.realised_fpr or 0.0), members, f"{percent(STRICT_FPR)} false alarms"
         )
-    none = next((p for p in entry.tpr_points if p.fpr == 0), None)
-    return (
-        None
-        if none is None
-        else _Point(none.tpr, 1 / (outsiders + 1), members, f"a threshold above all {outsiders} outsiders")
-    )
+    if (none := next((p for p in entry.tpr_points if p.fpr == 0), None)) is None:
+        return None
+    return _Point(none.tpr, 1 / (outsiders + 1), members, f"a threshold above all {outsiders} outsiders")
 
 
 def _found(trainings: Sequence[Trained]) -> SingledOut | None:

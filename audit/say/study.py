@@ -165,9 +165,9 @@ def search_seen(who: str, trainings: int, again: int, bare: int, open_noise: boo
         noise = noise.removesuffix(",") + OPEN_NOISE
     return (
         f"In {trainings} trainings{noise} ({again} with fresh seeds, the others of settings and of their neighbours)"
-        f" the search used the clients' own records. If {who} saw all of them, ε = {at_most(epsilon)} ({terms}) is spent"
-        " before the recommended training begins: add its ε, and its δ to this δ. Other searches on the same records"
-        " add theirs."
+        f" the search used the clients' own records. If {who} saw all of them, ε = {at_most(epsilon)} ({terms}) is"
+        " spent before the recommended training begins: add its ε, and its δ to this δ. Other searches on the same"
+        " records add theirs."
     )
 
 
