@@ -250,7 +250,7 @@ def test_with_few_outsiders_what_is_found_at_no_false_alarm_counts() -> None:
     several = [results(0, 20, 0.0, seed).model_copy(update={"attacks": (attack,)}) for seed in (1, 2, 3)]
     (found,) = outcome_of(several).leaks
     assert found.share == pytest.approx(0.72) and found.n == 60 and found.chance == pytest.approx(1 / 21)
-    assert found.attack == "membership-loss" and "of 20" in found.what
+    assert found.attack == "membership-loss" and "20 outsiders" in found.what
 
 
 def test_a_proven_epsilon_is_shown_rounded_up() -> None:

@@ -612,7 +612,7 @@ PHOTOS = {"name": "photos", "classes": 100, "sizes": {"test": 900}}
 
 def test_the_accuracy_that_was_measured_stands_on_the_first_screen_with_guessing(decide: Any) -> None:
     found = decide({"quality": 0.97, "n": 8, "clip_norm": None, "setup": {"data": PHOTOS}})
-    assert re.search(r"41.%.*noise_std 0 .*1.% by guessing", found.change.accuracy_now)
+    assert re.search(r"41.%.*noise_std 0;.*1.% by guessing", found.change.accuracy_now)
     assert found.change.accuracy_now in render([found.worst.folder]) and found.untrained == ""
 
 
