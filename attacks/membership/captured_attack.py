@@ -165,7 +165,7 @@ class CapturedMembership:
                 usable = [m for m in usable if len(others_of(view, m)) >= MIN_REFERENCES]
                 wanted = (
                     f"rounds with messages of at least {MIN_REFERENCES + 1} clients, of which one is attacked and the"
-                    " others show what non-members look like"
+                    " others show what non-members look like ([capture] clients says whose messages are kept)"
                 )
         if not usable:
             raise ValueError(f"{self.name!r} needs {wanted}; none was captured for the observer {view.observer!r}")

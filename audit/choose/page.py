@@ -257,7 +257,7 @@ def _plots(study: Study) -> list[dict[str, str]]:
             axes.set_xlabel(label)
             axes.set_ylabel(name)
 
-        alt, caption = say.plot_words(name, what)
+        alt, caption = say.plot_words(name, what, least is not None or most is not None)
         plots.append({"image": svg_of(paint), "alt": alt, "caption": caption})
     return plots
 

@@ -190,12 +190,11 @@ def selection_seen(again: int, noise: str, epsilon: float, terms: str, candidate
     )
 
 
-def plot_words(name: str, what: str) -> tuple[str, str]:
-    """Of a plot: what stands for it, and its caption."""
-    figure = name.partition(" (")[0]
+def plot_words(name: str, what: str, limited: bool) -> tuple[str, str]:
+    """Of a plot: what stands for it, and its caption. limited: whether a limit of either is drawn."""
+    figure, dashed = name.partition(" (")[0], "; dashed: what was asked" if limited else ""
     return (
         f"{name} against {what} of every measured setting; the numbers are in the table of settings",
         f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in {figure}, leakage and"
-        " proven ε; star: recommended; numbers: those of the table; dashed: what was asked. By the search's own short"
-        " attacks.",
+        f" proven ε; star: recommended; numbers: those of the table{dashed}. By the search's own short attacks.",
     )

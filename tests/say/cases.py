@@ -243,7 +243,7 @@ def of_a_study() -> Iterator[str]:
     yield study.why_no_selection("--search random does not").lstrip()
     yield study.SCORES
     yield study.selection_seen(3, study.SOME_BARE, 31.0, terms, 20)
-    yield from study.plot_words("accuracy", "leakage")
+    yield from study.plot_words("accuracy", "leakage", True)
 
 
 def document() -> str:
