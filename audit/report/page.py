@@ -333,7 +333,16 @@ def _overview(setting: ReportedSetting) -> dict[str, Any]:
     """One row an attack, strongest first, with the metrics that any of them has."""
     names = [
         name
-        for name in ("whole", "words_told", "reidentified", "psnr_margin", "linked", "auc", "epsilon")
+        for name in (
+            "whole",
+            "words_told",
+            "reidentified",
+            "psnr_margin",
+            "linked",
+            "attribute_advantage",
+            "auc",
+            "epsilon",
+        )
         if any(attack.value(name) is not None for attack in setting.by_strength)
     ]
     rows = []

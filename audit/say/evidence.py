@@ -66,6 +66,14 @@ def linked_line(attack: AttackResult) -> str:
     return f"{share} of the pairs of messages of one anonymous sender linked ({between}chance {chance})"
 
 
+def guessed_line(attack: AttackResult) -> str:
+    interval = attack.intervals.get("attribute_advantage")
+    between = f", difference {words.between(interval)}" if interval else ""
+    share, others = attack.value("attribute"), attack.controls.get("outsiders", {}).get("attribute")
+    beside = "" if others is None else f" (of outsiders {words.percent(others)}{between})"
+    return f"the column {attack.variant} guessed right of {words.percent(share)} of the members{beside}"
+
+
 def recognised(attack: AttackResult) -> str:
     point = strict_point(attack)
     guessing = f"{area(attack)} (guessing 0.5)"
