@@ -19,7 +19,7 @@ _Flags = Tensor | np.ndarray | Sequence[bool]
 @dataclass(frozen=True)
 class Advantage:
     """members, others: the shares guessed right. difference: members − others, in [−1, 1], the attribute advantage of
-    Yeom et al. (2018, arXiv:1709.01604, definition 5). interval: of it.
+    Yeom et al. (2018, arXiv:1709.01604). interval: of it.
 
     p_value: twice the chance, at most 1, of as many right guesses among the members where who is a member is a matter
     of lot (Fisher's exact test). least: its value were all members' guessed right.

@@ -1,7 +1,7 @@
 """What an attacker learns of one column of a record: the value with which the record looks most like a member.
 
-Attribute inference by membership: Yeom, Giacomelli, Fredrikson and Jha 2018, arXiv:1709.01604, section 5, where the
-test is the loss of a published model; here it is what captured uploads tell.
+Attribute inference by membership: Yeom, Giacomelli, Fredrikson and Jha 2018, arXiv:1709.01604, where the test
+is the loss of a published model; here it is what captured uploads tell.
 """
 
 from __future__ import annotations

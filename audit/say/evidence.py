@@ -68,10 +68,10 @@ def linked_line(attack: AttackResult) -> str:
 
 def guessed_line(attack: AttackResult) -> str:
     interval = attack.intervals.get("attribute_advantage")
-    between = f", difference {words.between(interval)}" if interval else ""
+    between = f"; 95 % interval of the difference {words.between(interval)}" if interval else ""
     share, others = attack.value("attribute"), attack.controls.get("outsiders", {}).get("attribute")
-    beside = "" if others is None else f" (of outsiders {words.percent(others)}{between})"
-    return f"the column {attack.variant} guessed right of {words.percent(share)} of the members{beside}"
+    beside = "" if others is None else f" (outsiders: {words.percent(others)}{between})"
+    return f"“{attack.variant}” guessed right for {words.percent(share)} of the members{beside}"
 
 
 def recognised(attack: AttackResult) -> str:

@@ -177,11 +177,7 @@ def _recognised(attack: AttackResult) -> str:
 
 
 def _guessed(attack: AttackResult) -> str:
-    low, _ = attack.intervals["attribute_advantage"] or (0.0, 1.0)
-    return (
-        f"From what {observer(attack.observer)} sees, {guessed_line(attack)}: at least {percent_at_least(low)} of the"
-        " members have a value told that the population does not tell."
-    )
+    return f"An attack on what {observer(attack.observer)} sees tells a hidden column: {guessed_line(attack)}."
 
 
 # --- claims and proofs that a test refutes

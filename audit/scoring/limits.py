@@ -75,7 +75,7 @@ class Limits:
         than of others.
 
         Whoever calls those members whose value is guessed right has a test of membership with TPR f(κ) at FPR κ, the
-        shares guessed right; so the advantage is TPR − FPR (Yeom et al. 2018, arXiv:1709.01604, theorem 6), with (ε, δ)
+        shares guessed right; so the advantage is TPR − FPR (Yeom et al. 2018, arXiv:1709.01604), with (ε, δ)
         at most (e^ε − 1 + 2δ)/(e^ε + 1). Members and others were dealt by lot, as of `member`, and had they traded
         places (replace_one), κ would be no other. The largest f(κ) − κ is not above that of `STEPS` steps.
         """
