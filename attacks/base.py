@@ -306,7 +306,7 @@ class ReadTexts:
 
 
 @dataclass(frozen=True, eq=False)
-class Guesses:
+class GuessedValues:
     """The value that one column of a table's record is held to have, of every candidate. The true one is never seen.
 
     attack, observer, manner, sender, ids, assumed, note: as of `MembershipScores`. column: its name. values: (k,) names
@@ -325,7 +325,7 @@ class Guesses:
     note: str = ""
 
 
-Evidence = Reconstruction | MembershipScores | Links | ReadTexts | Guesses  # canary scores join them
+Evidence = Reconstruction | MembershipScores | Links | ReadTexts | GuessedValues  # canary scores join them
 
 
 @dataclass(frozen=True, eq=False)

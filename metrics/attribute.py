@@ -77,6 +77,9 @@ def difference_interval(hits_a: int, n_a: int, hits_b: int, n_b: int, confidence
     """Of the difference of two shares, a − b: Newcombe (1998, Statistics in Medicine 17, 873, method 10), of Wilson's
     (1927) limits of each.
 
+    Args:
+        hits_a, n_a, hits_b, n_b: hits of so many trials. confidence: that the interval covers the difference.
+
     >>> [round(limit, 4) for limit in difference_interval(56, 70, 48, 80)]      # his table II, row (a)
     [0.0524, 0.3339]
     """

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ..base import Attack, Guesses, Knowledge, MembershipScores, Part, Progress, View
+from ..base import Attack, GuessedValues, Knowledge, MembershipScores, Part, Progress, View
 from .captured_attack import CapturedMembership
 from .common import CANDIDATES, among, own_value, report_progress
 from .hidden_column import BINS, HiddenColumn, check_column, hidden_column
@@ -20,7 +20,9 @@ from .products import once
 from .projection import linear_layers
 from .sequence import SequenceMembership
 
-By = Literal["", "cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia", "projection", "sequence"]
+MembershipTest = Literal[
+    "", "cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia", "projection", "sequence"
+]
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ class AttributeInference:
     """
 
     column: str = ""
-    by: By = ""
+    by: MembershipTest = ""
     name: str = field(default="attribute", init=False)
 
     def __post_init__(self) -> None:
-        among("by", self.by, get_args(By))
+        among("by", self.by, get_args(MembershipTest))
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One a sender, or one in all by the loss of global models.
@@ -70,7 +72,7 @@ class AttributeInference:
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
-    ) -> Guesses:
+    ) -> GuessedValues:
         """The guesses by one sender's messages."""
 
         def compute() -> tuple[HiddenColumn, Knowledge]:
@@ -89,7 +91,7 @@ class AttributeInference:
             assumed += [item for item in found.assumed if item not in (CANDIDATES, *assumed)]
             report_progress(progress, done, len(part.content))
         assumed.append(f"the column's {k} values, those of the auxiliary records")
-        return Guesses(
+        return GuessedValues(
             attack=self.name,
             observer=view.observer,
             manner=found.manner,

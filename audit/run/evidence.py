@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ...attacks.base import (
     Evidence,
-    Guesses,
+    GuessedValues,
     Knowledge,
     Links,
     MembershipScores,
@@ -283,7 +283,7 @@ KINDS: dict[str, Any] = {
     "membership": MembershipScores,
     "links": Links,
     "texts": ReadTexts,
-    "guesses": Guesses,
+    "guesses": GuessedValues,
 }
 
 

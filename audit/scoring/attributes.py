@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...attacks.base import Guesses, Knowledge
+from ...attacks.base import GuessedValues, Knowledge
 from ...attacks.cells import CellEvidence
 from ...attacks.membership.hidden_column import HiddenColumn, hidden_column
 from ...metrics.attribute import advantage
@@ -31,9 +31,9 @@ def attribute_entries(
         auditor: with the truth, or without. knowledge: the attacker's, with the candidates. collected: any evidence.
         seed: of who judges whom, and of the imputer.
     """
-    groups: dict[str, list[tuple[CellEvidence, Guesses]]] = {}
+    groups: dict[str, list[tuple[CellEvidence, GuessedValues]]] = {}
     for item in collected:
-        if isinstance(item.evidence, Guesses):
+        if isinstance(item.evidence, GuessedValues):
             found = item.evidence
             name = json.dumps([found.observer, found.manner, found.column, dict(item.cell.settings)], sort_keys=True)
             groups.setdefault(name, []).append((item, found))
@@ -41,7 +41,7 @@ def attribute_entries(
 
 
 def _entry(
-    auditor: Auditor, knowledge: Knowledge, parts: Sequence[tuple[CellEvidence, Guesses]], seed: int
+    auditor: Auditor, knowledge: Knowledge, parts: Sequence[tuple[CellEvidence, GuessedValues]], seed: int
 ) -> AttackResult:
     (first, found), guesses = parts[0], [guessed for _, guessed in parts]
     entry = AttackResult(

@@ -144,7 +144,7 @@ def _overlap(auditor: Auditor, clients: Tensor, twins: Tensor) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Judges:
+class DealtCandidates:
     """Who judges whom. judge: (n,) of each candidate a place among the senders, −1 for none. rows: (m,) candidates that
     are judged; member: (m,) bool, of these. parties: the client behind each sender, None for the whole federation.
     clients: (n,) whose record each is. said: what a reader has to know of it.
@@ -167,7 +167,7 @@ def lot_behind(auditor: Auditor) -> Lot:
     return lot_of(auditor.setup.config.data.partition, data.classes_of_records, test)
 
 
-def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], seed: int) -> Judges | str:
+def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], seed: int) -> DealtCandidates | str:
     """Who judges whom among the candidates, or why nobody can be judged.
 
     Args:
@@ -199,7 +199,7 @@ def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], se
     lacking, spare = int((heard & (judge < 0)).sum()), int(((clients == NOBODY) & (judge < 0)).sum())
     if lacking or spare:
         said.append(f"{lacking} members and {spare} outsiders without a counterpart of their class are left out")
-    return Judges(judge, rows, member, parties, clients, lot, tuple(said))
+    return DealtCandidates(judge, rows, member, parties, clients, lot, tuple(said))
 
 
 def assign(

@@ -13,7 +13,7 @@ import pytest
 import torch
 from command import call
 from configs import small_config
-from dpfl_audit.attacks.base import Guesses, Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import GuessedValues, Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.membership import AttributeInference
 from dpfl_audit.attacks.membership.hidden_column import hidden_column
 from dpfl_audit.audit.results.format import Results
@@ -73,7 +73,7 @@ class Sent:
         view = View("server", messages, module, Layout.of(module), facts, (FEATURES,), 2, columns=COLUMNS)
         return cls(view, Knowledge({}, auxiliary, of_auxiliary, inputs, targets, torch.arange(len(inputs))))
 
-    def guessed(self, attack: AttributeInference) -> Guesses:
+    def guessed(self, attack: AttributeInference) -> GuessedValues:
         (part,) = attack.parts(self.view, self.knowledge)
         return attack.run_part(part, self.view, self.knowledge, 0)
 

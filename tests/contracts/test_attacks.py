@@ -21,7 +21,7 @@ from dpfl_audit.attacks import ATTACKS, AUTO
 from dpfl_audit.attacks.base import (
     Attack,
     Evidence,
-    Guesses,
+    GuessedValues,
     Knowledge,
     Links,
     MembershipScores,
@@ -75,7 +75,7 @@ KINDS = {
     Reconstruction: "inversion",
     ReadTexts: "inversion",
     Links: "linking",
-    Guesses: "attribute",
+    GuessedValues: "attribute",
 }
 EVERY = pytest.mark.parametrize("name", ATTACKS)
 EACH = pytest.mark.parametrize("name", but(ATTACKS, "membership-stacked"))  # it runs all the others
@@ -277,7 +277,7 @@ def test_the_evidence_is_finite_and_shaped_as_documented(name, world, evidence) 
             assert e.texts.shape == (len(e.certain), *world.view.input_shape) and e.texts.dtype == torch.int64
             assert e.words.dtype == torch.int64 and len(e.words.unique()) == len(e.words) > 0
             assert -1 <= int(e.texts.min()) <= int(e.texts.max()) < len(world.view.vocabulary)
-        elif isinstance(e, Guesses):
+        elif isinstance(e, GuessedValues):
             assert torch.equal(e.ids, world.knowledge.candidate_ids)
             assert e.guesses.shape == e.ids.shape and e.guesses.dtype == torch.int64 and len(e.guesses.unique()) > 1
             assert 0 <= int(e.guesses.min()) <= int(e.guesses.max()) < len(e.values) == len(set(e.values))
@@ -313,7 +313,7 @@ def test_another_seed_changes_the_evidence_where_anything_is_drawn_and_nothing_e
             MembershipScores: "scores",
             Links: "links",
             ReadTexts: "texts",
-            Guesses: "guesses",
+            GuessedValues: "guesses",
         }[type(first)]
         assert torch.equal(getattr(first, drawn), getattr(second, drawn)) == (not draws)
         assert same(first, second) == (not draws)
