@@ -3,7 +3,7 @@
     python benchmarks/attribute.py --data-root DIR [--seeds 1 2 3]
 
 Five clients train an MLP of 32 for 3 rounds of SGD (.1): one full step a round, or 5 epochs of batches of 5. Noise is
-added to every upload, clipped to 1. The column is the attack's own choice, its guesses those of `audit run`: all
+added to every upload, clipped to 1. The column is the attack's own choice, the guesses those of `audit run`: all
 members, and 300 others. Federations of several seeds are judged together. by: the attack's setting; the sequence only
 where there is noise. Printed as markdown.
 """
@@ -32,6 +32,7 @@ CASES = (  # records of a client, epochs, noise_std
     (20, 1, 0.03),
     (20, 1, 0.3),
 )
+COLUMN = "occupation"
 CONTROLS = ("most frequent value", "imputed")
 
 
@@ -61,9 +62,14 @@ def entries(root: Path, case: tuple[int, int, float], seeds: Sequence[int], by: 
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             setup = dpfl_audit.train(config(root, case, seed), Path(folder) / "setup", quiet=True)
-            asked = {"attacks": ["attribute"], "overrides": [f'attribute.by="{by}"'], "quiet": True}
-            found += dpfl_audit.run(setup, Path(folder) / "results", **asked).attacks
+            place, asked = Path(folder) / "results", settings_of(by)
+            found += dpfl_audit.run(setup, place, attacks=["attribute"], overrides=asked, quiet=True).attacks
     return found
+
+
+def settings_of(by: str) -> list[str]:
+    """The column by name for a test that compares all variants with each other, and counts them beforehand."""
+    return [f'attribute.by="{by}"', f'attribute.column="{COLUMN}"'] if by else []
 
 
 def row(found: Sequence[AttackResult]) -> str:
@@ -91,12 +97,13 @@ def right(shares: Sequence[tuple[float | None, int]]) -> list[bool]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-root", type=Path, required=True, help="folder with adult/")
+    parser.add_argument("--cases", type=int, nargs="+", default=[*range(len(CASES))], help="by their place")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     options = parser.parse_args()
     print("| records a client | training | noise_std | column | by | members % | others % | difference | p |", end="")
     print(" most frequent % | imputed % | ceiling of the difference | members / others |")
     print("|---:|---|---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for case in CASES:
+    for case in (CASES[place] for place in options.cases):
         records, epochs, noise = case
         training = "one step" if epochs == 1 else f"{epochs} epochs"
         for by in ("", "sequence") if noise else ("",):

@@ -53,12 +53,12 @@ def advantage(right_in: _Flags, right_out: _Flags, confidence: float = 0.95) -> 
         raise ValueError(f"{n_in} members and {n_out} others; an advantage needs one of each at least")
     hits_in, hits_out = int(members.sum()), int(others.sum())
     return Advantage(
-        hits_in / n_in,
-        hits_out / n_out,
-        hits_in / n_in - hits_out / n_out,
-        difference_interval(hits_in, n_in, hits_out, n_out, confidence),
-        fisher_p_value(hits_in, n_in, hits_out, n_out),
-        fisher_p_value(n_in, n_in, hits_out, n_out),
+        members=hits_in / n_in,
+        others=hits_out / n_out,
+        difference=hits_in / n_in - hits_out / n_out,
+        interval=difference_interval(hits_in, n_in, hits_out, n_out, confidence),
+        p_value=fisher_p_value(hits_in, n_in, hits_out, n_out),
+        least=fisher_p_value(n_in, n_in, hits_out, n_out),
     )
 
 

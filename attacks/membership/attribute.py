@@ -6,6 +6,7 @@ is the loss of a published model; here it is what captured uploads tell.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -112,16 +113,11 @@ class AttributeInference:
         if not any(own_value(message, view) for message in view.messages):
             return [CapturedMembership("loss-trajectory")]
         tests: list[Attack] = [CapturedMembership("cosine")]
-        if view.facts.noise_std == 0 and _has_linear(view):  # through noise a span says less than the cosine
-            tests.append(CapturedMembership("projection"))
+        if view.facts.noise_std == 0:  # through noise a span says less than the cosine
+            with suppress(ValueError):
+                linear_layers(view)
+                tests.append(CapturedMembership("projection"))
         return tests
-
-
-def _has_linear(view: View) -> bool:
-    try:
-        return bool(linear_layers(view))
-    except ValueError:
-        return False
 
 
 def _about(knowledge: Knowledge, inputs: Tensor, times: int) -> Knowledge:

@@ -300,8 +300,7 @@ def clearly_guessed(own: Sequence[Check]) -> bool:
 
 
 def strength(attack: AttackResult) -> tuple[float, ...]:
-    """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then the
-    attribute advantage, then AUC, then demonstrated ε."""
+    """The sort key of attacks: share re-identified beyond chance, PSNR margin, attribute advantage, AUC, then ε."""
     nothing = float("-inf")
     line_up = picked(attack)
     share, chance = attack.value(line_up.share), attack.value(line_up.chance)

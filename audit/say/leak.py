@@ -72,7 +72,7 @@ def _reached(judgement: Judgement) -> str:
         return _recognised(members)
     guessed = next((judged.attack for judged in scored if clearly_guessed(judged.checks)), None)
     if guessed is not None:
-        return _guessed(guessed)
+        return f"An attack on what {observer(guessed.observer)} sees tells a hidden column: {guessed_line(guessed)}."
     tested = [_TestedCheck(judged.attack, check) for judged in scored for check in judged.checks]
     above = [each for each in tested if each.check.beats]
     if above:
@@ -174,10 +174,6 @@ def _recognised(attack: AttackResult) -> str:
         f" {observer(attack.observer)} sees (at least {percent_at_least(point.interval[0])}), at a false positive rate"
         f" of {percent(STRICT_FPR)}."
     )
-
-
-def _guessed(attack: AttackResult) -> str:
-    return f"An attack on what {observer(attack.observer)} sees tells a hidden column: {guessed_line(attack)}."
 
 
 # --- claims and proofs that a test refutes

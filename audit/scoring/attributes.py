@@ -13,23 +13,26 @@ from torch import Tensor
 from ...attacks.base import GuessedValues, Knowledge
 from ...attacks.cells import CellEvidence
 from ...attacks.membership.hidden_column import HiddenColumn, hidden_column
+from ...defenses.terms import Observer
 from ...metrics.attribute import advantage
 from ...metrics.intervals import clopper_pearson_interval
+from ..results.checks import COMPARABLE
 from ..results.format import AttackResult, Metrics
 from ..setup.auditor import Auditor
+from .limits import Limits
 from .membership_entries import judges_of
 
 TREES = 100  # of the imputer
 
 
 def attribute_entries(
-    auditor: Auditor, knowledge: Knowledge, collected: Sequence[CellEvidence], seed: int
+    auditor: Auditor, knowledge: Knowledge, collected: Sequence[CellEvidence], limits: Limits | None, seed: int
 ) -> list[AttackResult]:
     """An entry for each column, settings and observer.
 
     Args:
         auditor: with the truth, or without. knowledge: the attacker's, with the candidates. collected: any evidence.
-        seed: of who judges whom, and of the imputer.
+        limits: None where no proof bounds any attack, as of membership. seed: of who judges whom, and of the imputer.
     """
     groups: dict[str, list[tuple[CellEvidence, GuessedValues]]] = {}
     for item in collected:
@@ -37,7 +40,12 @@ def attribute_entries(
             found = item.evidence
             name = json.dumps([found.observer, found.manner, found.column, dict(item.cell.settings)], sort_keys=True)
             groups.setdefault(name, []).append((item, found))
-    return [_entry(auditor, knowledge, parts, seed) for parts in groups.values()]
+    entries = [_entry(auditor, knowledge, parts, seed) for parts in groups.values()]
+    if limits is None:
+        return entries
+    ceilings = [limits.advantage(Observer.parse(entry.observer)) for entry in entries]
+    bounded = [{**entry.numbers, "attribute_ceiling": most} for entry, most in zip(entries, ceilings)]
+    return [entry.having(metrics=Metrics.of(numbers)) for entry, numbers in zip(entries, bounded)]
 
 
 def _entry(
@@ -62,31 +70,25 @@ def _entry(
     true = hidden.read(knowledge.candidate_inputs)[rows]
     right = torch.stack([each.guesses for each in guesses])[dealt.judge[rows], rows] == true
     scored = advantage(right[member], right[~member])
-    hits = int(right[member].sum())
     imputed = _imputed(hidden, knowledge, seed)[rows][member]
     controls = {
         "outsiders": scored.others,
         "most frequent value": float((true[member] == 0).double().mean()),
         "imputed": float((true[member] == imputed).double().mean()),
     }
-    entry = entry.having(
-        n=len(rows),
-        assumed=entry.assumed + dealt.said,
-        metrics=Metrics.of(
-            {
-                "attribute": scored.members,
-                "attribute_advantage": scored.difference,
-                "n_members": int(member.sum()),
-                "n_nonmembers": int((~member).sum()),
-            }
-        ),
-    )
+    numbers = {
+        "attribute": scored.members,
+        "attribute_advantage": scored.difference,
+        "n_members": int(member.sum()),
+        "n_nonmembers": int((~member).sum()),
+    }
+    entry = entry.having(n=len(rows), assumed=entry.assumed + dealt.said, metrics=Metrics.of(numbers))
     if not dealt.lot.comparable:
-        return entry
+        return entry.having(not_measured={COMPARABLE: dealt.lot.sentence})
     return entry.having(
         controls={name: {"attribute": share} for name, share in controls.items()},
         intervals={
-            "attribute": clopper_pearson_interval(hits, int(member.sum())),
+            "attribute": clopper_pearson_interval(int(right[member].sum()), int(member.sum())),
             "attribute_advantage": scored.interval,
         },
         p_values={"attribute_advantage": scored.p_value},

@@ -103,7 +103,8 @@ def score(
     read = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, ReadTexts)]
     # A study compares shares: no report has its results side by side, as it has those of whole runs.
     runs = RUNS if depth.classifiers else 1
-    guessed = attribute_entries(auditor, knowledge, collected, seed)
+    bounding = limits if _by_lot(setup, auditor) else None
+    guessed = attribute_entries(auditor, knowledge, collected, bounding, seed)
     lots = Lots(2 * (len(scored) + len(read)) + len(linked) + len(guessed), seed, runs=runs, made=depth.tests)
     relabellings = replace(lots, checks=4 + lots.checks).enough(max(1, len(rebuilt)))
     told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
@@ -124,11 +125,10 @@ def score(
     if not depth.tests:
         attacks = [entry.having(doubt=NOT_TESTED) for entry in attacks]
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
-    if limits is not None and _by_lot(setup, auditor):
+    if bounding is not None:
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
         judges = len(setup.config.capture.clients)
-        entries = [_limited(entry, limits, classes * (judges if len(entry.evidence) > 1 else 1)) for entry in entries]
-        guessed = [_guesses_limited(entry, limits) for entry in guessed]
+        entries = [_limited(entry, bounding, classes * (judges if len(entry.evidence) > 1 else 1)) for entry in entries]
     families: tuple[ReferenceClassifier, ...] = ()
     if isinstance(reference, classifiers.Reference):
         accuracy, source = reference.accuracy, reference.source
@@ -212,14 +212,6 @@ def _limited(entry: AttackResult, limits: Limits, strata: int) -> AttackResult:
     )
     area = limits.area(observer, others, strata)
     return entry.having(metrics=Metrics.of({**entry.numbers, "auc_ceiling": area}, points))
-
-
-def _guesses_limited(entry: AttackResult, limits: Limits) -> AttackResult:
-    """An entry of attribute inference with the largest advantage of any attack."""
-    if entry.value("attribute_advantage") is None:
-        return entry
-    most = limits.advantage(Observer.parse(entry.observer))
-    return entry.having(metrics=Metrics.of({**entry.numbers, "attribute_ceiling": most}))
 
 
 PARTS = ("controls", "intervals", "p_values", "least_p_values", "pairs", "not_measured")  # beside the metrics
