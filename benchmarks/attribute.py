@@ -58,7 +58,7 @@ def config(root: Path, case: tuple[int, int, float], seed: int) -> dict[str, Any
 
 def entries(root: Path, case: tuple[int, int, float], seeds: Sequence[int], by: str) -> list[AttackResult]:
     """One a federation."""
-    found = []
+    found: list[AttackResult] = []
     for seed in seeds:
         with tempfile.TemporaryDirectory() as folder:
             setup = dpfl_audit.train(config(root, case, seed), Path(folder) / "setup", quiet=True)
