@@ -33,7 +33,7 @@ CASES = (  # records of a client, epochs, noise_std
     (20, 1, 0.3),
 )
 COLUMN = "occupation"
-CONTROLS = ("most frequent value", "imputed")
+CONTROLS = ("most_frequent", "imputed")
 
 
 def config(root: Path, case: tuple[int, int, float], seed: int) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _entry(
     imputed = _imputed(hidden, knowledge, seed)[rows][member]
     controls = {
         "outsiders": scored.others,
-        "most frequent value": float((true[member] == 0).double().mean()),
+        "most_frequent": float((true[member] == 0).double().mean()),
         "imputed": float((true[member] == imputed).double().mean()),
     }
     numbers = {

@@ -258,7 +258,7 @@ def test_a_bare_training_tells_a_members_ward_and_the_page_says_so(home: Path, t
     (entry,) = results.attacks
     assert entry.kind == "attribute" and entry.variant == "ward" and entry.value("n_members") == 32
     assert entry.value("attribute") > 0.8 > 0.5 > entry.controls["outsiders"]["attribute"]
-    assert {"outsiders", "most frequent value", "imputed"} == set(entry.controls)
+    assert {"outsiders", "most_frequent", "imputed"} == set(entry.controls)
     assert results.verdict.level == "high"
     assert entry.value("attribute_ceiling") == 1.0
     assert call("report", tmp_path / "results", "-o", tmp_path / "page.html", "--quiet") == 0
