@@ -12,6 +12,7 @@ from .inversion.make import make_inversions, picked_inversion
 from .inversion.presets.automatic import AUTO, Suiting
 from .linking import make_linking
 from .membership import (
+    AttributeInference,
     CapturedMembership,
     LossThreshold,
     QuantileMembership,
@@ -60,6 +61,11 @@ ATTACKS: dict[str, AttackKind] = {
         "messages of anonymous senders linked over rounds, by what they resemble",
         make_linking,
         arises=lambda view: view.anonymous,
+    ),
+    "attribute": AttackKind(
+        "one column of a table's records, by the value with which a record looks most like a member",
+        maker(AttributeInference),
+        arises=lambda view: bool(view.columns),
     ),
     "membership-stacked": AttackKind(
         "all tests of captured uploads as one, weighed as on clients that the attacker plays with auxiliary records",

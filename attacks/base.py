@@ -305,7 +305,27 @@ class ReadTexts:
     methods: tuple[tuple[str, str], ...] = ()
 
 
-Evidence = Reconstruction | MembershipScores | Links | ReadTexts  # canary scores join them
+@dataclass(frozen=True, eq=False)
+class GuessedValues:
+    """The value that one column of a table's record is held to have, of every candidate. The true one is never seen.
+
+    attack, observer, manner, sender, ids, assumed, note: as of `MembershipScores`. column: its name. values: (k,) names
+    of those it may have. guesses: (n,) int64, places in `values`.
+    """
+
+    attack: str
+    observer: str
+    manner: str
+    sender: str
+    ids: Tensor
+    guesses: Tensor
+    column: str
+    values: tuple[str, ...]
+    assumed: tuple[str, ...]
+    note: str = ""
+
+
+Evidence = Reconstruction | MembershipScores | Links | ReadTexts | GuessedValues  # canary scores join them
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,6 @@
 """Membership inference: was this record in the training data?"""
 
+from .attribute import AttributeInference
 from .captured_attack import CapturedMembership
 from .loss_attack import LossThreshold
 from .quantile import QuantileMembership
@@ -9,6 +10,7 @@ from .shadows import ShadowFactory
 from .stacked import StackedMembership
 
 __all__ = [
+    "AttributeInference",
     "CapturedMembership",
     "LossThreshold",
     "QuantileMembership",

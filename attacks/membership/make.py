@@ -9,6 +9,7 @@ from typing import Any
 from ...defenses.nearest import instead
 from ..base import Attack
 from ..settings import check_types
+from .attribute import AttributeInference
 from .captured_attack import CapturedMembership
 from .loss_attack import LossThreshold
 from .quantile import QuantileMembership
@@ -22,7 +23,8 @@ OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow 
 
 
 _Kind = (
-    type[CapturedMembership]
+    type[AttributeInference]
+    | type[CapturedMembership]
     | type[LossThreshold]
     | type[QuantileMembership]
     | type[SequenceMembership]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..base import Knowledge, Seen, View
-from ..text.span import CLEAR, FLOOR
+from ..text.span import CLEAR, SENT
 from .captured import descent
 from .network import started_with
 from .signals import CHUNK_NUMBERS, numbers_per_record
@@ -96,7 +96,7 @@ def span_of(gradients: Sequence[Tensor], noise_std: float = 0.0) -> tuple[Tensor
         edge = noise_std / float(min(lengths)) * (outputs**0.5 + width**0.5)
         above = int((sizes > EDGE * edge).sum())
         return (right[:above].T, True) if 0 < above < width else (right[:rank].T, False)
-    ratios = sizes[:-1] / sizes[1:].clamp_min(max(FLOOR * float(sizes[0]), TINY))
+    ratios = sizes[:-1] / sizes[1:].clamp_min(max(SENT * float(sizes[0]), TINY))
     ended = int(ratios.argmax()) + 1 if len(ratios) else 0
     if ended and float(ratios[ended - 1]) >= CLEAR and ended < min(outputs - 1, width):
         return right[:ended].T, True

@@ -26,7 +26,8 @@ from ..say.metrics import METRICS, Metric
 
 Direction = Literal["worse", "better", "unclear", "lost", "new"]
 
-DECIDING = ("reidentified", "pool_share", "exact", "psnr_margin", "auc", "tpr")  # the rest is correlated with them
+# The rest is correlated with them.
+DECIDING = ("reidentified", "pool_share", "exact", "psnr_margin", "attribute_advantage", "auc", "tpr")
 SIGNIFICANCE = 0.05
 EXACT = 1e-6  # relative, below which two proven ε are the same
 NORMAL = 1.959964  # half a 95 % interval in standard deviations

@@ -9,6 +9,7 @@ The leak:
     high        `reidentified` beats its control with a lower limit > 5 × chance and a PSNR margin ≥ 3 dB,
                 or some image came back beyond doubt,
                 or TPR at 1 % FPR beats its control with a lower limit ≥ 0.1,
+                or an attribute advantage beats 0 with a lower limit ≥ 0.5,
                 or ε demonstrated on a condition (Gaussian-shaped scores) > claimed or proven ε
     moderate    some check beats its control, or an ε is demonstrated, on a condition or not, that no proof of 10 at
                 most allows

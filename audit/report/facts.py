@@ -320,6 +320,8 @@ def _beside(name: str, values: Mapping[str, float | None]) -> str:
         notes.append(words.ceiling_said(values.get("pool_ceiling")))
     if name == "psnr" and (most := values.get("psnr_ceiling")) is not None:
         notes.append(f"ceiling {words.at_most(most)}")
+    if name == "attribute_advantage":
+        notes.append(words.ceiling_said(values.get("attribute_ceiling")))
     if name == "auc":
         notes.append(words.area_ceiling(values.get("auc_ceiling")))
     return ", ".join(notes)

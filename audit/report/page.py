@@ -36,6 +36,7 @@ from .side_by_side import several
 from .texts import text_table
 
 TEMPLATES = Path(__file__).parent / "templates"
+OVERVIEW = ("whole", "words_told", "reidentified", "psnr_margin", "linked", "attribute_advantage", "auc", "epsilon")
 SHOWN_PAIRS = 30  # of the strongest attack of each kind; the folder has them all
 
 
@@ -331,11 +332,7 @@ def _tables(setting: ReportedSetting) -> list[dict[str, Any]]:
 
 def _overview(setting: ReportedSetting) -> dict[str, Any]:
     """One row an attack, strongest first, with the metrics that any of them has."""
-    names = [
-        name
-        for name in ("whole", "words_told", "reidentified", "psnr_margin", "linked", "auc", "epsilon")
-        if any(attack.value(name) is not None for attack in setting.by_strength)
-    ]
+    names = [name for name in OVERVIEW if any(attack.value(name) is not None for attack in setting.by_strength)]
     rows = []
     for attack in setting.by_strength:
         own = setting.checks(attack)

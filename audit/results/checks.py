@@ -127,6 +127,8 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
         judge("words_told", attack.low("words_told") or 0.0, max(of_controls, default=0.0), against="a control")
     if "linked" in attack.p_values:
         judge("linked", attack.low("linked") or 0.0, attack.value("linked_chance") or 0.0)
+    if (low := attack.low("attribute_advantage")) is not None:
+        judge("attribute_advantage", low, 0.0, against="outsiders")
     if (low := attack.low("auc")) is not None:
         judge("auc", low, max(0.5, attack.controls.get("shuffled", {}).get("auc") or 0.0))
     point = strict_point(attack)
@@ -272,7 +274,7 @@ def severity(attack: AttackResult, judged: Sequence[Check]) -> Level:
     """The leak that an attack shows, by the rule of `judge.judgement`."""
     if severely_rebuilt(judged):
         return "severe"
-    if clearly_rebuilt(attack, judged) or clearly_member(judged):
+    if clearly_rebuilt(attack, judged) or clearly_member(judged) or clearly_guessed(judged):
         return "high"
     return "moderate" if any(check.beats for check in judged) else "none found"
 
@@ -292,8 +294,13 @@ def clearly_member(own: Sequence[Check]) -> bool:
     return _low(own, "tpr") >= 0.1
 
 
+def clearly_guessed(own: Sequence[Check]) -> bool:
+    """Whether half of the members have a value told that the same guesses do not tell of others."""
+    return _low(own, "attribute_advantage") >= 0.5
+
+
 def strength(attack: AttackResult) -> tuple[float, ...]:
-    """The sort key of attacks: share re-identified beyond chance, then PSNR margin, then AUC, then demonstrated ε."""
+    """The sort key of attacks: share re-identified beyond chance, PSNR margin, attribute advantage, AUC, then ε."""
     nothing = float("-inf")
     line_up = picked(attack)
     share, chance = attack.value(line_up.share), attack.value(line_up.chance)
@@ -302,6 +309,6 @@ def strength(attack: AttackResult) -> tuple[float, ...]:
         beyond,
         *(
             nothing if (v := attack.value(name)) is None else v
-            for name in ("psnr_margin", "words_told", "auc", "epsilon")
+            for name in ("psnr_margin", "words_told", "attribute_advantage", "auc", "epsilon")
         ),
     )

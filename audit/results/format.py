@@ -318,7 +318,13 @@ class TprPoint(_Part):
 
 
 STACKED = "membership-stacked"
-CEILINGS = ("auc_ceiling", "pool_ceiling", "psnr_ceiling", "psnr_ceiling_even")  # numbers that a proof gives
+CEILINGS = (
+    "attribute_ceiling",
+    "auc_ceiling",
+    "pool_ceiling",
+    "psnr_ceiling",
+    "psnr_ceiling_even",
+)  # numbers that a proof gives
 
 
 def _ceilings(numbers: Mapping[str, float | None], points: Sequence[TprPoint | None]) -> list[tuple[str, float]]:
@@ -467,16 +473,19 @@ class AttackResult(_Part):
     @property
     def variant(self) -> str:
         """By what an inversion compares gradients, and whether its prior is the fixed one that runs beside one which
-        grows with the noise; of a canary audit what the adversary chose; "" for other attacks.
+        grows with the noise; the column that attribute inference asks for; of a canary audit what the adversary chose;
+        "" for other attacks.
         """
         if self.demonstrated_from:
             return self.demonstrated_from
+        if self.kind == "attribute":
+            return str(self.settings.get("column") or "")
         said = str(self.settings.get("objective") or "") if self.kind == "inversion" else ""
         return f"{said}, {self.settings['prior']} prior" if said and "prior" in self.settings else said
 
     @property
     def kind(self) -> str:
-        """inversion, linking, membership, canary: the first word of the attack's name.
+        """inversion, linking, attribute, membership, canary: the first word of the attack's name.
 
         >>> names = ("inversion", "linking", "membership-lira", "canary/rounds")
         >>> [AttackResult(attack=name, observer="server").kind for name in names]

@@ -42,6 +42,7 @@ EQUAL = {"==": operator.eq, "!=": operator.ne}  # of words alone
 SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, **EQUAL}
 MEMBERSHIP = ("auc", "balanced_accuracy")
 LINKING = ("linked", "tracked")
+ATTRIBUTE = ("attribute", "attribute_advantage")
 CANARY = (
     "demonstrated",
     "demonstrated_on_condition",
@@ -76,6 +77,8 @@ class Gate:
             return "membership"
         if self.metric in LINKING:
             return "linking"
+        if self.metric in ATTRIBUTE:
+            return "attribute"
         if self.metric in CANARY:
             return "canary"
         return "" if self.metric in GATED else "inversion"

@@ -19,7 +19,17 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from ...attacks.base import Evidence, Knowledge, Links, MembershipScores, ReadTexts, Reconstruction, Together, View
+from ...attacks.base import (
+    Evidence,
+    GuessedValues,
+    Knowledge,
+    Links,
+    MembershipScores,
+    ReadTexts,
+    Reconstruction,
+    Together,
+    View,
+)
 from ...attacks.cells import Cell, CellEvidence, ChosenAttack
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
@@ -273,6 +283,7 @@ KINDS: dict[str, Any] = {
     "membership": MembershipScores,
     "links": Links,
     "texts": ReadTexts,
+    "guesses": GuessedValues,
 }
 
 

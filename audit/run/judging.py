@@ -15,7 +15,7 @@ from .evidence import Plan
 from .job import Job
 from .pricing import Priced
 
-ASSUME_LOSS = ("inversion", "membership")  # kinds of attacks
+ASSUME_LOSS = ("inversion", "attribute", "membership")  # kinds of attacks
 OTHER_NET = "LPIPS is by SqueezeNet here: not to be compared with values by AlexNet, which most papers report."
 
 

@@ -60,7 +60,7 @@ def asked_of(setup: Setup, auditor: Auditor, options: RunOptions) -> Job:
         chosen_by_us, half = chosen_attacks(half, auditor)
         names, options = tuple(ran.attack for ran in chosen_by_us.ran), half.options
     attacks = tuple(chosen for name in names if name != CANARY for chosen in variants_of(name, half))
-    if any(name.startswith("membership") for name in names):
+    if any(name.startswith(("attribute", "membership")) for name in names):
         check_membership(auditor, setup.knowledge())
     canaries = canary_settings(settings_of(CANARY, setup, options), options.quick) if CANARY in names else None
     if canaries is not None and setup.manifest.recorded is not None:

@@ -66,6 +66,14 @@ def linked_line(attack: AttackResult) -> str:
     return f"{share} of the pairs of messages of one anonymous sender linked ({between}chance {chance})"
 
 
+def guessed_line(attack: AttackResult) -> str:
+    interval = attack.intervals.get("attribute_advantage")
+    between = f"; 95 % interval of the difference {words.between(interval)}" if interval else ""
+    share, others = attack.value("attribute"), attack.controls.get("outsiders", {}).get("attribute")
+    beside = "" if others is None else f" (outsiders: {words.percent(others)}{between})"
+    return f"“{attack.variant}” guessed right for {words.percent(share)} of the members{beside}"
+
+
 def recognised(attack: AttackResult) -> str:
     point = strict_point(attack)
     guessing = f"{area(attack)} (guessing 0.5)"

@@ -13,6 +13,7 @@ from ..results.checks import (
     Check,
     allowed_epsilon,
     bounded_by,
+    clearly_guessed,
     clearly_member,
     clearly_rebuilt,
     most_demonstrated,
@@ -23,6 +24,7 @@ from ..results.checks import (
     strict_point,
 )
 from ..results.format import AttackResult
+from .evidence import guessed_line
 from .words import (
     KINDS,
     at_least,
@@ -68,6 +70,9 @@ def _reached(judgement: Judgement) -> str:
     members = next((judged.attack for judged in scored if clearly_member(judged.checks)), None)
     if members is not None:
         return _recognised(members)
+    guessed = next((judged.attack for judged in scored if clearly_guessed(judged.checks)), None)
+    if guessed is not None:
+        return f"An attack on what {observer(guessed.observer)} sees tells a hidden column: {guessed_line(guessed)}."
     tested = [_TestedCheck(judged.attack, check) for judged in scored for check in judged.checks]
     above = [each for each in tested if each.check.beats]
     if above:
@@ -117,6 +122,8 @@ class _TestedCheck:
             return f"{percent(check.value)} of the words of a text told ({beside})"
         if check.metric == "linked":
             return f"{percent(check.value)} of the pairs of messages of one anonymous sender linked ({beside})"
+        if check.metric == "attribute_advantage":
+            return guessed_line(attack)
         if check.metric == "auc":
             return f"membership AUC {number(check.value)} (guessing: 0.5)"
         if check.metric == "tpr":
@@ -300,7 +307,11 @@ def _nothing_scored(judgement: Judgement) -> str:
     return f"The leak was not measured: {lacking}."
 
 
-_FEW = {"membership": "the scores of so few records", "linking": "the links of so few messages"}
+_FEW = {
+    "attribute": "the guesses of so few records",
+    "membership": "the scores of so few records",
+    "linking": "the links of so few messages",
+}
 
 
 def _blind(tested: Sequence[_TestedCheck]) -> str:

@@ -111,6 +111,20 @@ METRICS = {
         True,
     ),
     "attack_loss": Metric("attack's own loss", 0, "what the attacker minimised; needs no truth"),
+    "attribute": Metric(
+        "value guessed",
+        0,
+        "share of members whose value in the hidden column was guessed right; mind the controls, the same for outsiders"
+        " and guesses without any message",
+        True,
+    ),
+    "attribute_advantage": Metric(
+        "attribute advantage",
+        +1,
+        "share of members' values guessed right minus that of outsiders', what the messages tell beyond the population;"
+        " 0 is no leak",
+        True,
+    ),
     "auc": Metric("AUC", +1, "chance that a member scores above a non-member; guessing gives 0.5"),
     "balanced_accuracy": Metric(
         "balanced accuracy", +1, "mean of the right answers on members and on non-members", True

@@ -130,8 +130,9 @@ def not_run(results: Results) -> list[str]:
     if results.choice is None:
         tried = {attack.kind for attack in results.attacks}
         tried |= {"canary"} if any(row.demonstrated is not None or row.untested for row in results.epsilon) else set()
-        named = results.setup.scheme not in ANONYMOUS  # then there is nothing to link
-        absent = [name for kind, name in words.KINDS.items() if kind not in tried and not (named and kind == "linking")]
+        idle = set() if results.setup.scheme in ANONYMOUS else {"linking"}  # else there is nothing to link
+        idle |= set() if results.setup.data.get("columns") else {"attribute"}
+        absent = [name for kind, name in words.KINDS.items() if kind not in tried | idle]
         return [f"Not tried: {words.listed(absent)} (not named by --attack)."] if tried and absent else []
     reasons: dict[tuple[str, str], list[str]] = {}
     for attack in results.choice.not_run:

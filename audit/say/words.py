@@ -153,6 +153,7 @@ def observer(name: str) -> str:
 KINDS = {  # of attacks
     "inversion": "inversion",
     "linking": "linking",
+    "attribute": "attribute inference",
     "membership": "membership inference",
     "canary": "canaries",
 }

@@ -70,6 +70,19 @@ class Limits:
         most = [self.member(observer, end - 1, non_members, strata) for end in ends]
         return fsum(tpr * (end - start) for tpr, start, end in zip(most, [0, *ends], ends)) / non_members
 
+    def advantage(self, observer: Observer) -> float:
+        """The largest expected attribute advantage: how much more often any attack guesses a value right of members
+        than of others.
+
+        Whoever calls those members whose value is guessed right has a test of membership with TPR f(κ) at FPR κ, the
+        shares guessed right; so the advantage is TPR − FPR (Yeom et al. 2018, arXiv:1709.01604), with (ε, δ)
+        at most (e^ε − 1 + 2δ)/(e^ε + 1). Members and others were dealt by lot, as of `member`, and had they traded
+        places (replace_one), κ would be no other. The largest f(κ) − κ is not above that of `STEPS` steps.
+        """
+        views = self._until(self.ledger.last_round)
+        most = [_ceiling(views, observer, "replace_one", step / STEPS) for step in range(1, STEPS + 1)]
+        return min(1.0, max(tpr - step / STEPS for step, tpr in enumerate(most)))
+
     def _until(self, last_round: int, all_drawn: bool = False) -> Views:
         """What there is to see up to a round; all_drawn: by whoever knows who was drawn."""
         key = (last_round, all_drawn)

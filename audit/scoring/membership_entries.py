@@ -90,17 +90,14 @@ def membership_entries(
         twins = outside_twins(knowledge.candidate_inputs, knowledge.candidate_targets, clients)
         if twins.any():
             warnings.append(_overlap(auditor, clients, twins))
-    data = auditor.setup.manifest.data
-    left_over = auditor.truth is not None and auditor.truth.outsiders_left_over
-    test = DEALT_BY_LOT if left_over else data.description.get("test")
-    lot = lot_of(auditor.setup.config.data.partition, data.classes_of_records, test)
+    lot = lot_behind(auditor)
     groups: dict[str, list[Scored]] = {}
     for part in scored:
         name = json.dumps(
             [part.scores.attack, part.scores.observer, part.scores.manner, dict(part.settings)], sort_keys=True
         )
         groups.setdefault(name, []).append(part)
-    entries = [_entry(auditor, knowledge, parts, clients, lot, seed, output) for parts in groups.values()]
+    entries = [_entry(auditor, knowledge, parts, seed, output) for parts in groups.values()]
     if entries and clients is not None and not lot.comparable:
         warnings.append(f"Membership: {lot.sentence}.")
     return entries, warnings
@@ -144,6 +141,65 @@ def _overlap(auditor: Auditor, clients: Tensor, twins: Tensor) -> str:
 
 
 # --- whose message judges which record ---
+
+
+@dataclass(frozen=True, eq=False)
+class DealtCandidates:
+    """Who judges whom. judge: (n,) of each candidate a place among the senders, −1 for none. rows: (m,) candidates that
+    are judged; member: (m,) bool, of these. parties: the client behind each sender, None for the whole federation.
+    clients: (n,) whose record each is. said: what a reader has to know of it.
+    """
+
+    judge: Tensor
+    rows: Tensor
+    member: Tensor
+    parties: list[int | None]
+    clients: Tensor
+    lot: Lot
+    said: tuple[str, ...]
+
+
+def lot_behind(auditor: Auditor) -> Lot:
+    """The lot by which the setup's members and outsiders were dealt."""
+    data = auditor.setup.manifest.data
+    left_over = auditor.truth is not None and auditor.truth.outsiders_left_over
+    test = DEALT_BY_LOT if left_over else data.description.get("test")
+    return lot_of(auditor.setup.config.data.partition, data.classes_of_records, test)
+
+
+def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], seed: int) -> DealtCandidates | str:
+    """Who judges whom among the candidates, or why nobody can be judged.
+
+    Args:
+        senders: the address behind each part, "" for the whole federation. seed: of the lot.
+    """
+    clients = _owners(auditor)
+    if clients is None:
+        return "who is a member is not in truth/"
+    parties = _parties(auditor, senders)
+    if parties is None:
+        return "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
+    lot = lot_behind(auditor)
+    judge = assign(clients, parties, seed, knowledge.candidate_targets if lot.by_class else None)
+    rows = (judge >= 0).nonzero().squeeze(1)
+    member = clients[rows] != NOBODY
+    heard = torch.tensor([None in parties or client in parties for client in clients.tolist()]) & (clients != NOBODY)
+    if not member.any() or member.all():
+        if heard.any():
+            return "too few outsiders have the classes of members to compare them with; ask for more candidates"
+        return (
+            "none of the candidates is a record of a client whose messages were captured; add clients to [capture]"
+            " clients, or ask for more candidates"
+        )
+    said = []
+    if left := int((~heard & (clients != NOBODY)).sum()):
+        said.append(f"{left} members of clients none of whose messages were captured are left out")
+    if lot.sentence:
+        said.append(lot.sentence)
+    lacking, spare = int((heard & (judge < 0)).sum()), int(((clients == NOBODY) & (judge < 0)).sum())
+    if lacking or spare:
+        said.append(f"{lacking} members and {spare} outsiders without a counterpart of their class are left out")
+    return DealtCandidates(judge, rows, member, parties, clients, lot, tuple(said))
 
 
 def assign(
@@ -208,8 +264,6 @@ def _entry(
     auditor: Auditor,
     knowledge: Knowledge,
     parts: Sequence[Scored],
-    clients: Tensor | None,
-    lot: Lot,
     seed: int,
     output: Path,
 ) -> AttackResult:
@@ -229,46 +283,23 @@ def _entry(
         assumed=_assumed(parts),
         settings=dict(parts[0].settings),
     )
-    parties = None if clients is None else _parties(auditor, [part.scores.sender for part in parts])
-    if clients is None or parties is None:
-        why = "who is a member is not in truth/"
-        if clients is not None:
-            why = "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
+    dealt = judges_of(auditor, knowledge, [part.scores.sender for part in parts], seed)
+    if isinstance(dealt, str):
         _write_unscored(output, key, parts)
-        return _not_measured(entry, why)
-    targets = knowledge.candidate_targets
-    judge = assign(clients, parties, seed, targets if lot.by_class else None)
-    rows = (judge >= 0).nonzero().squeeze(1)
-    member = clients[rows] != NOBODY
-    heard = torch.tensor([None in parties or client in parties for client in clients.tolist()]) & (clients != NOBODY)
-    if not member.any() or member.all():
-        why = (
-            "none of the candidates is a record of a client whose messages were captured; add clients to [capture]"
-            " clients, or ask for more candidates"
-        )
-        if heard.any():
-            why = "too few outsiders have the classes of members to compare them with; ask for more candidates"
-        _write_unscored(output, key, parts)
-        return _not_measured(entry, why)
+        return _not_measured(entry, dealt)
+    rows, judge, member = dealt.rows, dealt.judge, dealt.member
     scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
-    labels = targets[rows] if auditor.setup.manifest.data.classes_of_records else None
+    labels = knowledge.candidate_targets[rows] if auditor.setup.manifest.data.classes_of_records else None
     records = replace(first, ids=first.ids[rows], scores=scores)
     scored = score_membership(records, member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]
     assert scored.roc is not None
     _write_scores(output / "scores" / key, records, names, member, labels, scored.roc)
-    assumed = entry.assumed
-    if left := int((~heard & (clients != NOBODY)).sum()):
-        assumed += (f"{left} members of clients none of whose messages were captured are left out",)
-    if lot.sentence:
-        assumed += (lot.sentence,)
-    lacking, spare = int((heard & (judge < 0)).sum()), int(((clients == NOBODY) & (judge < 0)).sum())
-    if lacking or spare:
-        assumed += (f"{lacking} members and {spare} outsiders without a counterpart of their class are left out",)
+    assumed = entry.assumed + dealt.said
     known = {name: getattr(entry, name) for name in ("client", "key", "evidence", "settings")}
-    if not lot.comparable:
+    if not dealt.lot.comparable:
         return scored.having(**known, assumed=assumed, p_values={}, intervals={}, controls={}, per_class=())
-    per_client = _per_client(parts, parties, clients, judge if lot.by_class else None)
+    per_client = _per_client(parts, dealt.parties, dealt.clients, judge if dealt.lot.by_class else None)
     return scored.having(**known, assumed=assumed, per_client=per_client)
 
 

@@ -25,6 +25,7 @@ from ..setup.auditor import Auditor
 from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
 from .answers import RUNS, Lots
+from .attributes import attribute_entries
 from .closest import with_closest
 from .judges import Judges, reference_judges
 from .limits import Limits
@@ -102,7 +103,9 @@ def score(
     read = [(item.cell, item.evidence) for item in collected if isinstance(item.evidence, ReadTexts)]
     # A study compares shares: no report has its results side by side, as it has those of whole runs.
     runs = RUNS if depth.classifiers else 1
-    lots = Lots(2 * (len(scored) + len(read)) + len(linked), seed, runs=runs, made=depth.tests)
+    bounding = limits if _by_lot(setup, auditor) else None
+    guessed = attribute_entries(auditor, knowledge, collected, bounding, seed)
+    lots = Lots(2 * (len(scored) + len(read)) + len(linked) + len(guessed), seed, runs=runs, made=depth.tests)
     relabellings = replace(lots, checks=4 + lots.checks).enough(max(1, len(rebuilt)))
     told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
     measures = _Measures(reference, depth.lpips, relabellings if depth.tests else 0, seed)
@@ -122,17 +125,17 @@ def score(
     if not depth.tests:
         attacks = [entry.having(doubt=NOT_TESTED) for entry in attacks]
     entries, warnings = membership_entries(auditor, knowledge, scored, seed, output)
-    if limits is not None and _by_lot(setup, auditor):
+    if bounding is not None:
         classes = len(knowledge.candidate_targets.unique()) if setup.manifest.data.classes else 1
         judges = len(setup.config.capture.clients)
-        entries = [_limited(entry, limits, classes * (judges if len(entry.evidence) > 1 else 1)) for entry in entries]
+        entries = [_limited(entry, bounding, classes * (judges if len(entry.evidence) > 1 else 1)) for entry in entries]
     families: tuple[ReferenceClassifier, ...] = ()
     if isinstance(reference, classifiers.Reference):
         accuracy, source = reference.accuracy, reference.source
         families = tuple(
             ReferenceClassifier(family=name, accuracy=accuracy, source=source) for name, _ in reference.members
         )
-    return ScoredAttacks((*attacks, *told, *linked, *entries), families, tuple(warnings))
+    return ScoredAttacks((*attacks, *told, *linked, *guessed, *entries), families, tuple(warnings))
 
 
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none

@@ -97,6 +97,17 @@ def test_a_span_ends_at_its_gap_or_at_half_the_width():
     assert not span_of([torch.tensor([[1.0], [-1.0]]).double() @ inputs[:1]])[1]
 
 
+def test_the_rounding_of_a_message_is_no_part_of_its_span():
+    """Of a table's words that nobody has a layer learns nothing, to the last bit: below them rounding looks large."""
+    rng = torch.Generator().manual_seed(0)
+    inputs, errors = torch.randn(4, 16, generator=rng), torch.randn(24, 4, generator=rng)
+    inputs[:, 12:] = 0
+    sent = errors @ inputs + 1e-7 * torch.randn(24, 16, generator=rng)
+    sent[:, 12:] = 0
+    basis, clear = span_of([sent.double()])
+    assert (basis.shape, clear) == ((16, 4), True)
+
+
 def test_a_network_without_linear_layers_is_refused(notes):
     digits = load("digits", seed=5)
 

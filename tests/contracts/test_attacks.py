@@ -21,6 +21,7 @@ from dpfl_audit.attacks import ATTACKS, AUTO
 from dpfl_audit.attacks.base import (
     Attack,
     Evidence,
+    GuessedValues,
     Knowledge,
     Links,
     MembershipScores,
@@ -63,10 +64,19 @@ TEXT = {
     "scheme": {"name": "fedavg", "rounds": 1, "share": "gradient"},
     "capture": {"clients": [0, 1], "auxiliary": 60},
 }
-WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT}  # of attacks that another view is for
+# And one of a table.
+TABLE = {**CONFIG, "data": {**CONFIG["data"], "name": "breast_cancer"}}
+WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT, "attribute": TABLE}  # of attacks that another view is for
 OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
-KINDS = {MembershipScores: "membership", Reconstruction: "inversion", ReadTexts: "inversion", Links: "linking"}
+NEEDS_NOTHING = ("linking", "inversion-text")  # of knowledge
+KINDS = {
+    MembershipScores: "membership",
+    Reconstruction: "inversion",
+    ReadTexts: "inversion",
+    Links: "linking",
+    GuessedValues: "attribute",
+}
 EVERY = pytest.mark.parametrize("name", ATTACKS)
 EACH = pytest.mark.parametrize("name", but(ATTACKS, "membership-stacked"))  # it runs all the others
 ROOT = Path(dpfl_audit.__file__).parent
@@ -229,7 +239,7 @@ def test_a_view_or_knowledge_that_does_not_allow_it_is_refused_in_one_sentence(n
     k = Knowledge({}, *(t[:0] for t in (world.knowledge.auxiliary_inputs, world.knowledge.auxiliary_targets)))
     blind, ignorant = (replace(world.view, messages=()), world.knowledge), (world.view, k)
     for attack in attacks_of(name):
-        for view, knowledge in (blind,) if name in WORLDS else (blind, ignorant):  # these need no knowledge
+        for view, knowledge in (blind,) if name in NEEDS_NOTHING else (blind, ignorant):
             with pytest.raises(ValueError) as error:
                 attack.parts(view, knowledge)
             one_sentence(error)
@@ -267,6 +277,11 @@ def test_the_evidence_is_finite_and_shaped_as_documented(name, world, evidence) 
             assert e.texts.shape == (len(e.certain), *world.view.input_shape) and e.texts.dtype == torch.int64
             assert e.words.dtype == torch.int64 and len(e.words.unique()) == len(e.words) > 0
             assert -1 <= int(e.texts.min()) <= int(e.texts.max()) < len(world.view.vocabulary)
+        elif isinstance(e, GuessedValues):
+            assert torch.equal(e.ids, world.knowledge.candidate_ids)
+            assert e.guesses.shape == e.ids.shape and e.guesses.dtype == torch.int64 and len(e.guesses.unique()) > 1
+            assert 0 <= int(e.guesses.min()) <= int(e.guesses.max()) < len(e.values) == len(set(e.values))
+            assert e.column in {column.name for column in world.view.columns}
         else:
             assert torch.equal(e.ids, world.knowledge.candidate_ids)
             assert e.scores.shape == e.ids.shape and e.scores.dtype == torch.float64
@@ -293,7 +308,13 @@ def test_another_seed_changes_the_evidence_where_anything_is_drawn_and_nothing_e
     draws = draws_of(monkeypatch)
     other = evidence_of(name, world, 1)
     for first, second in zip(evidence(name), other, strict=True):
-        drawn = {Reconstruction: "start", MembershipScores: "scores", Links: "links", ReadTexts: "texts"}[type(first)]
+        drawn = {
+            Reconstruction: "start",
+            MembershipScores: "scores",
+            Links: "links",
+            ReadTexts: "texts",
+            GuessedValues: "guesses",
+        }[type(first)]
         assert torch.equal(getattr(first, drawn), getattr(second, drawn)) == (not draws)
         assert same(first, second) == (not draws)
 

@@ -39,6 +39,15 @@ LINKED = {
     "intervals": {"linked": [0.3, 0.6]},
     "p_values": {"linked": 1e-6},
 }
+GUESSED = {
+    "attack": "attribute",
+    "observer": "server",
+    "metrics": {"attribute": 0.81, "attribute_advantage": 0.71},
+    "controls": {"outsiders": {"attribute": 0.1}},
+    "intervals": {"attribute_advantage": [0.6, 0.8]},
+    "p_values": {"attribute_advantage": 1e-6},
+    "settings": {"column": "ward"},
+}
 UNSCORED = {"attack": "inversion", "observer": "server", "metrics": {"psnr": None, "attack_loss": 0.1}}
 FEW = {**member(), "least_p_values": {"auc": 0.12}}
 CRAFTED = {"demonstrated_from": "crafted initial weights"}
@@ -96,6 +105,8 @@ def settings() -> dict[str, ReportedSetting]:
         "one image back beyond doubt": setting([{**alone, "metrics": {**alone["metrics"], "exact": 1.0}}], [none]),
         "members recognised": setting([member(0.6, tpr_low=0.3183)], [none]),
         "messages linked": setting([LINKED], [weak]),
+        "a column told": setting([GUESSED], [none]),
+        "a column told of some": setting([{**GUESSED, "intervals": {"attribute_advantage": [0.4, 0.9]}}], [none]),
         "above chance": setting([image(0.1, share=0.2, margin=-1.0, margin_low=-2.0)], [weak]),
         "nothing found, proven": setting([QUIET], [proven]),
         "nothing found, weakly proven": setting([QUIET], [weak]),

@@ -14,7 +14,7 @@ from ...say import evidence as say
 from ...say.words import percent
 from ..facts import ReportedSetting
 
-SHOWN = ("inversion", "linking", "membership")  # kinds; of canaries the row of ε says more
+SHOWN = ("inversion", "linking", "attribute", "membership")  # kinds; of canaries the row of ε says more
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +76,8 @@ def _of_attack(setting: ReportedSetting, judged: JudgedAttack) -> Leak:
         return Leak("images", setting, level, say.rebuilt(attack, *setting.compared(attack)), attack)
     if attack.kind == "linking":
         return Leak("number", setting, level, say.linked_line(attack), attack, percent(attack.value("linked")))
+    if attack.kind == "attribute":
+        return Leak("number", setting, level, say.guessed_line(attack), attack, percent(attack.value("attribute")))
     if attack.roc is not None:
         return Leak("roc", setting, level, say.recognised(attack), attack)
     return Leak("number", setting, level, say.recognised(attack), attack, say.area(attack))
