@@ -10,7 +10,7 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
-from dpfl_audit.attacks.inversion.exact.words import RowCells, columns_by_words
+from dpfl_audit.attacks.inversion.exact.words import RowCells, columns_by_words, of_all_messages
 from dpfl_audit.attacks.inversion.match.case import Auxiliary, Case
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.table import OwnRows
@@ -293,3 +293,12 @@ def test_of_a_table_under_strong_noise_nothing_is_found(tmp_path):
     setup = dpfl_audit.train(given, tmp_path / "setup", noise_key="published", quiet=True)
     results = dpfl_audit.run(setup, tmp_path / "results", attacks=["inversion"], quiet=True)
     assert results.verdict.level == "none found"
+
+
+def test_an_error_in_the_first_of_several_messages_has_its_coordinates_in_the_span_of_all() -> None:
+    """U c in the first 8 of 24 rows comes from c, by its definition; 96 rows and 32 errors ended a whole run."""
+    left = torch.linalg.qr(torch.randn(24, 5))[0]
+    coordinates = torch.randn(1, 7, 5)
+    found = of_all_messages(coordinates @ left[:8].T, left[:8])
+    torch.testing.assert_close(F.normalize(found, dim=2), F.normalize(coordinates, dim=2), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.norm(dim=2), (coordinates @ left[:8].T).norm(dim=2))

@@ -172,18 +172,29 @@ def _likely(layer: FirstLayer, inputs: Tensor, labels: Tensor) -> tuple[Tensor, 
     """Of inputs (m, i) the `LIKELY` whose error, by the weights before training, is nearest to the span of the batch's;
     and these errors, of length 1, in coordinates of that span (k, r).
     """
-    left, kinds, found = layer.span.left.float(), labels.unique(), []
+    kinds, found = labels.unique(), []
+    whole, first = layer.span.left.float(), len(layer.gradient)
     if len(layer.weights[layer.chain.layers[-1].weight]) == 2:
         kinds = kinds[:1]  # the other class's error is the opposite
     for own in inputs.float().split(2**16):
         errors = torch.stack([layer.chain.first_errors(layer.weights, own, kind.expand(len(own))) for kind in kinds])
-        inside = errors @ left / errors.norm(dim=2, keepdim=True).clamp_min(1e-30)
+        inside = errors @ whole if len(whole) == first else of_all_messages(errors, whole[:first])
+        inside = inside / errors.norm(dim=2, keepdim=True).clamp_min(1e-30)
         near, kind = inside.norm(dim=2).max(0)
         best = near.argsort(descending=True)[:LIKELY]
         found.append((near[best], own[best], inside[kind[best], best]))
     near, inputs, inside = (torch.cat(part) for part in zip(*found))
     best = near.argsort(descending=True)[:LIKELY]
     return inputs[best], inside[best].double()
+
+
+def of_all_messages(errors: Tensor, left: Tensor) -> Tensor:
+    """Errors (c, m, o) in the first of several messages, in coordinates (c, m, r) of the span of all; as long as what of
+    them is in that span. left: (o, r), the first message's part of it.
+    """
+    coordinates = errors @ torch.linalg.pinv(left).T
+    lengths = (coordinates @ left.T).norm(dim=2, keepdim=True)
+    return coordinates / coordinates.norm(dim=2, keepdim=True).clamp_min(1e-30) * lengths
 
 
 def _own_columns(span: RowSpace, outputs: Tensor, errors: Tensor) -> Columns:
