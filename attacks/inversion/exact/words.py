@@ -189,8 +189,8 @@ def _likely(layer: FirstLayer, inputs: Tensor, labels: Tensor) -> tuple[Tensor, 
 
 
 def of_all_messages(errors: Tensor, left: Tensor) -> Tensor:
-    """Errors (c, m, o) in the first of several messages, in coordinates (c, m, r) of the span of all; as long as what of
-    them is in that span. left: (o, r), the first message's part of it.
+    """Errors (c, m, o) in the first of several messages, in coordinates (c, m, r) of the span of all, and as long as
+    what of them lies in that span. left: (o, r), the first message's part of it.
     """
     coordinates = errors @ torch.linalg.pinv(left).T
     lengths = (coordinates @ left.T).norm(dim=2, keepdim=True)
