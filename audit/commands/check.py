@@ -37,7 +37,7 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
     from ..setup.format import RECORDED_CALLS
     from ..setup.strict import faults
 
-    found, auditor = check_setup(setup)
+    found, auditor = check_setup(setup, progress)
     if strict and (wrong := faults(found, auditor)):
         progress.close()
         for fault in wrong if not quiet else ():
