@@ -92,9 +92,13 @@ def rehearse(case: StudyCase) -> SettingCosts:
         return SettingCosts()
     with TemporaryDirectory() as scratch:
         setup = Path(scratch) / "setup"
-        begun = time.monotonic()
-        train_together([Training(drawn.experiment, setup, drawn.key)])
-        each = (time.monotonic() - begun) / ROUNDS
+        ends = [0.0]  # when the training began, and its rounds ended
+
+        def watch(done: int, total: int, /, words: str = "") -> None:
+            ends.append(time.monotonic())
+
+        train_together([Training(drawn.experiment, setup, drawn.key)], progress=watch)
+        each = ends[-1] - ends[-2]  # of the last round: the first one has its beginnings in it
         if open_setup(setup).manifest.status == "diverged":
             return SettingCosts()
         try:
