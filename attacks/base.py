@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -206,8 +207,15 @@ class Knowledge:
         """What somebody with this view knows: of other messages it is not told that there were any, as a client's
         upload would tell that a secret cohort had it.
         """
-        labels = {m.id: self.labels[m.id] for m in view.messages if m.id in self.labels}
-        return replace(self, labels=labels)
+        known = _BESIDE.setdefault(view, WeakKeyDictionary())
+        if self not in known:
+            labels = {m.id: self.labels[m.id] for m in view.messages if m.id in self.labels}
+            known[self] = replace(self, labels=labels)
+        return known[self]
+
+
+# What is read of a view is kept by what is known beside it, so that is the same one for all who ask.
+_BESIDE: WeakKeyDictionary[View, WeakKeyDictionary[Knowledge, Knowledge]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ class Reporter:
         self.held: float | None = None  # seconds left at least, where it may be over later than that
         self.expected = 0.0  # when it was to be over at first
         self.heard = 0.0  # when anything was last known
+        self.about: float | None = None  # when it is over by a plan, as long as nothing is known
         self.drawn = 0  # columns
         self.printing = threading.Lock()
         self.ended = threading.Event()
@@ -75,6 +76,10 @@ class Reporter:
         elif done > self.done and now - self.since >= DELAY:
             self._expect(now, (now - self.since) * (total - done) / (done - self.first), done < SOON * total)
         self.done, self.total, self.words = done, total, words or self.words
+
+    def plan(self, minutes: float) -> None:
+        """What is to come takes about so long; it is shown until the work tells by itself."""
+        self.about = time.monotonic() + 60 * minutes
 
     def _expect(self, now: float, left: float, soon: bool) -> None:
         """left: seconds, by what is known now. soon: whether little is done."""
@@ -120,7 +125,7 @@ class Reporter:
         now = time.monotonic()
         words = shorten(self.words, max(10, columns - BESIDE), placeholder=" …") if columns else self.words
         if not self.total:
-            return f"{words}, {tqdm.format_interval(now - self.began)} so far"
+            return ", ".join(filter(None, [words, f"{tqdm.format_interval(now - self.began)} so far", self._left(now)]))
         times = ", ".join(filter(None, ["{elapsed} so far", self._left(now)]))
         shape = f"{{percentage:.0f}} % |{{bar}}| {times}" if columns else f"{{percentage:.0f}} %, {times}"
         return tqdm.format_meter(
@@ -135,7 +140,8 @@ class Reporter:
     def _left(self, now: float) -> str:
         """ "" as long as nothing tells."""
         if self.ends is None:
-            return ""
+            planned = 0.0 if self.about is None else self.about - now
+            return f"about {tqdm.format_interval(planned)} left" if planned >= 1 else ""
         seconds = self._seconds(now)
         if seconds < 0:
             return LATE

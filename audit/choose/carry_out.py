@@ -233,11 +233,13 @@ def _beside(
     known = [trial.point for trial in trials]
     points = [point for point in case.space.beside(chosen.point) if point not in known]
     asked = [Asked(len(trials) + i, point) for i, point in enumerate(points)]
+    report = times.one_step_away(len(asked))
     if not asked:
         return []
-    batch, report = Batch(tuple(asked), {}), times.beside
+    batch = Batch(tuple(asked), {})
     (priced,) = workers.map(partial(prepared, case, folder), [batch], lambda _: report)
     found = look_at(case, folder, batch, priced, (), report, workers)
+    report.end()
     clear(folder, asked)
     return found
 

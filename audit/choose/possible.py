@@ -4,15 +4,14 @@ who take part in nothing, a config to which no attack applies.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...attacks.cost import minutes
-from ...attacks.membership import ShadowFactory
 from ...defenses.losses import loss_of
 from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
-from ..setup.capture import Training, train_together
+from ..setup.capture import Training, planned_minutes, train_together
 from ..setup.experiment import local_training
 from ..setup.folder import open_setup
 from .attacks import plan_attacks
@@ -93,18 +92,18 @@ def rehearse(case: StudyCase) -> SettingCosts:
         return SettingCosts()
     with TemporaryDirectory() as scratch:
         setup = Path(scratch) / "setup"
-        train_together([Training(drawn.experiment, setup, drawn.key)])
+        ends = [0.0]  # when the training began, and its rounds ended
+
+        def watch(done: int, total: int, /, words: str = "") -> None:
+            ends.append(time.monotonic())
+
+        train_together([Training(drawn.experiment, setup, drawn.key)], progress=watch)
+        each = ends[-1] - ends[-2]  # of the last round: the first one has its beginnings in it
         if open_setup(setup).manifest.status == "diverged":
             return SettingCosts()
         try:
             plan = plan_attacks(setup, screening(case), case.screen_minutes, messages=SCREEN_MESSAGES)
-            return SettingCosts(_training_minutes(case), plan.counted)
+            made = case.to_price(case.first)
+            return SettingCosts(planned_minutes(made), plan.counted, each * rounds_planned(made.scheme.schedule))
         except BadInput as why:
             raise BadInput(str(why).replace(str(setup), "a first training")) from None
-
-
-def _training_minutes(case: StudyCase) -> float:
-    """Of one setting, counted from shapes."""
-    made = case.to_price(case.first)
-    federation = ShadowFactory(made.scheme, made.module, tuple(map(len, made.clients)))
-    return minutes(federation.operations(tuple(made.data.input_shape), rounds_planned(made.scheme.schedule)))

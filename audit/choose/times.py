@@ -15,6 +15,9 @@ SCORES = 4.0  # of opening, scoring and pricing what a short attack got, and MOR
 MORE_SCORES = 10.0
 
 
+LOOKED_AT = ("attacks", "pricing", "training")  # of every setting of a batch
+
+
 class StudyTimes:
     """The stages of a study. What a setting's training and its short attacks take is measured on the first settings;
     what is attacked again has as long as it may take.
@@ -32,12 +35,12 @@ class StudyTimes:
                 "attacks": WorkKind(60 * max(case.screen_minutes, costs.attacks) + SCORES, OF_RUNS),
                 "attacks again": WorkKind(60 * again + MORE_SCORES * case.seeds, OF_RUNS),
                 "pricing": WorkKind(A_PRICE, ("pricing settings",)),
-                "training": WorkKind(max(A_TRAINING, 60 * costs.training), ("training",)),
+                "training": WorkKind(max(A_TRAINING, 60 * costs.training, costs.measured), ("training",)),
             },
         )
         self.batches = {n: self._batch(n) for n in range(0, case.count, trial.BATCH)}
         self.first: PlannedStage | None = self._again()
-        self.beside = self._looked_at(2 * len(case.space.keys), "one step away")
+        self.beside = self._looked_at(_beside(case), "one step away")
 
     def search(self, number: int) -> PlannedStage:
         """The batch that begins with this setting."""
@@ -49,6 +52,12 @@ class StudyTimes:
         stage.name = f"again, {point}"
         return stage
 
+    def one_step_away(self, settings: int) -> PlannedStage:
+        """So many settings beside the chosen one."""
+        for kind in LOOKED_AT:
+            self.beside.has(kind, settings)
+        return self.beside
+
     def more(self, point: str) -> PlannedStage:
         """The same setting with further seeds."""
         return self._again(f"more seeds, {point}")
@@ -58,9 +67,16 @@ class StudyTimes:
         return self._looked_at(end - first, f"settings {first + 1} to {end} of {self.case.count}")
 
     def _looked_at(self, settings: int, name: str) -> PlannedStage:
-        return self.table.plan({"attacks": settings, "pricing": settings, "training": settings}, name)
+        return self.table.plan(dict.fromkeys(LOOKED_AT, settings), name)
 
     def _again(self, name: str = "again") -> PlannedStage:
         seeds = self.case.seeds
         trainings = (2 if self.case.baseline else 1) * seeds
         return self.table.plan({"attacks again": 1, "training": trainings}, name)
+
+
+def _beside(case: StudyCase) -> int:
+    """How many settings one step away there are at most that the search does not look at anyway."""
+    known = case.space.design(case.trials)[: case.trials]
+    points = known or [case.first]
+    return max(sum(point not in known for point in case.space.beside(each)) for each in points)

@@ -135,7 +135,11 @@ def prepared(case: StudyCase, study: Path, batch: Batch, progress: Progress | No
             progress(i, len(batch.asked), "pricing settings")
         # Of a private selection each candidate is drawn and trained by itself.
         trials.append(_priced(case, one, None if case.selects else batch.like.get(one.number)))
-    _train(case, study, [one for one, trial in zip(batch.asked, trials) if not trial.why], progress)
+    left = [one for one, trial in zip(batch.asked, trials) if not trial.why]
+    if isinstance(progress, PlannedStage):  # not where another process does this
+        progress.has("training", len(left))
+        progress.has("attacks", len(left))
+    _train(case, study, left, progress)
     return trials
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .options import common
-from .printing import json_document
+from .printing import json_document, shown_progress
 
 if TYPE_CHECKING:
+    from ...defenses.progress import Progress
     from ..setup.auditor import Auditor
     from ..setup.folder import Setup
 
@@ -30,17 +31,20 @@ def command(setup: Path, results: Path | None, strict: bool, as_json: bool, quie
     \b
     Example:  audit check setup
     """
+    progress = shown_progress(quiet)
     from ..errors import BadInput
     from ..setup.auditor import check_setup
     from ..setup.format import RECORDED_CALLS
     from ..setup.strict import faults
 
-    found, auditor = check_setup(setup)
+    found, auditor = check_setup(setup, progress)
     if strict and (wrong := faults(found, auditor)):
+        progress.close()
         for fault in wrong if not quiet else ():
             click.echo(fault, err=True)
         raise BadInput(f"{setup}: {len(wrong)} things are not as docs/setup-format.md says")
-    checked = None if results is None else _rechecked(auditor, results)
+    checked = None if results is None else _rechecked(auditor, results, progress)
+    progress.close()
     incomplete = any(declaration.what == RECORDED_CALLS for declaration in auditor.declared)
     if as_json:
         there: dict[str, Any] = {
@@ -85,7 +89,7 @@ def _check_recording(auditor: Auditor, incomplete: bool) -> None:
         raise BadInput(f"{auditor.setup.folder}: {', '.join(wrong)}")
 
 
-def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
+def _rechecked(auditor: Auditor, results: Path, progress: Progress) -> tuple[int, list[str]]:
     """How many finite proofs there are, and which of them are loose. Raises BadInput for one that is wrong."""
     from ..errors import BadInput
     from ..proof.recheck import recheck_rows
@@ -102,7 +106,7 @@ def _rechecked(auditor: Auditor, results: Path) -> tuple[int, list[str]]:
     for name in ("noise_key", "recorded", "declared"):
         if getattr(stored.setup, name) != getattr(found, name):
             raise BadInput(f"{results}: its setup.{name} is not that of {auditor.setup.folder}; run the audit again")
-    said = recheck_rows(rows, Views(ledger, auditor.setup.config.audit.honest))
+    said = recheck_rows(rows, Views(ledger, auditor.setup.config.audit.honest), progress)
     if wrong := [sentence for sentence in said if not sentence.endswith("it is loose")]:
         raise BadInput(f"{results}: {wrong[0]}")
     return sum(row.proven is not None and row.proven < float("inf") for row in rows), said

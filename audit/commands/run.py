@@ -57,10 +57,11 @@ def command(
     from ..say.words import takes_long
 
     judge = Gated.of(gates)
-    job = runner.opened(setup, runner.RunOptions(**vars(options)))
+    job = runner.opened(setup, runner.RunOptions(**vars(options)), progress)
     runner.check_gates(judge.gates, job)
 
     def announce(minutes: float) -> None:
+        progress.plan(minutes)
         shorter = "--quick shortens the attacks"
         if job.choice is not None:
             shorter = "fewer --minutes leave out the longest attacks, --quick shortens them"

@@ -49,6 +49,7 @@ def command(
         return
     if output is None:
         raise click.UsageError("give the setup folder with -o SETUP")
+    progress.plan(capture.planned_minutes(experiment))
     workers = workers_at(ray)
     capture.train(experiment, output, key=key, force=options.force, engine=engine, progress=progress, workers=workers)
     progress.close()

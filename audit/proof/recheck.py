@@ -11,8 +11,10 @@ Above stand Rényi divergences without any sampling but coins for the unit itsel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import exp, inf, log, sqrt
 
 import numpy as np
@@ -22,7 +24,8 @@ from scipy.signal import fftconvolve
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom, hypergeom
 
-from ...defenses.releases import CorrelatedLaw, DiscreteLaw, GaussianLaw, LaplaceLaw, ResponseLaw
+from ...defenses.progress import Progress
+from ...defenses.releases import CorrelatedLaw, DiscreteLaw, GaussianLaw, LaplaceLaw, NoiseFact, ResponseLaw, Sampling
 from ...defenses.terms import Adjacency, Observer, Unit
 from ..proof.theorems.gaussian import gaussian_epsilon
 from ..proven.accounting import Exposure
@@ -38,14 +41,36 @@ REACH, CELLS = 9.0, 6000  # standard deviations beyond the means, and bins
 FOLDS, SURE = 16, 1e6  # of the integral of a sum of Laplace noises: how far, and masses over their error that count
 TINY = 1e-290  # in the place of a mass that a double does not hold
 LEAST = 1e-3  # sensitivity over the largest scale, below which that would take too many bins
+MOST_CELLS = 2**18  # of the losses of several draws
 MOST_DRAWS = 4000  # that count below; fewer are post-processing
 FINE = 4e-3  # of ε that rounding losses down may cost, or so
 SLACK = 1e-11  # of δ, which FFTs may have made of nothing
 BELOW, ABOVE = 1e-6, 1e-2  # relative: of what is refused, and of what is called loose
+KEPT = 512  # of what was worked out last: equal rounds, clients and observers need one look
 ORDERS = np.concatenate([1 + np.geomspace(1e-2, 1, 40), np.geomspace(2.1, 4000, 120)])
 
 
 @dataclass(frozen=True)
+class _Fact:
+    """Of a release all that its draw hangs on, so releases that differ in nothing else are looked at once."""
+
+    law: NoiseFact
+    ratio: float
+    bound_norm: float | None
+    bound_of: Unit
+    records: int
+    anywhere: bool
+    sampling: Sampling | None
+    steps: int
+    secret: bool
+    coalition: int
+
+    @classmethod
+    def of(cls, r: Counted) -> _Fact:
+        return cls(**{each.name: getattr(r, each.name) for each in fields(cls)})
+
+
+@dataclass(frozen=True, eq=False)
 class _Draw:
     """One draw as two worlds. masses: of its outcomes in each, None where it counts below through `shift` alone.
 
@@ -59,12 +84,14 @@ class _Draw:
     pure: float = inf
 
 
-def recheck_rows(rows: Iterable[Epsilon], views: Views) -> list[str]:
+def recheck_rows(rows: Sequence[Epsilon], views: Views, progress: Progress | None = None) -> list[str]:
     """What is wrong with stored proofs, a sentence each: of other facts than these, below what an attack learns, or
     needlessly loose. Rows without a finite ε prove nothing, and nothing is wrong with them.
     """
     wrong = []
-    for row in rows:
+    for i, row in enumerate(rows):
+        if progress is not None:
+            progress(i, len(rows), "checking proofs")
         if row.proven is None or row.proven == inf or row.delta is None:
             continue
         where = f"ε = {row.proven:.6g} per {row.unit} towards {row.observer} ({row.adjacency})"
@@ -111,16 +138,21 @@ def bracket(views: Views, observer: Observer, unit: Unit, adjacency: Adjacency, 
 
 
 def _ends(exposure: Exposure, unit: Unit, adjacency: Adjacency, delta: float) -> tuple[float, float]:
-    made = [_of_history(about, unit, adjacency) for _, about in exposure.histories]
-    highs = [inf if draws is None else above(draws, delta) for draws in made]
-    lows = [inf if draws is None else below(draws, delta, high) for draws, high in zip(made, highs)]
-    return max(lows, default=0.0), max(highs, default=0.0)
+    made = {_of_history(about, unit, adjacency) for _, about in exposure.histories}
+    ends = [(inf, inf) if draws is None else _ends_of(draws, delta) for draws in made]
+    return max((low for low, _ in ends), default=0.0), max((high for _, high in ends), default=0.0)
+
+
+@lru_cache(KEPT)
+def _ends_of(draws: tuple[_Draw, ...], delta: float) -> tuple[float, float]:
+    high = above(draws, delta)
+    return below(draws, delta, high), high
 
 
 # --- facts as worlds
 
 
-def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> list[_Draw] | None:
+def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> tuple[_Draw, ...] | None:
     """None where something is seen that nothing hides."""
     if any(r.problem or not r.ratio < inf for r in about):
         return None
@@ -129,16 +161,24 @@ def _of_history(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> l
         rounds.setdefault((r.training, r.round), []).append(r)
     chains: dict[str, list[Counted]] = {}
     slots: dict[str, list[Counted]] = {}
-    draws = []
+    draws: Counter[_Draw] = Counter()
     for r in (r for seen in rounds.values() for r in _of_round(seen, unit, adjacency)):
         if isinstance(r.law, CorrelatedLaw):
             chains.setdefault(r.law.chain, []).append(r)
         elif unit == "record" and r.slot:
             slots.setdefault(r.slot, []).append(r)
         else:
-            draws.append(_draw(r, unit, adjacency))
-    draws += [_of_slot([_draw(r, unit, adjacency) for r in alike]) for alike in slots.values()]
-    return draws + [_of_chain(chain, unit, adjacency) for chain in chains.values()]
+            draws[_draw(_Fact.of(r), unit, adjacency)] += 1
+    for alike in slots.values():
+        draws[_of_slot(tuple(dict.fromkeys(_draw(_Fact.of(r), unit, adjacency) for r in alike)))] += 1
+    for chain in chains.values():
+        draws[_of_chain(chain, unit, adjacency)] += 1
+    return tuple(_repeated(draw, count) for draw, count in draws.items())
+
+
+@lru_cache(KEPT)
+def _repeated(draw: _Draw, count: int) -> _Draw:
+    return replace(draw, times=draw.times * count)
 
 
 def _of_round(seen: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Sequence[Counted]:
@@ -154,12 +194,13 @@ def _of_round(seen: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Sequ
     return [replace(r, secret=False) for r in seen]
 
 
-def _is_gaussian(r: Counted) -> bool:
+def _is_gaussian(r: Counted | _Fact) -> bool:
     """Whether all its noise is its own."""
     return isinstance(r.law, GaussianLaw) and not r.law.terms and r.law.earlier == 0
 
 
-def _of_slot(alike: Sequence[_Draw]) -> _Draw:
+@lru_cache(KEPT)
+def _of_slot(alike: tuple[_Draw, ...]) -> _Draw:
     """A record is in one of them, nobody says which: below counts the one that moves furthest, above the largest of all
     divergences.
     """
@@ -169,7 +210,7 @@ def _of_slot(alike: Sequence[_Draw]) -> _Draw:
     return replace(most, renyi=renyi, pure=max(draw.times * draw.pure for draw in alike) / most.times)
 
 
-def _moved(r: Counted, unit: Unit, adjacency: Adjacency) -> float:
+def _moved(r: Counted | _Fact, unit: Unit, adjacency: Adjacency) -> float:
     """How far a subject moves the value, in bounds, from the two neighbours that are furthest apart."""
     if r.bound_of == "client":
         return 1.0 if (unit, adjacency, r.anywhere) == ("client", "zero_out", False) else 2.0
@@ -181,7 +222,8 @@ def _moved(r: Counted, unit: Unit, adjacency: Adjacency) -> float:
     return records * (1.0 if adjacency == "zero_out" else 2.0)
 
 
-def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
+@lru_cache(KEPT)
+def _draw(r: _Fact, unit: Unit, adjacency: Adjacency) -> _Draw:
     moved, lot, times = _moved(r, unit, adjacency), r.sampling, r.steps
     if lot is not None and lot.kind == "partition" and unit == lot.unit:  # whole epochs, of which each has it once
         times = max(1, times // -(-lot.population // int(lot.cohort)))
@@ -212,13 +254,13 @@ def _draw(r: Counted, unit: Unit, adjacency: Adjacency) -> _Draw:
     return _Draw(times, 0.0, pair, _divergence(*pair) if whole else plain.renyi)
 
 
-def _is_hidden(r: Counted) -> bool:
+def _is_hidden(r: Counted | _Fact) -> bool:
     """Whether the observer does not see who, or what, was drawn."""
     lot = r.sampling
     return lot is not None and lot.kind != "partition" and r.secret and lot.cohort < lot.population
 
 
-def _of_laplace(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _Pair | None:
+def _of_laplace(r: _Fact, unit: Unit, adjacency: Adjacency, size: float) -> _Pair | None:
     """Of a sum of noises, or of one; a subject that coins draw, in every step anew, is in it or is not."""
     scales = [std for std, n in r.law.terms or ((r.law.std, 1),) for _ in range(n)]
     pair, lot = _laplace(size, np.array(scales) / max(scales)), r.sampling
@@ -231,7 +273,7 @@ def _of_laplace(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _P
     return rate * here + (1 - rate) * there, there
 
 
-def _of_fixed(r: Counted, unit: Unit, adjacency: Adjacency, size: float) -> _Pair:
+def _of_fixed(r: _Fact, unit: Unit, adjacency: Adjacency, size: float) -> _Pair:
     """The subject at one end of its bound, or at the other one (or at 0) as all others are, who are drawn in its place.
 
     What those who collude know of the draw is an outcome too.
@@ -326,7 +368,7 @@ def _laplace_sum(size: float, scales: _Array) -> _Pair | None:
     return (here[kept], there[kept]) if kept.any() else None
 
 
-def _discrete(r: Counted, moved: float) -> _Pair | None:
+def _discrete(r: _Fact, moved: float) -> _Pair | None:
     """All that moves, moves one number, by whole steps."""
     law = r.law
     assert isinstance(law, DiscreteLaw)
@@ -359,6 +401,8 @@ def below(draws: Sequence[_Draw], delta: float, high: float) -> float:
     """What an explicit attack learns of all of them, in the better of both orders. high: no ε is larger."""
     count = sum(draw.times for draw in draws if draw.masses is not None)
     shift = sqrt(sum(draw.times * draw.shift**2 for draw in draws))
+    if high == 0:
+        return 0.0
     if count == 0:
         return _least(lambda at: _of_shift(shift, at), delta)
     grid = max(1e-7, FINE * min(high, 1e4) / min(count, MOST_DRAWS))
@@ -376,35 +420,67 @@ def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # 
     pairs = [(draw.masses, draw.times) for draw in draws if draw.masses is not None]
     if shift > 0:
         pairs.append((_binned(((1.0, shift),), ((1.0, 0.0),)), 1))
-    begin, masses, sure, left = 0, np.array([1.0]), 0.0, MOST_DRAWS
+    total, sure, left = _Losses(0, np.array([1.0])), 0.0, MOST_DRAWS
     for (here, there), times in pairs:
         there, here = (here, there) if turn else (there, here)
         inside = (here > 1e-18) & (there > 1e-300)
         lost = float(here[(here > 1e-12) & (there == 0)].sum())
         if not inside.any():  # so far apart that no bin holds both
-            masses, sure = np.zeros(1), 1 - (1 - sure) * (1 - lost) ** min(times, left)
+            total, sure = _Losses(0, np.zeros(1)), 1 - (1 - sure) * (1 - lost) ** min(times, left)
             continue
         losses = np.floor((np.log(here[inside]) - np.log(there[inside])) / grid).astype(np.int64)
         losses = np.maximum(losses, -(10**6))
         first = int(losses.min())
-        base: _Array = np.asarray(np.bincount(losses - first, weights=here[inside]), dtype=np.float64)
-        start, often = first, min(times, left)
+        masses: _Array = np.asarray(np.bincount(losses - first, weights=here[inside]), dtype=np.float64)
+        often = min(times, left)
         left -= often
         sure = 1 - (1 - sure) * (1 - lost) ** often
-        while often:
-            if often & 1:
-                begin, masses = _trimmed(begin + start, fftconvolve(masses, base))
-            often >>= 1
-            if often:
-                start, base = _trimmed(2 * start, fftconvolve(base, base))
-    at = (begin + np.arange(len(masses))) * grid
-    return lambda epsilon: sure + float(np.sum(masses[at > epsilon] * -np.expm1(epsilon - at[at > epsilon]))) - SLACK
+        total = total.and_also(_Losses(first, masses).of_many(often)) if often else total
+    at = (total.begin + np.arange(len(total.masses))) * grid * 2**total.level
+    chances = total.masses
+    return lambda epsilon: sure + float(np.sum(chances[at > epsilon] * -np.expm1(epsilon - at[at > epsilon]))) - SLACK
 
 
-def _trimmed(begin: int, masses: _Array) -> tuple[int, _Array]:
-    masses = np.maximum(masses, 0)
-    kept = np.flatnonzero(masses > 1e-17)
-    return (begin + int(kept[0]), masses[kept[0] : kept[-1] + 1]) if len(kept) else (begin, masses[:1])
+@dataclass(frozen=True, eq=False)
+class _Losses:
+    """Chances of privacy losses from `begin` on, in cells of the grid's width times 2^level; losses are rounded down to
+    wider cells, never up. Many draws need wider ones, and where they are wide the rounding is done fewer times.
+    """
+
+    begin: int
+    masses: _Array
+    level: int = 0
+
+    def of_many(self, times: int) -> _Losses:
+        """Of so many of these draws, at least one."""
+        total, power = None, self
+        while times:
+            if times & 1:
+                total = power if total is None else total.and_also(power)
+            times >>= 1
+            power = power.and_also(power) if times else power
+        assert total is not None
+        return total
+
+    def and_also(self, other: _Losses) -> _Losses:
+        """Of both together."""
+        one, level = self, max(self.level, other.level)
+        while one.level < level:
+            one = one._wider()
+        while other.level < level:
+            other = other._wider()
+        masses = np.maximum(fftconvolve(one.masses, other.masses), 0)
+        kept = np.flatnonzero(masses > 1e-17)
+        first, last = (int(kept[0]), int(kept[-1])) if len(kept) else (0, 0)
+        total = _Losses(one.begin + other.begin + first, masses[first : last + 1], level)
+        while len(total.masses) > MOST_CELLS:
+            total = total._wider()
+        return total
+
+    def _wider(self) -> _Losses:
+        odd = self.begin % 2
+        masses = np.pad(self.masses, (odd, (len(self.masses) + odd) % 2))
+        return _Losses(self.begin // 2, masses.reshape(-1, 2).sum(axis=1), self.level + 1)
 
 
 def _least(profile, delta: float) -> float:  # type: ignore[no-untyped-def]

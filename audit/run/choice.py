@@ -33,11 +33,13 @@ class Applying:
 
     work: by name, the operations of its parts and of scoring them, each with what it shares. refused: by name, why no
     observer can try it. first: operations of what is scored with, where anything of `IN_PARTS` runs.
+    cells: that were planned, with what was read for them.
     """
 
     work: Mapping[str, Sequence[tuple[int, str]]]
     refused: Mapping[str, str]
     first: int = 0
+    cells: tuple[Cell, ...] = ()
 
 
 def applying(
@@ -52,6 +54,7 @@ def applying(
     """
     work: dict[str, list[tuple[int, str]]] = {}
     refused: dict[str, str] = {}
+    planned: list[Cell] = []
     for name, variants in attacks.items():
         try:
             cells = evidence.plan(views, variants, knowledge).cells
@@ -60,7 +63,8 @@ def applying(
         else:
             parts = [cell.part for cell in in_turn(cells)]
             work[name] = [(part.work + scoring(part.records), part.shared) for part in parts]
-    return Applying(work, refused)
+            planned += cells
+    return Applying(work, refused, cells=tuple(planned))
 
 
 def in_turn(cells: Sequence[Cell]) -> list[Cell]:

@@ -42,6 +42,7 @@ def chosen_attacks(half: PublicHalf, auditor: Auditor) -> tuple[Choice, PublicHa
     if why := _not_attackable(setup):
         return _chosen(setup, auditor, options, choice.Applying({}, dict.fromkeys(ATTACKS, why))), half
     there = _applying(half)
+    half.ground.read[:] = there.cells
     shorter = []
     for fewer in _shorter_inversions(half, there):
         inversion = _applying(half.with_options(fewer), (INVERSION,)).work

@@ -141,6 +141,8 @@ def collect_together(
 
         return tick
 
+    if progress is not None:
+        progress(total - left[0], total, "attacking")
     known = _known(errands)
     outcomes = workers.map(partial(_attempted, seed=seed), (_given(unit, known) for unit in todo), watch)
     for n, (unit, brought) in enumerate(zip(todo, outcomes)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...defenses.progress import Progress
 from ...defenses.terms import Observer
 from ...metrics import perceptual
 from .. import scoring
@@ -23,15 +24,20 @@ from .times import with_affordable_classifiers
 from .variants import variants_of
 
 
-def opened(folder: Path, options: RunOptions) -> Job:
+def opened(folder: Path, options: RunOptions, progress: Progress | None = None) -> Job:
     """Read, check and choose; writes nothing.
+
+    Args:
+        folder: the setup. options: what to attack with. progress: told what is being done.
 
     Raises:
         BadInput: the setup or an option is wrong, or nothing can be run.
     """
     if options.attacks and options.minutes is not None:
         raise BadInput("--minutes chooses attacks where none is named by --attack; give one of the two")
-    setup, auditor = check_setup(folder)  # all of it, before anything is written
+    setup, auditor = check_setup(folder, progress)  # all of it, before anything is written
+    if progress is not None:
+        progress(0, 0, "choosing attacks")
     return asked_of(setup, auditor, options)
 
 

@@ -22,13 +22,16 @@ def planned_cells(job: Job, workers: Workers) -> Plan:
     if not job.attacks:
         return Plan((), job.setup.knowledge(), ())
     ground, knowledge = job.half.ground, job.half.ground.knowledge
-    if knowledge.shadow_factory is not None:
-        knowledge = replace(knowledge, shadow_factory=replace(knowledge.shadow_factory, workers=workers))
+    factory = knowledge.shadow_factory
+    if factory is not None and factory.workers is not workers:
+        knowledge = replace(knowledge, shadow_factory=replace(factory, workers=workers))
     try:
         return choice.as_chosen(evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge), job.choice)
     except ValueError as refused:
         why = str(refused) if job.setup.manifest.recorded is None else of_a_recording(str(refused))
         raise BadInput(f"attack: {why}; {_others(job)}") from refused
+    finally:
+        ground.read.clear()
 
 
 def _others(job: Job) -> str:

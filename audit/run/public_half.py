@@ -6,12 +6,13 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 
 from ...attacks.base import Knowledge, View
+from ...attacks.cells import Cell
 from ...attacks.membership import ShadowFactory
 from ...defenses.terms import Observer
 from ..files import cache_folder
@@ -22,10 +23,15 @@ from .options import RunOptions
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """What the attacks stand on: what every observer sees, and what is granted to them."""
+    """What the attacks stand on: what every observer sees, and what is granted to them.
+
+    read: cells whose messages were read in choosing attacks, which takes long of a large network; whoever plans what
+    was chosen finds them read, and lets them go.
+    """
 
     views: tuple[View, ...]
     knowledge: Knowledge
+    read: list[Cell] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ def run(
     Raises:
         BadInput: as theirs; before anything is written, but for an attack that fails.
     """
-    return carry_out(opened(folder, options), output, force=force, progress=progress)
+    return carry_out(opened(folder, options, progress), output, force=force, progress=progress)
 
 
 def carry_out(

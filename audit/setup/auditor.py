@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...defenses.data.dataset import OWN_TABLE
+from ...defenses.progress import Progress
 from ...defenses.releases import Release
 from ...defenses.wire import SERVER
 from ..errors import BadInput, bad_input
@@ -346,10 +347,13 @@ class Auditor:
         return messages, {str(name): party for name, party in parties.observers.items()}
 
 
-def check_setup(folder: Path) -> tuple[Setup, Auditor]:
-    """Both halves of a setup folder, every file of it read and checked. Raises BadInput in one sentence."""
+def check_setup(folder: Path, progress: Progress | None = None) -> tuple[Setup, Auditor]:
+    """Both halves of a setup folder, every file of it read and checked. Raises BadInput in one sentence.
+
+    progress: called with messages and files read and in all.
+    """
     setup = open_setup(folder)
     auditor = Auditor.open(setup)
-    setup.check()  # its seal comes last: what contradicts something else is said with more words than "changed"
+    setup.check(progress)  # its seal comes last: what contradicts something else is said with more words than "changed"
     auditor.check_seal()
     return setup, auditor

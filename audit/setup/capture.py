@@ -31,6 +31,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ...attacks.cost import minutes
+from ...attacks.membership import ShadowFactory
 from ...defenses import engine as engines
 from ...defenses.data.dataset import DEALT_BY_LOT
 from ...defenses.data.partition import BY_LOT
@@ -253,6 +255,13 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
         "bytes": (uploads + broadcasts) * size + base,
         "state_bytes": size * (1 if experiment.scheme.topology.central else len(experiment.clients)),
     }
+
+
+def planned_minutes(experiment: Experiment) -> float:
+    """About how long a training takes on two cores, counted from shapes."""
+    federation = ShadowFactory(experiment.scheme, experiment.module, tuple(map(len, experiment.clients)))
+    rounds = rounds_planned(experiment.scheme.schedule)
+    return minutes(federation.operations(tuple(experiment.data.input_shape), rounds))
 
 
 def check_space(experiment: Experiment) -> None:

@@ -8,7 +8,7 @@ opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from ...defenses.data.columns import TableColumn, table_columns
 from ...defenses.data.vocabulary import Vocabulary, vocabulary_of
 from ...defenses.layout import Layout, freeze
 from ...defenses.presets import KNOWN, Population
+from ...defenses.progress import Progress
 from ...defenses.schedule import RoundPlan, reads_history
 from ...defenses.scheme import Claim, Scheme
 from ...defenses.steps.components import ClipComponents
@@ -116,14 +117,23 @@ class Setup:
         """rounds.csv, one row a finished round: what everybody sees."""
         return read_figures(self.folder, self.folder / "rounds.csv", self.manifest.rounds)
 
-    def check(self) -> None:
-        """Read and check every captured tensor, knowledge/ and the tables, and their seal. Raises BadInput."""
-        for message in self.messages:
-            self.load(message)
-        self.knowledge()
-        _ = self.rounds
+    def check(self, progress: Progress | None = None) -> None:
+        """Read and check every captured tensor, knowledge/ and the tables, and their seal.
+
+        Args:
+            progress: called with messages and files read and in all.
+
+        Raises:
+            BadInput: one is damaged.
+        """
         others = ("setup.json", "knowledge/", "truth/", "auditor/")
-        self.check_seal(*(name for name in self.manifest.files if not name.startswith(others)))
+        sealed = [partial(self.check_seal, name) for name in self.manifest.files if not name.startswith(others)]
+        read = [partial(self.load, message) for message in self.messages]
+        steps: list[Callable[[], object]] = [*read, self.knowledge, lambda: self.rounds, *sealed]
+        for i, step in enumerate(steps):
+            if progress is not None:
+                progress(i, len(steps), "reading")
+            step()
 
     def check_seal(self, *names: str) -> None:
         """That files are, byte for byte, those setup.json names. Raises BadInput."""

@@ -9,8 +9,11 @@ from ...defenses.engine import stacks
 from ...defenses.schedule import rounds_planned
 from ...defenses.slices import SLICED, sliceable
 from ..errors import BadInput
+from .capture import planned_bytes
 from .experiment import Experiment
 from .promise import promise
+
+LARGE = 2**30  # bytes of a setup, above which it is said
 
 
 def remarks(experiment: Experiment, engine: str = "batched") -> list[str]:
@@ -40,6 +43,12 @@ def remarks(experiment: Experiment, engine: str = "batched") -> list[str]:
         told.append(
             "--engine sliced: the hub of this scheme looks at single values, or there is none, so no cohort is sliced;"
             " it is trained in this process, as without --ray."
+        )
+    plan = planned_bytes(experiment)
+    if plan["bytes"] > LARGE:
+        told.append(
+            f"[capture] writes {plan['bytes'] / 2**30:.1f} GiB: {plan['uploads'] + plan['broadcasts']} messages of"
+            f" {plan['parameters']:,} numbers each; fewer rounds or clients, or a smaller [model], make it less."
         )
     if not stacks(experiment.module, data.input_shape):
         told.append(

@@ -13,6 +13,7 @@ from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
+from dpfl_audit.attacks.inversion.read import local_training
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, linearised, moved, undone
 from dpfl_audit.attacks.inversion.read.target import Target, assumptions, one_round, recipe_of
 from dpfl_audit.attacks.inversion.solve import solve
@@ -133,7 +134,7 @@ def test_a_recipe_that_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
 @pytest.mark.parametrize("scale", [1.0, 0.25])
 def test_one_adaptive_step_in_float32_tells_the_gradient_s_size_and_not_its_sign_alone(
-    optimiser: str, scale: float
+    optimiser: str, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By ε = 1e-8 and 24 bits. Gradients of 1e-5 to 1e-3, with one of 1 that gives a whole step; clipped or not."""
     rng = torch.Generator().manual_seed(0)
@@ -147,6 +148,8 @@ def test_one_adaptive_step_in_float32_tells_the_gradient_s_size_and_not_its_sign
     assert (found / true[1:] - 1).abs().median() < 0.05
     signs = true[1:].sign()
     assert torch.cosine_similarity(found, true[1:], 0) > 0.99 > 0.8 > torch.cosine_similarity(signs, true[1:], 0)
+    monkeypatch.setattr(local_training, "PIECE", 999)  # as of a large network
+    assert torch.equal(undone(recipe, sent, weights, 0.0, scale_known=scale == 1)[1:], found)
     noisy = sent + 1e-3 * torch.randn(4000, generator=rng)
     read = undone(recipe, noisy, weights, 1e-3, scale_known=True)
     assert torch.cosine_similarity(read, -noisy, 0) > 0.98  # the signs are all there is

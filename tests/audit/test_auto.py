@@ -10,13 +10,16 @@ import pytest
 from command import called
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.match.softened import TIMES
+from dpfl_audit.attacks.inversion.read import rounds
 from dpfl_audit.attacks.inversion.read.statistics import STATISTICS
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.run import RunOptions, opened, run
+from dpfl_audit.audit.run.planning import planned_cells
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.defenses.workers import HERE
 
 RAW: dict[str, Any] = {
     "seed": 4,
@@ -40,6 +43,16 @@ def trained(folder: Path, **tables: Any) -> Path:
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(tmp_path_factory.mktemp("auto"))
+
+
+def test_messages_are_read_once_for_choosing_and_planning(setup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large network that takes minutes, and it was done for each choice and again for the plan."""
+    read = rounds.one_round
+    seen: list[int] = []
+    monkeypatch.setattr(rounds, "one_round", lambda *view: seen.append(1) or read(*view))
+    job = opened(setup, RunOptions(minutes=0.01))
+    assert job.half.ground.read and len(planned_cells(job, HERE).cells) and len(seen) == 1
+    assert not job.half.ground.read  # what is left out is let go
 
 
 def test_auto_is_the_preset_it_names_and_says_why(setup: Path, tmp_path: Path, capsys) -> None:

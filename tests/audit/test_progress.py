@@ -242,6 +242,38 @@ def test_what_an_earlier_run_left_is_no_speed(clock):
     assert table.left == 0.0
 
 
+def test_work_that_is_left_out_leaves_the_time_left_at_once_and_says_nothing_of_speed(clock):
+    """Of eight settings a stage a changing part is trained and attacked, of 2 and 10 s each, as was planned."""
+    reporter, shown = Reporter(quiet=True), []
+    table = Timetable(reporter, unequal(2, 10), lambda: clock[0])
+    stages = [table.plan({"fast": 8, "slow": 8}) for _ in range(5)]
+    for stage, trained, attacked in zip(stages, (8, 4, 8, 2, 0), (8, 1, 6, 0, 0)):
+        before = table.left
+        stage.has("fast", trained)
+        stage.has("slow", attacked)
+        assert table.left == pytest.approx(before - 2 * (8 - trained) - 10 * (8 - attacked))
+        for words, each, count in (("training", 2, trained), ("scoring", 10, attacked)):
+            for done in range(1, 10 * count + 1):
+                clock[0] += each / 10
+                stage(done, 10 * count, words)
+                shown.append(seconds_left(reporter))
+        stage.end()
+    assert table.left == pytest.approx(0.0)
+    known = [left for left in shown if left is not None]
+    assert len(known) > 0.8 * len(shown) and all(later <= before for before, later in zip(known, known[1:]))
+
+
+def test_what_is_planned_is_shown_until_the_work_tells(clock):
+    reporter = Reporter(quiet=True)
+    reporter.plan(2.0)
+    clock[0] = 30.0
+    reporter(0, 4, "training rounds")
+    assert reporter.line() == "training rounds 0 %, 00:30 so far, about 01:30 left"
+    clock[0] = 60.0
+    reporter(1, 4, "training rounds")  # the first round took 30 s
+    assert reporter.line() == "training rounds 25 %, 01:00 so far, 01:30 left"
+
+
 @pytest.mark.parametrize("rounds", [3])
 def test_an_epsilon_says_which_rows_are_priced(tmp_path, rounds):
     from dpfl_audit.audit.proven.table import table

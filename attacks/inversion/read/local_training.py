@@ -17,6 +17,7 @@ from ....defenses.local import DistancePerLayer, Proximal, StepClip
 
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch's, which `defenses.update.make_optimiser` takes
 LINEAR = ("sgd", "momentum")
+PIECE = 2**18  # components that are undone at once: what is held of them stays in a core's memory
 SIGNS = 0.8  # of the energy of a gradient's signs is not the gradient's: .34 to .78 measured on our networks
 PENALTIES, SCALE = "terms added to the loss", "scaled gradients"  # what a client may do besides, in words
 RECORDS, TRUNCATED = "a clip of every record's gradient", "components cut one by one"
@@ -244,11 +245,15 @@ def undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, sc
             update. scale_known: False where the update was scaled by an unknown number: then its largest entry is one
             whole step, which it is to ε over the largest gradient.
     """
-    told = _told(recipe, update, weights, noise_std, scale_known)
-    if told is None:
+    whole = _whole(recipe, update, scale_known)
+    if not whole > 0:
         return -update
-    part, least, epsilon = told
-    return (-epsilon * part / torch.maximum(1 - part.abs(), least)).to(update.dtype)
+    gradient = torch.empty_like(update)
+    for piece in range(0, len(update), PIECE):
+        at = slice(piece, piece + PIECE)
+        part, least, epsilon = _told(recipe, update[at], weights[at], noise_std, whole)
+        gradient[at] = -epsilon * part / torch.maximum(1 - part.abs(), least)
+    return gradient
 
 
 def noise_undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, scale_known: bool) -> float:
@@ -260,10 +265,10 @@ def noise_undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: flo
     Args:
         recipe, update, weights, noise_std, scale_known: as of `undone`.
     """
-    told = _told(recipe, update, weights, noise_std, scale_known)
-    if told is None or not noise_std > 0:
+    whole = _whole(recipe, update, scale_known)
+    if not noise_std > 0 or not whole > 0:
         return 0.0
-    part, least, _ = told
+    part, least, _ = _told(recipe, update, weights, noise_std, whole)
     lacking = 1 - part.abs()
     energy = (part / torch.maximum(lacking, least)).square()
     signs = lacking < 3 * least  # told to a tenth at best, or no better than the largest of all, whose noise is luck
@@ -272,18 +277,23 @@ def noise_undone(recipe: Recipe, update: Tensor, weights: Tensor, noise_std: flo
 
 
 def _told(
-    recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, scale_known: bool
-) -> tuple[Tensor, Tensor, float] | None:
-    """Of one step: which part of a whole one each component is; the least that it is believed to lack of that; and ε in
-    units of gradients. None where nothing moved. Arguments as of `undone`.
+    recipe: Recipe, update: Tensor, weights: Tensor, noise_std: float, whole: float
+) -> tuple[Tensor, Tensor, float]:
+    """Of one step, or a piece of it: which part of a whole one each component is; the least that it is believed to lack
+    of that; and ε in units of gradients. whole: of `_whole`; the others as of `undone`.
     """
-    shrink = 1.0 if recipe.optimiser == "adam" else (1 - recipe.smoothing) ** 0.5
-    whole = recipe.lr / shrink
-    if not scale_known:
-        whole = float(update.abs().max())
-    if not whole > 0 or not update.any():
-        return None
     after = (weights + update).abs()
     last_place = torch.nextafter(after, torch.full_like(after, torch.inf)) - after
     precision = (last_place.double() / 2 + noise_std) / whole + torch.finfo(update.dtype).eps
-    return update.double() / whole, 3 * precision, EPS / shrink
+    return update.double() / whole, 3 * precision, EPS / _shrink(recipe)
+
+
+def _whole(recipe: Recipe, update: Tensor, scale_known: bool) -> float:
+    """A whole step of one component; 0 where nothing moved."""
+    if not update.any():
+        return 0.0
+    return recipe.lr / _shrink(recipe) if scale_known else float(update.abs().max())
+
+
+def _shrink(recipe: Recipe) -> float:
+    return 1.0 if recipe.optimiser == "adam" else (1 - recipe.smoothing) ** 0.5

@@ -357,7 +357,8 @@ def target_of(
     if recipe is not None and one and facts.noise_std is not None and not facts.per_layer:
         gradient = undone(recipe, update, weights, noise, scale_known=whole) / recipe.factor
         share = noise_undone(recipe, update, weights, noise, scale_known=whole)
-        noise, sent = float(gradient.double().norm()) * (share / len(gradient)) ** 0.5, noise
+        size = float(gradient.double().norm()) if share else 0.0
+        noise, sent = size * (share / len(gradient)) ** 0.5, noise
     return replace(
         read,
         gradient=gradient,

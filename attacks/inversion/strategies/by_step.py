@@ -141,7 +141,7 @@ def unreadable(module: nn.Module, target: Target) -> str:
     if not several and target.count > MANY_AT_ONCE:
         return f"more than {MANY_AT_ONCE} images of one step take too long"
     first = Layout.of(module).split(target.update)[chain.layers[0].weight]
-    if not first.any():  # every ReLU is dead
+    if not any(map(Tensor.any, first)):  # every ReLU is dead; the first row tells nearly always
         return "the first layer did not move"
     clear = CLEAR if several else PRECISE
     if target.noise_moved > clear * recipe.lr:

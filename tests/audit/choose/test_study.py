@@ -34,6 +34,7 @@ from dpfl_audit.audit.choose.outputs import recommended_toml
 from dpfl_audit.audit.choose.price import composed_epsilon
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
+from dpfl_audit.audit.choose.times import StudyTimes
 from dpfl_audit.audit.choose.trial import Trial
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.files import json_text
@@ -81,6 +82,17 @@ def _short() -> Iterator[None]:
         for module in (trials, search):
             patch.setattr(module, "BATCH", 4)
         yield
+
+
+def test_what_cannot_come_is_not_in_the_time_left_of_a_study() -> None:
+    """Of a whole grid no neighbour is left to look at; what was never trained is never attacked."""
+    grid = replace(OPTIONS, vary=("scheme.noise_multiplier=1,2", "scheme.clip=0.3,1"), trials=4)
+    planned = StudyTimes(opened_case(RAW, grid, PUBLISHED, Path()), None, SettingCosts())
+    more = StudyTimes(opened_case(RAW, OPTIONS, PUBLISHED, Path()), None, SettingCosts())
+    assert not any(planned.beside.work.values()) and all(more.beside.work.values())
+    before = more.table.left
+    more.one_step_away(0)
+    assert more.table.left < before and not any(more.beside.work.values())
 
 
 def test_a_gpu_computes_another_study_and_one_that_is_not_there_is_refused(monkeypatch) -> None:
