@@ -27,20 +27,6 @@ from .read.target import most_steps, sums_gradients
 UNKNOWN = "unknown"  # an optimiser of which nobody knows what it does
 
 
-def _unlabelled(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:
-    """As many labels as there were, which say nothing."""
-    return view, replace(knowledge, labels={i: torch.zeros_like(own) for i, own in knowledge.labels.items()})
-
-
-def _unsized_noise(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:
-    return replace(view, facts=replace(view.facts, noise_std=None)), knowledge
-
-
-def _unknown_clip(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:
-    """Values are clipped, to nobody knows which norm: only their direction tells anything."""
-    return replace(view, facts=replace(view.facts, clip_norm=None, clip_unknown=True)), knowledge
-
-
 def _untold_training(view: View, knowledge: Knowledge) -> tuple[View, Knowledge]:
     """An update is a direction, read as that of one gradient."""
     facts = replace(
@@ -64,9 +50,15 @@ def _without_statistics(view: View, knowledge: Knowledge) -> tuple[View, Knowled
 
 Withhold = Callable[[View, Knowledge], tuple[View, Knowledge]]
 SWITCHES: dict[str, Withhold] = {
-    "labels": _unlabelled,
-    "noise": _unsized_noise,
-    "clip": _unknown_clip,
+    "labels": lambda view, knowledge: (  # as many as there were, which say nothing
+        view,
+        replace(knowledge, labels={i: torch.zeros_like(own) for i, own in knowledge.labels.items()}),
+    ),
+    "noise": lambda view, knowledge: (replace(view, facts=replace(view.facts, noise_std=None)), knowledge),
+    "clip": lambda view, knowledge: (  # to nobody knows which norm: only a direction tells anything
+        replace(view, facts=replace(view.facts, clip_norm=None, clip_unknown=True)),
+        knowledge,
+    ),
     "local training": _untold_training,
     "normalisation statistics": _without_statistics,
 }

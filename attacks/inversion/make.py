@@ -135,11 +135,9 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         made.append(FixedPrior(objective="cosine", **{**values, "tv": TV, "features": 0.0}))
     if grows >= {"cosine", "euclidean"}:
         made.append(_spectrum_prior(values))
-    return [_quicker(one) for one in made] if quick else list(made)
-
-
-def _quicker(attack: Inversion) -> Inversion:
-    return replace(attack, iterations=max(1, attack.iterations // QUICKER), messages=attack.messages or 1)
+    if not quick:
+        return list(made)
+    return [replace(one, iterations=max(1, one.iterations // QUICKER), messages=one.messages or 1) for one in made]
 
 
 def _spectrum_prior(values: Mapping[str, Any]) -> SpectrumPrior:

@@ -91,7 +91,8 @@ def cases_of(
             raise ValueError(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
-    given = [_on_device(of, settings.device) for of in auxiliary or [Auxiliary()] * len(targets)]
+    there, known = settings.device, auxiliary or [Auxiliary()] * len(targets)
+    given = [of if of.wiener is None else replace(of, wiener=of.wiener.to(there)) for of in known]
     untold = torch.zeros(0, dtype=torch.long)
     cases = [
         labelled(Case(home, layout, target, untold, tuple(input_shape), settings, seed, of))
@@ -177,10 +178,6 @@ def _networks(module: nn.Module, targets: Sequence[Target], settings: Settings) 
         each = [as_broadcast(module, target.statistics) for target in targets]
         return [as_run(network, settings.mode) for network in each]
     return [as_run(module, settings.mode)] * len(targets)
-
-
-def _on_device(auxiliary: Auxiliary, device: str) -> Auxiliary:
-    return replace(auxiliary, wiener=None if auxiliary.wiener is None else auxiliary.wiener.to(device))
 
 
 class _Rising:

@@ -192,9 +192,8 @@ def of_all_messages(errors: Tensor, left: Tensor) -> Tensor:
     """Errors (c, m, o) in the first of several messages, in coordinates (c, m, r) of the span of all, and as long as
     what of them lies in that span. left: (o, r), the first message's part of it.
     """
-    coordinates = errors @ torch.linalg.pinv(left).T
-    lengths = (coordinates @ left.T).norm(dim=2, keepdim=True)
-    return coordinates / coordinates.norm(dim=2, keepdim=True).clamp_min(1e-30) * lengths
+    found = errors @ torch.linalg.pinv(left).T
+    return torch.nn.functional.normalize(found, dim=2) * (found @ left.T).norm(dim=2, keepdim=True)
 
 
 def _own_columns(span: RowSpace, outputs: Tensor, errors: Tensor) -> Columns:

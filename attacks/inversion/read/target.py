@@ -232,7 +232,8 @@ def one_round(view: View, knowledge: Knowledge) -> list[Aim]:
         sparse = components_sent(value, view.layout, view.facts)
         target = target_of(message, value, weights, view.facts.of_round(message.round), knowledge, sparse)
         target = replace(target, statistics=statistics_told(view, message))
-        aims.append(Aim("one-round", (target,), (message,), _own_model(view, message.round)))
+        sent = next(m for m in view.messages if m.broadcast and m.round == message.round)
+        aims.append(Aim("one-round", (target,), (message,), own_model=sent.receivers == (sent.sender,)))
     return aims
 
 
@@ -283,11 +284,6 @@ def _global_model(view: View, round: int) -> Tensor | None:
         return view.global_model(round)
     except LookupError:
         return None
-
-
-def _own_model(view: View, round: int) -> bool:
-    first = next(m for m in view.messages if m.broadcast and m.round == round)
-    return first.receivers == (first.sender,)
 
 
 def _uploads(view: View) -> list[Seen]:

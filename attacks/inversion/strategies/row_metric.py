@@ -37,12 +37,8 @@ class Factors:
     @property
     def squares(self) -> Tensor:
         """(m,) squared lengths."""
-        return self.with_each(self)
-
-    def with_each(self, others: Factors) -> Tensor:
-        """(m,) the inner product of each with the other's of its place."""
-        pairs = zip(self.inputs, others.inputs, self.errors, others.errors)
-        return torch.stack([(a * b).sum(1) * (e * f).sum(1) for a, b, e, f in pairs]).sum(0)
+        every = zip(self.inputs, self.errors)
+        return torch.stack([(a * a).sum(1) * (e * e).sum(1) for a, e in every]).sum(0)
 
     def with_sum(self, of: Matrices) -> Tensor:
         """(m,) the inner product of each with one gradient."""
