@@ -91,8 +91,8 @@ def cases_of(
             raise ValueError(
                 f"target {target.key!r} has {len(target.gradient)} numbers, the network has {layout.dim} parameters"
             )
-    there, known = settings.device, auxiliary or [Auxiliary()] * len(targets)
-    given = [of if of.wiener is None else replace(of, wiener=of.wiener.to(there)) for of in known]
+    device, known = settings.device, auxiliary or [Auxiliary()] * len(targets)
+    given = [of if of.wiener is None else replace(of, wiener=of.wiener.to(device)) for of in known]
     untold = torch.zeros(0, dtype=torch.long)
     cases = [
         labelled(Case(home, layout, target, untold, tuple(input_shape), settings, seed, of))

@@ -77,7 +77,9 @@ class Study:
             and goals.alike(chosen.outcome, trial.outcome)
         ]
         proven = [trial.epsilon for trial in equal if trial.epsilon is not None]
-        return say.not_told_apart(self.figure, len(equal), min(proven), max(proven)) if proven else ""
+        if not proven:
+            return ""
+        return say.not_told_apart(self.figure, len(equal), min(proven), max(proven))
 
     @property
     def headline(self) -> str:
@@ -104,8 +106,9 @@ class Study:
         limited.
         """
         most = self.case.goals.epsilon_at_most
-        used = None if self.chosen is None else self.chosen.epsilon
-        return None if most is None or used is None or used > most / 2 else (used, most)
+        if self.chosen is None or self.chosen.epsilon is None or most is None or self.chosen.epsilon > most / 2:
+            return None
+        return self.chosen.epsilon, most
 
     @property
     def above(self) -> str:

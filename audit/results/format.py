@@ -153,10 +153,10 @@ class AuditedSetup(_Part):
     def spent(self) -> float:
         """The ε that the config says was spent on the same records before: 0 for none, ∞ where no ε bounds it."""
         audit = self.config.get("audit")
-        spent = audit.get("spent") if isinstance(audit, dict) else None
-        if spent is None:
-            return 0.0
-        return float(spent) if isinstance(spent, int | float) else math.inf
+        spent = (audit or {}).get("spent") or 0.0
+        if spent == "unlimited":
+            return math.inf
+        return float(spent)
 
     @property
     def test_records(self) -> int | None:

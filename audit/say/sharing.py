@@ -58,9 +58,11 @@ def unproven(weakest: Epsilon | None = None) -> str:
     )
 
 
-def cut_short(attacks: Sequence[str]) -> str:
+def cut_short(attacks: Sequence[str]) -> list[str]:
     """attacks: that did not finish."""
-    return f"Not finished, for want of time: {listed(list(attacks))}. " if attacks else ""
+    if not attacks:
+        return []
+    return [f"Not finished, for want of time: {listed(list(attacks))}."]
 
 
 def too_little(bounding: Sequence[Epsilon]) -> str:
@@ -118,8 +120,8 @@ def as_declared(answer: str) -> str:
     """
     proven, _, said = answer.partition(": ")
     if not proven.startswith("Proven"):
-        proven, said = "", answer
-    alone = " for this training alone" if proven.endswith("alone") else ""
+        proven, said = "Proven", answer
+    alone = proven.removeprefix("Proven").removeprefix(" within limits")
     return f"As declared, not checked{alone}: {said[0].lower()}{said[1:]}"
 
 

@@ -67,7 +67,9 @@ def above_with_search(total: float, most: float, terms: str, before: float) -> s
         total: ε of the search, of the recommended training and of what was spent before, of these terms.
         most: what was asked. before: what was spent before the search, 0 for nothing.
     """
-    earlier = f", of which {at_most(before)} was spent before this search" if before else ""
+    earlier = ""
+    if before:
+        earlier = f", of which {at_most(before)} was spent before this search"
     return (
         f"Whoever sees the search too has seen up to ε = {at_most(total)} ({terms} of each training){earlier}. That is"
         f" above the {number(most)} that was asked."
@@ -192,7 +194,9 @@ def selection_seen(again: int, noise: str, epsilon: float, terms: str, candidate
 
 def plot_words(name: str, what: str, limited: bool) -> tuple[str, str]:
     """Of a plot: what stands for it, and its caption. limited: whether a limit of either is drawn."""
-    figure, dashed = name.partition(" (")[0], "; dashed: what was asked" if limited else ""
+    figure, dashed = name.partition(" (")[0], ""
+    if limited:
+        dashed = "; dashed: what was asked"
     return (
         f"{name} against {what} of every measured setting; the numbers are in the table of settings",
         f"{name[0].upper()}{name[1:]} against {what}. Filled: no other setting is as good in {figure}, leakage and"

@@ -209,7 +209,9 @@ class AuditTable(ConfigTable):
     @property
     def spent_before(self) -> float:
         """`spent` as a number: 0 for none, ∞ where no ε bounds it."""
-        return inf if self.spent == "unlimited" else self.spent or 0.0
+        if self.spent == "unlimited":
+            return inf
+        return self.spent or 0.0
 
     @model_serializer(mode="wrap")
     def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:

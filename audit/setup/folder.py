@@ -218,7 +218,9 @@ class Setup:
         """
         if models.is_owners_code(self.manifest.model.name):
             return self.manifest.model.name
-        return getattr(models.loss_of(self.config.local.loss), "code", "") if self.config.local.loss else ""
+        if self.config.local.loss is None:
+            return ""
+        return getattr(models.loss_of(self.config.local.loss), "code", "")
 
     def view(self, observer: Observer, allow_model: str | None = None, module: nn.Module | None = None) -> View:
         """What an observer sees, addresses only. Raises BadInput for one that this federation does not have."""

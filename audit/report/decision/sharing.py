@@ -128,8 +128,8 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
         found = "Leak not measured" if judgement.attacked else "Nothing measured"
         weakest = None
     choice = setting.results.choice
-    cut_short = say.cut_short(sorted(choice.unfinished)) if choice is not None else ""
-    because = f"{setting.sentences[0]} {cut_short}{say.unproven(weakest)}"
+    unfinished = choice.unfinished if choice is not None else ()
+    because = " ".join([setting.sentences[0], *say.cut_short(sorted(unfinished)), say.unproven(weakest)])
     return Sharing("unproven", f"{found}, {lacking}", because, question, "unproven")
 
 
