@@ -32,7 +32,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """A test that draws without a seed of its own draws the same, whichever tests came before it."""
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # 0 is of collecting
 
 
 @pytest.hookimpl(tryfirst=True)

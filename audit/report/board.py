@@ -111,7 +111,7 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
     share = say.most_recognised(first)
     if setup.spent and useful:
         epsilon, delta = with_spent(first, setup.spent)
-        share = say.recognised(epsilon, delta)
+        share = say.most_recognised_at(epsilon, delta)
         lines.append(say.spent_too(epsilon, delta, share))
     if owner.people and useful:
         held = {"record": setup.training_records, "client": setup.clients}[first.unit]

@@ -65,13 +65,13 @@ def most_recognised(row: Epsilon) -> float:
     """
     if row.mu is not None:
         return float(ndtr(row.mu + ndtri(FALSE_ALARMS)))
-    return min(recognised(epsilon, delta) for delta, epsilon in row.points)
+    return min(most_recognised_at(epsilon, delta) for delta, epsilon in row.points)
 
 
-def recognised(epsilon: float, delta: float) -> float:
+def most_recognised_at(epsilon: float, delta: float) -> float:
     """The largest true positive rate that (ε, δ) allows at `FALSE_ALARMS` (Wasserman and Zhou 2010).
 
-    >>> round(recognised(0.5, 0.0), 4), recognised(inf, 0.0)
+    >>> round(most_recognised_at(0.5, 0.0), 4), most_recognised_at(inf, 0.0)
     (0.0165, 1.0)
     """
     factor = exp(min(epsilon, 700.0))

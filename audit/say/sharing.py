@@ -58,7 +58,7 @@ def unproven(weakest: Epsilon | None = None) -> str:
     )
 
 
-def cut_short(attacks: Sequence[str]) -> list[str]:
+def not_finished(attacks: Sequence[str]) -> list[str]:
     """attacks: that did not finish."""
     if not attacks:
         return []

@@ -352,6 +352,7 @@ def test_readings_that_hold_no_more_are_refused() -> None:
     assert not readable(wide, read(wide, replace(one, step_clip=StepClip("weights", 1.0)))[0])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
 def test_a_layer_pulled_by_its_distance_spans_the_images_by_its_weights_alone(optimiser: str) -> None:
     """Weights and bias are sums of the same gradients with other weights, so that only the former's rows are images."""

@@ -112,6 +112,7 @@ def test_every_activation_float64(implementation, activation: str, name: str) ->
     check(implementation, name, module, targets[:1], labels[:1], 1, 1e-9)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("implementation", (Ghost, DoubleBackward))
 @pytest.mark.parametrize("name", OBJECTIVES)
 @pytest.mark.parametrize("clip", (None, 0.7, 1.5))

@@ -67,6 +67,7 @@ def test_two_trainings_a_second_apart_leave_one_whole_setup(config, alone, tmp_p
     assert call("check", tmp_path / "setup") == 0 and content(tmp_path / "setup") == alone
 
 
+@pytest.mark.full
 def test_what_was_killed_is_taken_over_and_ends_with_the_same_bytes(config, alone, tmp_path, start):
     killed = start("train", config, "-o", tmp_path / "setup", *KEY)
     wait_for((tmp_path / "setup" / ".work" / "round-0002.json").exists, killed)

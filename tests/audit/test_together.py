@@ -104,6 +104,7 @@ def audits(folders: list[Path], output: Path) -> list[dict[str, object]]:
     return [json.loads(r.text()) for r in carry_out_together(jobs, [output / str(i) for i in range(len(folders))])]
 
 
+@pytest.mark.full
 def test_audits_as_one_solve_messages_at_equal_weights_together_and_are_as_if_alone(tmp_path, monkeypatch) -> None:
     folders = trained(tmp_path / "setups")
     calls: list[int] = []

@@ -173,6 +173,7 @@ def one_sentence(error: pytest.ExceptionInfo[ValueError]) -> str:
 # --- names and settings ---
 
 
+@pytest.mark.few(5)
 @EACH
 def test_it_has_one_name_on_the_command_line_in_evidence_and_in_results(name, evidence) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", name) and name != CANARY

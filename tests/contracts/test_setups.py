@@ -178,6 +178,7 @@ def test_the_captured_messages_are_those_sent_to_the_last_bit(name, trained):
         assert row.side == dict(sent.side)
 
 
+@pytest.mark.few(6)
 @EVERY
 def test_without_a_server_an_observer_has_its_own_model_of_every_round(name, trained):
     it = trained(name)
@@ -340,7 +341,7 @@ def test_audit_epsilon_gives_a_number_or_a_reason_and_the_same_before_and_after_
     assert [row.asked for row in rows] == [(row.observer, row.unit, row.adjacency) == place for row in rows]
 
 
-@EVERY
+@PRICED
 def test_the_claim_stands_in_one_row_its_own(name, trained):
     claim = trained(name).experiment.scheme.claim
     if claim is None:

@@ -41,6 +41,7 @@ def painted(places, grow=0):
     return masks
 
 
+@pytest.mark.few(1)
 def test_photos_share_no_pixel_between_splits_and_keep_a_guard_of_32(cut_photos):
     for a, b in (("train", "test"), ("train", "auxiliary"), ("test", "auxiliary")):
         near, other = painted(cut_photos.extra[a], grow=32), painted(cut_photos.extra[b])

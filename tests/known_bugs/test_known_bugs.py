@@ -250,6 +250,7 @@ def steps_of(fixed: bool) -> Callable[[bool, int], torch.Tensor]:
     return update
 
 
+@pytest.mark.full
 def test_poisson_claimed_but_fixed_batches_used():
     # 1.51; unsampled 5.68
     claim, _ = composed(((Draw("gaussian", 1 / NOISE_STD, "poisson", 1, STEPS, 1 / NOISE_STD), STEPS),), DELTA)

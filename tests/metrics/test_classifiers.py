@@ -38,6 +38,7 @@ def test_each_family_is_small_and_takes_every_image(family, shape):
     assert torch.equal(build(family, shape, 10, seed=0)(batch), outputs)
 
 
+@pytest.mark.full
 def test_training_learns_digits():
     x, y = digits()
     seen = []

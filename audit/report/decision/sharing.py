@@ -129,7 +129,7 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
         weakest = None
     choice = setting.results.choice
     unfinished = choice.unfinished if choice is not None else ()
-    because = " ".join([setting.sentences[0], *say.cut_short(sorted(unfinished)), say.unproven(weakest)])
+    because = " ".join([setting.sentences[0], *say.not_finished(sorted(unfinished)), say.unproven(weakest)])
     return Sharing("unproven", f"{found}, {lacking}", because, question, "unproven")
 
 

@@ -377,6 +377,7 @@ def test_rounding_in_the_rdp_series_is_not_taken_for_privacy():
     assert composition.epsilon(draws, 1e-9, False)[0] > by_central_limit > 0.004
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sampling", [TENTH, HALF_OF_SIX, Sampling("without_replacement", 100_000, 3)])
 @pytest.mark.parametrize("adjacency", ["zero_out", "replace_one"])
 def test_extreme_multipliers_are_priced(sampling, adjacency):
@@ -693,6 +694,7 @@ def test_geometric_with_the_bound_that_holds_is_n_times_weaker(anything):
     )
 
 
+@pytest.mark.full
 def test_geometric_shortened_online_is_priced_with_the_noise_really_used(anything):
     """ϑ = .9, cut to M' = 24 after m = 10 rounds: the tail is worth 87.0/σ'², where Theorem 2 counts 43.7, and the ten
     rounds before σ, not σ'.

@@ -127,6 +127,7 @@ def updates(net, moved):
 EVERY = ("0.weight", "0.bias", "2.weight", "2.bias")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("moved", "inside", "still", "status"),
     [

@@ -240,6 +240,7 @@ def test_sampling_that_did_not_happen_is_seen(tmp_path):
         assert statuses(tmp_path / str(clients))["sampling"] == expected
 
 
+@pytest.mark.full
 def test_local_dp_sgd_is_priced_by_record(tmp_path):
     """20 steps of multiplier 1 at rate .1: the same events as a dpsgd training of this tool."""
     lot = Sampling("poisson", population=100, cohort=10, unit="record")

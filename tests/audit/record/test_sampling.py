@@ -23,6 +23,7 @@ def sampling(folder) -> tuple[str, str]:
     return found.status, found.why
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("count", "kind", "status"),
     [

@@ -397,6 +397,7 @@ def test_a_formula_in_a_name_does_not_run_in_a_spreadsheet(make_results: Maker, 
     assert next(csv.DictReader(io.StringIO(text)))["setting"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("form", ["html", "md", "csv", "json"])
 def test_the_same_folders_give_the_same_bytes(
     form: str, everything: Path, side_by_side: list[Path], tmp_path: Path
@@ -664,6 +665,7 @@ def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, r
 # --- plots and words ---
 
 
+@pytest.mark.full
 def test_plots_are_the_same_bytes_and_take_any_name() -> None:
     # An interval need not hold its estimate.
     points = [plots.Point(0.0, 0.9, 0.8, 0.95), plots.Point(0.1, 0.2, 0.25, 0.3), plots.Point(1e-9, 0.5)]

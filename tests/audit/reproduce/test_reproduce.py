@@ -58,6 +58,7 @@ def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: 
     assert noisy["noise_multiplier"] == pytest.approx((2 * 5 * 6.907755) ** 0.5 / 5)
 
 
+@pytest.mark.full
 def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: None, tmp_path: Path) -> None:
     whole = reproduce("geometric-table3", trials=2, output=tmp_path / "whole")
 

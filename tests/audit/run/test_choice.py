@@ -26,7 +26,7 @@ from dpfl_audit.audit.run.choice import Applying, choose
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
 # Here, where senders have names and records are no texts.
-OTHERS = ("membership-quantile", "membership-stacked", "linking", "inversion-text")
+OTHERS = ("membership-quantile", "membership-stacked", "linking", "inversion-text", "attribute")
 APPLY = [name for name in ATTACKS if name not in OTHERS]
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
 FEW = {"inversion": {"iterations": 9, "objective": "cosine"}} | {
@@ -233,7 +233,9 @@ def test_an_attack_that_is_refused_names_those_that_apply(tmp_path, capsys) -> N
     dpfl_audit.run(table, tmp_path / "r", quiet=True)
     ran = {entry.attack for entry in Results.read(tmp_path / "r").attacks}
     # Quantile regression wants more auxiliary records, and these do not go with a hinge loss.
-    assert ran == {*MEMBERSHIP} - {f"membership-{name}" for name in ("stacked", "fedmia", "quantile", "shokri", "rmia")}
+    assert ran == {"attribute", *MEMBERSHIP} - {
+        f"membership-{name}" for name in ("stacked", "fedmia", "quantile", "shokri", "rmia")
+    }
     bare = trained(hinge | {"capture": {"clients": [0], "auxiliary": 15, "truth": False}}, tmp_path / "bare")
     code, _, said = called(capsys, "run", bare, "-o", tmp_path / "b", "--attack", "inversion")
     assert code == 2 and "[capture]" in said

@@ -283,6 +283,7 @@ def test_what_cannot_be_audited_says_why(train, sentence):
         dpfl_audit.audit_dpsgd(train, records(), noise_multiplier=1.0, trainings=20, **QUICK)
 
 
+@pytest.mark.full
 def test_too_few_steps_with_the_canary_say_so():
     with pytest.raises(ValueError, match="take more trainings"):
         dpfl_audit.audit_dpsgd(by_hand(1.0), records(), noise_multiplier=1.0, trainings=10, **QUICK)

@@ -160,6 +160,7 @@ def test_bad_input_is_one_sentence_and_writes_nothing(arguments, sentence, folde
     assert not Path("results").exists()
 
 
+@pytest.mark.full
 def test_other_results_are_not_lost(folder, capsys):
     options = ("--delta", DELTA, "--draws", 20, "--quiet", "-o", "results")
     assert called(capsys, "mechanism", "mine.py:right", *options)[0] == 0

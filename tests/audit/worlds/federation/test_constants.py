@@ -105,6 +105,7 @@ def test_each_world_has_the_mean_and_std_of_its_own_rows(tmp_path):
             assert [tuple(part.flatten().tolist()) for part in constants] == [*statistics(inputs)]
 
 
+@pytest.mark.full
 def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_path):
     for data in ({}, {"mean": [0.0, 0.0], "std": [1.0, 2.0]}, {"statistics": "none"}):
         case = CanaryCase.of(made(tmp_path, **data), SETTINGS, asked("server"), 0)
