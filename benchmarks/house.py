@@ -282,8 +282,8 @@ class Allowance:
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=2565, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=2060, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=751, pages_used=6),
-    "evidence": Allowance(1500, lines_used=505),
+    "first hour": Allowance(1500, 20, lines_used=1236, pages_used=6),
+    "evidence": Allowance(1500, lines_used=1105),
 }
 
 
@@ -314,10 +314,10 @@ ROWS = (
     Row("functions that choose a row", row_choosers, 2, 1),
     Row("functions of eight parameters or more", long_signatures, 25, 25),
     Row("asserts that pin a sentence", sentence_asserts, 22, 22),
-    Row("files of such asserts", sentence_files, 4, 3),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 27.1, 15),
-    Row("product: lines", product_lines, 83091 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 54779, 40000),
+    Row("files of such asserts", sentence_files, 3, 3),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
+    Row("product: lines", product_lines, 83075 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 54776, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 
 import pytest
 from command import call
-from dpfl_audit.audit.catalogue import NARROWEST, catalogue, text
+from dpfl_audit.audit.catalogue import catalogue, text
 from dpfl_audit.defenses.presets import GROUPS, PRESETS
 
 FIELDS = ["name", "about", "group", "paper", "needs", "claims", "provable", "why"]
@@ -58,30 +56,3 @@ def test_a_terminal_gets_whole_words_within_its_columns(what, width):
 def test_schemes_are_listed_by_group_and_every_group_has_some():
     groups = [entry["group"] for entry in catalogue("schemes")]
     assert list(dict.fromkeys(groups)) == list(GROUPS) and groups == sorted(groups, key=list(GROUPS).index)
-
-
-def test_every_field_of_a_scheme_starts_in_one_column():
-    lines = text(catalogue("schemes"), 80).splitlines()
-    for label in ("paper", "needs", "claims", "provable"):
-        starts = [line for line in lines if line.split()[:1] == [label] and line.startswith(" ")]
-        assert len(starts) == len(PRESETS)
-        assert (
-            len({len(line) - len(line[: line.index(label)].lstrip() + line[line.index(label) :]) for line in starts})
-            == 1
-        )
-
-
-def test_a_terminal_that_says_it_has_no_columns_is_not_believed():
-    assert text(catalogue("schemes"), 0) == text(catalogue("schemes"), NARROWEST)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_the_command_asks_whether_it_writes_to_a_terminal(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "100")
-    assert call("list", "schemes") == 0
-    piped = capsys.readouterr().out
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert call("list", "schemes") == 0
-    shown = capsys.readouterr().out.rstrip("\n")
-    assert os.environ["COLUMNS"] == "100"
-    assert shown == text(catalogue("schemes"), 100) != piped.rstrip("\n")

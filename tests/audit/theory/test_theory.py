@@ -15,7 +15,7 @@ from dpfl_audit.audit.theory.fednore import FednoreConstants
 from dpfl_audit.audit.theory.formula import FormulaValue, Recommendation, geometric_sum, mixed_sum, scan
 from dpfl_audit.audit.theory.geometric import GeometricConstants
 from dpfl_audit.audit.theory.iteration import POWER_OF_ROUNDS, IterationConstants, StepOrders
-from dpfl_audit.audit.theory.nbafl import READINGS, NbaflConstants
+from dpfl_audit.audit.theory.nbafl import NbaflConstants
 from dpfl_audit.audit.theory.reconstruction import ReconstructionConstants
 from dpfl_audit.defenses.claims import component_rounds
 
@@ -94,27 +94,6 @@ def test_geo_theorem_3_is_the_recursion_with_the_noise_of_theorem_1(vartheta, M)
     assert geo(vartheta=vartheta).convergence(M).value == pytest.approx(x, rel=1e-12)
 
 
-def test_geo_printed_divisor_loses_the_noise_at_one_and_turns_it_negative_below():
-    flat = geo(vartheta=1.0).convergence(10, "printed")
-    assert flat.value == pytest.approx(0.9**10 * 2.0)
-    assert mentions(flat, "0 at ϑ = 1")
-    below = geo(vartheta=0.95).convergence(10, "printed")
-    assert below.value < 0.9**10 * 2.0
-    assert mentions(below, "negative for ϑ < 1")
-    above, fixed = (geo().convergence(10, r).value - 0.9**10 * 2.0 for r in ("printed", "corrected"))
-    assert above / fixed == pytest.approx((1.05 - 1) / (100 - 1))
-
-
-def test_geo_bound_is_tighter_for_weaker_privacy_only_with_the_corrected_divisor():
-    """The remark after Corollary 1; the printed form refutes it for ϑ < 1."""
-
-    def at(epsilon, reading):
-        return geo(epsilon=epsilon, vartheta=0.95).convergence(20, reading).value
-
-    assert at(5, "corrected") > at(10, "corrected") > at(math.inf, "corrected") == pytest.approx(0.9**20 * 2.0)
-    assert at(5, "printed") < at(10, "printed")
-
-
 @pytest.mark.parametrize(("epsilon", "misses"), [(6.97, False), (6.99, True), (10.0, True)])
 def test_geo_theorem_1_misses_its_claim_beyond_epsilon_6_98(epsilon, misses):
     assert mentions(geo(epsilon=epsilon).convergence(5), "own target") is misses
@@ -153,24 +132,6 @@ def test_geo_local_drift():
     assert constants.final_convergence(20, 2).value - constants.convergence(20).value == pytest.approx(0.06)
 
 
-@pytest.mark.parametrize("eta_L", [1e-3, 0.1, 1.0, 10.0, 1e4])
-def test_geo_corollary_2_threshold_on_tau_is_no_condition(eta_L):
-    """H' = 0 at the corrected threshold, which lies in [1/2, 1]."""
-    fields = dict(epsilon=1.0, delta=1e-3, clip=1.0, samples=1, clients=2, participants=1)
-    tau = GeometricConstants(learning_rate=eta_L, **fields).steps_for_convexity().value  # L = 1
-    assert 0.5 <= tau <= 1
-    slope = (1 + eta_L) ** tau * math.log1p(eta_L) - eta_L
-    assert slope == pytest.approx(0, abs=1e-9 * eta_L)
-
-
-def test_geo_printed_threshold_depends_on_units():
-    steep, flat = geo(learning_rate=0.5, smoothness=0.1), geo(learning_rate=0.01, smoothness=10.0)
-    assert steep.steps_for_convexity().value > 40
-    assert mentions(steep.steps_for_convexity(), "exceeds 1")
-    assert mentions(flat.steps_for_convexity(), "negative")
-    assert mentions(steep.recommend_rounds(), "exceeds 1") and mentions(flat.recommend_rounds(), "excludes no τ")
-
-
 def second_derivative_43(M, A, vartheta, divisor):
     """The noise part of (43) up to a positive factor."""
     bracket = (
@@ -179,22 +140,6 @@ def second_derivative_43(M, A, vartheta, divisor):
         + (A / vartheta) ** M * math.log(A / vartheta) ** 2
     )
     return vartheta / ((vartheta - A) * divisor) * bracket
-
-
-@pytest.mark.parametrize(
-    ("reading", "divisor", "non_convex"), [("corrected", 0.95 - 1, range(7, 60)), ("printed", 99, range(2, 7))]
-)
-def test_geo_corollary_2_is_not_sufficient(reading, divisor, non_convex):
-    """A = .8 < ϑ = .95: with (ϑ − 1) the noise is non-convex from M = 7, with the printed (U − 1) before it."""
-    constants = geo(A=0.8, vartheta=0.95, initial_gap=0.0)
-    values = [constants.convergence(M, reading).value for M in range(1, 61)]
-    for M in range(2, 60):
-        bend = values[M - 2] - 2 * values[M - 1] + values[M]
-        assert (bend < 0) is (M in non_convex)
-        assert (second_derivative_43(M, 0.8, 0.95, divisor) < 0) is (M in non_convex)
-    scanned = constants.optimal_rounds(60, reading=reading)
-    assert mentions(scanned, f"not convex (first at M = {non_convex[0]}) although ϑ ≥ A: Corollary 2 is not sufficient")
-    assert mentions(geo(vartheta=0.8).optimal_rounds(60), "below A")
 
 
 @pytest.mark.parametrize("vartheta", [0.95, 1.0, 1.05])
@@ -358,16 +303,6 @@ def test_nbafl_correction_is_no_bound_where_an_optimum_exists():
     assert exact <= constants.convergence(40, "printed").value
 
 
-def test_nbafl_an_optimal_number_of_rounds_needs_a_negative_lambda_2():
-    constants = nba(epsilon=0.5, d=10)
-    found = constants.optimal_rounds(60, "rederived")
-    values = [constants.convergence(T, "rederived").value for T in range(1, 61)]
-    assert found.value == 1 + int(np.argmin(values)) and 1 < found.value < 60
-    for reading in READINGS:
-        none = nba(epsilon=0.5, mu=1.2).optimal_rounds(60, reading)
-        assert none.value == 1 and mentions(none, "not negative")
-
-
 def test_nbafl_q_follows_from_fedprox():
     """FedProx's Theorem 4 derivation with the variance B²/(Kμ²)‖∇F‖² of the mean of K drawn clients."""
     rho, B, mu, K = 1.3, 1.7, 6.0, 9
@@ -472,19 +407,6 @@ def test_iter_local_steps_minimise_equation_4_for_z_above_one(z, T, second):
     assert orders.at(T, orders.best_local_steps(T).value).value <= min(values) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("z", [0.0, 0.5, 1.0])
-def test_iter_theorem_4_is_beaten_by_a_single_local_step(z):
-    orders = StepOrders(z=z)
-    assert orders.best_local_steps(1e4).value == 1
-    paper = orders.order_of_local_steps(1e4)
-    at_paper, at_one = (orders.at(1e4, E).value for E in (paper.value, 1.0))
-    assert at_one <= at_paper
-    if 0 < z < 1:
-        assert mentions(paper, "E = 1 beats") and at_one < 0.2 * at_paper
-    if z == 1:
-        assert mentions(paper, "no interior minimum")
-
-
 def test_iter_rates():
     """Laplace: E* = T^(2/3) diverges as T^(1/3), E = 1 as T; Gaussian: anything up to √T stays O(1)."""
     laplace = StepOrders(z=2)
@@ -503,12 +425,6 @@ def test_iter_corollary_5_1():
     assert orders.at(best, 5.0).value <= min(orders.at(T, 5.0).value for T in np.geomspace(1, 1e4, 4001))
     assert best == pytest.approx(5**1.5)
     assert StepOrders(z=1.0).best_iterations(5.0).value == math.inf
-
-
-def test_iter_the_bound_is_not_convex_in_iterations_between_one_and_two():
-    """Corollary 5.1's proof says Y_T is convex in T."""
-    left, middle, right = (StepOrders(z=1.5).at(T, 1) for T in (100.0, 200.0, 300.0))
-    assert left.value - 2 * middle.value + right.value < 0 and mentions(middle, "not convex in T")
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -605,18 +521,6 @@ def test_component_lemma_8_is_the_same_for_any_number_of_participants():
         assert single / k == pytest.approx(found)
 
 
-def test_component_error_uses_the_free_order_and_is_no_three_sigma_rule():
-    constants = ComponentConstants(epsilon=2.0, delta=1e-5, sigma=26.0, clients=10, dimension=50)
-    found = constants.error(60, 50, 10)
-    alpha = (60 + 2 * 2.0 * 676) / 120
-    room = 2.0 - math.log(1e5) / (alpha - 1)
-    assert found.value == pytest.approx(math.sqrt(3 * 50 * 60 * alpha / (20 * room)))
-    assert math.erf(math.sqrt(3 / 2)) == pytest.approx(0.917, abs=1e-3) and mentions(found, ".917")
-    assert math.isnan(constants.error(600, 50, 10).value)
-    assert math.isnan(constants.required_noise(1, 6).value)
-    assert mentions(constants.recommend_rounds(), f"is {constants.error(108, 50, 10).value:.4g} by Theorem 3")
-
-
 # ------------------------------------------------------------------------------------------- Fed-nore (THESIS 3.3)
 
 
@@ -670,17 +574,6 @@ def test_fednore_noise_ratio_has_the_wrong_root():
     assert mentions(nore(sigma=8.0, samples=400).recommend_rounds(), "0.4 times as long as the gradient")
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.03, 1.0])
-def test_fednore_theorem_4_has_no_interior_optimum(strength):
-    constants = FednoreConstants(sigma=0.1, samples=100, clip=1.0, strength=strength)
-    found = constants.recommend_rounds(max_rounds=80)
-    assert found.value in (1, 80)
-    steps = np.diff([value for _, value in found.curve])
-    assert np.all(steps <= 0) or np.all(steps >= 0)
-    nonconvex = constants.gradient_convergence(int(found.value))
-    assert mentions(found, f"is at most {nonconvex.value:.4g}.")
-
-
 # ------------------------------------------------------------------------------ decentralised (THESIS chapter 5)
 
 
@@ -697,18 +590,6 @@ def test_decentralised_noise_meets_its_own_conversion():
         alpha, s_1 = 1 + 2 * math.log(1e5) / 8, 0.49 * (m_e or 1)
         assert 3.5 * 50 * s_1 * alpha / (100**2 * sigma2) == pytest.approx(4)
         assert math.log(1e5) / (alpha - 1) == pytest.approx(4)
-
-
-def test_decentralised_lemma_3_fails_at_the_papers_settings():
-    for m_e in (None, 30):
-        found = anonymous().noise_variance(50, 0.7, m_e)
-        assert mentions(found, "below the .7") and mentions(found, "Lemma 3's limit") and mentions(found, "no proof")
-    alone = anonymous(epsilon=24, clients=1, participants=1)
-    assert mentions(alone.noise_variance(1, 0.5), "not below 2 ln(1/δ)")
-
-
-def test_decentralised_no_remark_where_lemma_3_holds():
-    assert anonymous(clients=1, participants=1).noise_variance(10**6, 1e-3).remarks == ()
 
 
 def test_decentralised_text_and_appendix_by_hand():
@@ -785,47 +666,11 @@ def attacked(**changes) -> ReconstructionConstants:
     return ReconstructionConstants(**dict(sigma=2.0, clip=1.0, samples=100, gradient_norm=2.0) | changes)
 
 
-def test_reconstruction_lemma_7_counts_records_where_it_should_count_parameters():
-    """The mean norm of σC/n·N(0, I_d) is √d·σC/n, not √n·σC/n."""
-    C, sigma, n, g, d = 1.0, 2.0, 100, 2.0, 2_500
-    draws = np.random.default_rng(0).normal(size=(200, d)) * sigma * C / n
-    measured = 0.5 + np.linalg.norm(draws, axis=1).mean() / g
-    assert attacked(dimension=d).norm_ratio("d").value == pytest.approx(measured, rel=2e-3)
-    assert attacked(dimension=d).norm_ratio().value == pytest.approx(0.6)
-    assert attacked(dimension=n).norm_ratio("d").value == pytest.approx(0.6)
-
-
 def test_reconstruction_without_privacy_is_the_noise_free_bound():
     free = attacked(clip=5.0, sigma=0.0, agreement=0.3, attack_steps=10, smoothness=2.0, initial_gap=3.0)
     assert free.norm_ratio().value == 1 and free.norm_ratio().remarks == ()
     assert free.update_factor().value == 1
     assert free.convergence().value == pytest.approx(0.3)
-
-
-def test_reconstruction_clipping_alone_changes_a_cosine_that_cannot_change():
-    clipped = attacked(sigma=0.0, agreement=0.5)
-    assert clipped.norm_ratio().value == 0.5 and mentions(clipped.norm_ratio(), "Clipping alone")
-    assert clipped.update_factor().value == 2  # more than the whole step
-    assert mentions(clipped.update_factor(), "1 − 1/k1 is negative")
-
-
-@pytest.mark.parametrize("T", [1, 5])
-def test_reconstruction_bounds_are_four_times_too_small(T):
-    """Gradient descent with step k/L on J = Lx²/2: (A.43) holds, (4.10) does not."""
-    L, x, k = 3.0, 1.0, 0.5
-    gap, squares = L / 2, []
-    for _ in range(T):
-        squares.append((L * x) ** 2)
-        x -= k * x
-    mean = np.mean(squares)
-    # k3 = k for agreement 1/2 (k3 = 1/k1) and k1 = 1 + σ/√n = 2
-    fields = dict(clip=2.0, sigma=10.0, agreement=0.5, smoothness=L, initial_gap=gap, attack_steps=T)
-    assert attacked(**fields).update_factor().value == pytest.approx(k)
-    printed, appendix = (attacked(**fields).convergence(r) for r in ("printed", "appendix"))
-    assert appendix.value == pytest.approx(4 * printed.value) and appendix.value >= mean
-    assert mentions(printed, "four times smaller")
-    if T == 1:
-        assert printed.value < mean
 
 
 def test_reconstruction_theorem_6_is_the_expectation_of_the_signs():
