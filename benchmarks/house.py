@@ -314,7 +314,7 @@ ROWS = (
     Row("functions that choose a row", row_choosers, 2, 1),
     Row("functions of eight parameters or more", long_signatures, 25, 25),
     Row("asserts that pin a sentence", sentence_asserts, 22, 22),
-    Row("files of such asserts", sentence_files, 3, 3),
+    Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
     Row("product: lines", product_lines, 83075 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
     Row("tests: lines", test_lines, 54776, 40000),
