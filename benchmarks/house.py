@@ -282,7 +282,7 @@ class Allowance:
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=2565, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=2060, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=1236, pages_used=6),
+    "first hour": Allowance(1500, 20, lines_used=1285, pages_used=6),
     "evidence": Allowance(1500, lines_used=1105),
 }
 

@@ -15,7 +15,7 @@ from scipy.stats import beta, norm, t
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..say.accuracy import auc_error, beyond_said, unequal, useless_said
+from ..say.accuracy import auc_error, beyond_said, only_ranks, unequal, useless_said
 from ..say.words import percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -177,6 +177,11 @@ class Performance(_Frozen):
     def useless(self) -> str:
         """That the model is no better than none, a sentence; "" where it is shown to be, or is of no classes."""
         return useless_said(self.accuracy, self.accuracy_limits, self.guessing, self.area_limits)
+
+    @property
+    def only_ranks(self) -> str:
+        """That it answers no better than a constant but ranks, a sentence; "" where that is not so."""
+        return only_ranks(self.accuracy, self.accuracy_limits, self.guessing, self.area_limits)
 
     @cached_property
     def strongest(self) -> SingledOut | None:

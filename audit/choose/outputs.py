@@ -46,7 +46,7 @@ def recommended_toml(study: Study) -> str:
     how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
     head = [f"{HEAD.removeprefix('# ')} {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
-    head += filter(None, [study.above, study.case.fewer, study.useless, study.tied, study.weaker])
+    head += filter(None, [study.above, study.case.fewer, study.useless, study.ranks, study.tied, study.weaker])
     head += list(study.price.sentences)
     plain = tomlkit.dumps(study.case.raw)
     document = tomlkit.parse(_without_head(study.case.source) or plain)
@@ -54,7 +54,9 @@ def recommended_toml(study: Study) -> str:
         key, _, value = text.partition("=")
         _put(document, key.strip().split("."), value)
     if study.price.epsilon:
-        document["audit"]["spent"].comment("ε of the search on the same records, and of what came before it")
+        document["audit"]["spent"].comment(
+            "ε of the search on these records and of what came before, in [audit]'s terms"
+        )
     rebase(document, study.case.base, study.folder)
     return "".join(f"# {line}\n" for line in head) + "\n" + tomlkit.dumps(document)
 

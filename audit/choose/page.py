@@ -42,7 +42,7 @@ def study_page(study: Study) -> str:
         protected=_protected(study),
         tone=_tone(study),
         useless=study.useless,
-        tied=study.tied,
+        tied=" ".join(filter(None, [study.ranks, study.tied])),
         weaker=study.weaker,
         above=study.above,
         fewer=study.case.fewer,

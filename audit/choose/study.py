@@ -101,6 +101,13 @@ class Study:
         return say.too_weak(outcome.useless, self.spare)
 
     @property
+    def ranks(self) -> str:
+        """That the recommended model answers no better than a constant but ranks, "" where that is not so."""
+        if self.again is None or self.again.outcome is None:
+            return ""
+        return self.again.outcome.only_ranks
+
+    @property
     def spare(self) -> tuple[float, float] | None:
         """The proven ε and the allowed one, where less than half of that is used; None where more is, or it is not
         limited.
@@ -119,7 +126,10 @@ class Study:
         total = self.chosen.epsilon + (spent or 0.0) + before
         if total <= most:
             return ""
-        return say.above_with_search(total, most, terms_of(self.case.config.audit), before)
+        asked = self.case.config.audit
+        parts = [self.chosen.epsilon, *filter(None, [spent, before])]  # each at the δ that is asked
+        terms = terms_of(asked.model_copy(update={"delta": len(parts) * asked.delta}))
+        return say.above_with_search(total, most, terms, before)
 
     @property
     def weaker(self) -> str:

@@ -40,7 +40,7 @@ def command(config: Path, output: Path, options: ChooseOptions, ray: str | None,
     if printing.as_json:
         click.echo(json_document({"study": str(output), **document(study)}))
     elif not printing.quiet:
-        warned = filter(None, [study.above, study.useless, study.tied, study.weaker])
+        warned = filter(None, [study.above, study.useless, study.ranks, study.tied, study.weaker])
         click.echo("\n".join((study.sentence, *warned, *study.price.sentences, str(output / "study.html"))))
     elif study.chosen is None:
         click.echo(study.sentence, err=True)

@@ -66,9 +66,11 @@ def command(
     progress.close()
     click.echo(json_document(table.document()) if printing.as_json else text(table))
     if in_words and not printing.as_json:
+        from ..say.board import SPENT_APART
         from ..say.statement import statement
 
-        click.echo("\n" + "\n\n".join(statement(table.rows)))
+        spent = [SPENT_APART] if table.spent else []
+        click.echo("\n" + "\n\n".join([*statement(table.rows), *spent]))
 
 
 def _of_numbers(numbers: dict[str, Any], asked: dict[str, Any], of_source: list[str]) -> EpsilonTable:

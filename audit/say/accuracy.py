@@ -121,6 +121,30 @@ def useless_said(
     return f"The model is {compared} no model: it has {right} ({interval}), guessing alone {percent(guessing, 3)}."
 
 
+def only_ranks(
+    accuracy: float | None,
+    limits: tuple[float, float] | None,
+    guessing: float | None,
+    of_area: tuple[float, float] | None,
+) -> str:
+    """That a model answers no better than a constant, though its scores are of use, in a sentence; "" where it does, or
+    where they are not. Arguments as of `useless_said`.
+
+    >>> only_ranks(0.77, (0.75, 0.79), 0.761, (0.81, 0.88)).replace("\N{NO-BREAK SPACE}", " ")
+    'Its answers are not shown to beat always the most frequent class (77 % against 76.1 %); its AUC is 0.81 at least.'
+    >>> only_ranks(0.8, (0.78, 0.82), 0.761, (0.81, 0.88)), only_ranks(0.77, (0.75, 0.79), 0.761, None)
+    ('', '')
+    """
+    if accuracy is None or limits is None or guessing is None or limits[0] > guessing:
+        return ""
+    if of_area is None or of_area[0] <= 0.5:
+        return ""
+    return (
+        f"Its answers are not shown to beat always the most frequent class ({percent(accuracy, 3)} against"
+        f" {percent(guessing, 3)}); its AUC is {number(of_area[0], 2)} at least."
+    )
+
+
 def untrained(without_noise: bool) -> str:
     """That every model only guesses. without_noise: whether one of them was trained so."""
     if without_noise:

@@ -14,7 +14,10 @@ from .words import at_most, listed, number, observer, percent_at_most, terms, ti
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
 NOBODY = f"Nobody: no ε of {USEFUL_EPSILON:g} or less is proven."
-SPENT_APART = "The same records were used before this training, so only the sum of both ε holds of them."
+SPENT_APART = (
+    "The last of these does not hold here: the same records were used before this training. So of these people only the"
+    " sum of both ε holds."
+)
 PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
 # A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. Of the
 # template the questions of steps 1 to 3 were read, of the other steps the headings.

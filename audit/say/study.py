@@ -71,7 +71,7 @@ def above_with_search(total: float, most: float, terms: str, before: float) -> s
     if before:
         earlier = f", of which {at_most(before)} was spent before this search"
     return (
-        f"Whoever sees the search too has seen up to ε = {at_most(total)} ({terms} of each training){earlier}. That is"
+        f"Whoever sees the search too has seen up to ε = {at_most(total)} ({terms}){earlier}. That is"
         f" above the {number(most)} that was asked."
     )
 

@@ -21,7 +21,7 @@ from dpfl_audit.audit.report.points import POINTS, ClaimCard
 from dpfl_audit.audit.report.side_by_side import summary
 from dpfl_audit.audit.results.format import OWN_CODE, AttackResult, AuditedSetup, Choice, Epsilon, NotRun
 from dpfl_audit.audit.results.gates import outcome, parse_gate
-from dpfl_audit.audit.say import study, words
+from dpfl_audit.audit.say import accuracy, study, words
 from dpfl_audit.audit.say.badge import badge
 from dpfl_audit.audit.say.statement import statement
 from dpfl_audit.audit.say.verdict import judged
@@ -242,7 +242,7 @@ def of_a_study() -> Iterator[str]:
     yield study.take_setting(study.setting_taken("sigma = 2", 8.0), 3, ["accuracy at least 60 %: 63 %"])
     yield study.too_weak("The model only guesses.") + " | " + study.too_weak("It guesses.", (0.9, 8.0))
     yield study.not_told_apart("AUC", 12, 0.2, 7.9) + " | " + study.above_with_search(27.9, 8.0, terms, 15.3)
-    yield study.attacks_shortened(1.0, 5)
+    yield accuracy.only_ranks(0.84, (0.82, 0.85), 0.837, (0.61, 0.68)) + " | " + study.attacks_shortened(1.0, 5)
     yield study.none_keeps("accuracy at least 90 %")
     yield study.nearest_setting("accuracy at least 90 %", "sigma = 1", ["accuracy: 63 %"], False)
     yield study.goals_unsure(["accuracy", "leakage"]).lstrip()

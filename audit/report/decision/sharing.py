@@ -153,7 +153,8 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
     else:
         sentence, because = say.proven_answer(worst.right, limited, earlier.spent > 0), [worst.question]
     because.append(say.not_covered(worst.row.unit))
-    if limited and worst.strongly_wrong > worst.wrong:
+    like_with_like = worst.row.mu is not None or not worst.row.profile  # else a curve stands beside a single point
+    if limited and like_with_like and worst.strongly_wrong > worst.wrong:
         because.append(say.strong_allows(worst.strong))
     if declared:
         sentence, owners = say.as_declared(sentence), [s.label for s in declared] if len(names) > 1 else []
