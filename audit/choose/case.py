@@ -264,11 +264,6 @@ class StudyCase:
                 drawn = replace(drawn, key=self.key_of(*name, draw))
         raise BadInput(self.nobody(f"of {MOST_DRAWS} trainings"))
 
-    @property
-    def spent(self) -> float:
-        """The ε that was spent on the clients' records before this study, ∞ where no ε bounds it."""
-        return self.config.audit.spent_before
-
     def nobody(self, of: str) -> str:
         """That no audited client takes part in any of these trainings, and what would help."""
         clients = list(self.config.capture.clients)

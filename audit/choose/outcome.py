@@ -15,7 +15,7 @@ from scipy.stats import beta, norm, t
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..say.accuracy import auc_error, beyond_said, only_ranks, unequal, useless_said
+from ..say.accuracy import auc_error, beyond_said, only_ranks_said, unequal, useless_said
 from ..say.words import percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -181,7 +181,7 @@ class Performance(_Frozen):
     @property
     def only_ranks(self) -> str:
         """That it answers no better than a constant but ranks, a sentence; "" where that is not so."""
-        return only_ranks(self.accuracy, self.accuracy_limits, self.guessing, self.area_limits)
+        return only_ranks_said(self.accuracy, self.accuracy_limits, self.guessing, self.area_limits)
 
     @cached_property
     def strongest(self) -> SingledOut | None:

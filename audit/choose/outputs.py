@@ -67,7 +67,7 @@ def _spent(study: Study) -> list[str]:
     """
     if not study.price.epsilon:
         return []
-    epsilon = study.price.epsilon + study.case.spent
+    epsilon = study.price.epsilon + study.case.config.audit.spent_before
     return [f"audit.spent={float(epsilon)!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
 
 

@@ -120,7 +120,7 @@ class Study:
     @property
     def above(self) -> str:
         """That the search and the recommended training together are above the ε that was asked, "" where not."""
-        most, spent, before = self.case.goals.epsilon_at_most, self.price.epsilon, self.case.spent
+        most, spent, before = self.case.goals.epsilon_at_most, self.price.epsilon, self.case.config.audit.spent_before
         if self.chosen is None or self.chosen.epsilon is None or most is None or not (spent or before):
             return ""
         total = self.chosen.epsilon + (spent or 0.0) + before

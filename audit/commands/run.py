@@ -86,14 +86,13 @@ def _sentences(results: Results) -> tuple[str, ...]:
     """The verdict, what a piece of knowledge is worth, and what was not tried or tested."""
     from ..judge.judgement import AuditEvidence, judge
     from ..results.ablation import stronger_without, worth_lines
-    from ..say.accuracy import accuracy_interval, auc_limits, only_ranks, useless
+    from ..say.accuracy import only_ranks, useless
     from ..say.verdict import sentences
     from ..say.warnings import declared_said, doubted, not_run, not_tested, picked_said, spent_before
 
     lacks = (*declared_said(results.setup), *doubted(results), *not_run(results), *not_tested(results.epsilon))
     picked = dict.fromkeys(filter(None, (picked_said(attack.settings) for attack in results.attacks)))
     setup = results.setup
-    ranks = only_ranks(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy, auc_limits(setup))
-    model = filter(None, [useless(setup), ranks, spent_before(setup)])
+    model = filter(None, [useless(setup), only_ranks(setup), spent_before(setup)])
     answer = sentences(judge(AuditEvidence.of(results)))
     return (*answer, *model, *stronger_without(results), *picked, *worth_lines(results), *lacks)

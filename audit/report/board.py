@@ -109,11 +109,11 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
     setup, first, lines = setting.results.setup, rows[0], [say.proof_line(rows[0])]
     useful = first.proven is not None and first.proven <= USEFUL_EPSILON
     share = say.most_recognised(first)
-    if setup.spent and useful:
+    if setup.spent and useful and first.asked:
         epsilon, delta = with_spent(first, setup.spent)
         share = say.most_recognised_at(epsilon, delta)
         lines.append(say.spent_too(epsilon, delta, share))
-    if owner.people and useful:
+    if owner.people and useful and (first.asked or not setup.spent):
         held = {"record": setup.training_records, "client": setup.clients}[first.unit]
         lines.append(say.people_line(first.unit, owner.people, held, share))
     if counts_on_a_draw(first):

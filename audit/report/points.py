@@ -21,7 +21,7 @@ from ..lock import holder_of
 from ..results.format import Results
 from ..say import card as say
 from ..say import words
-from ..say.accuracy import accuracy_interval, beyond_accuracy, useless
+from ..say.accuracy import accuracy_interval, beyond_accuracy, only_ranks, useless
 from ..say.leak import refuted
 from ..say.loss import three
 from .facts import CONSTANTS
@@ -108,7 +108,7 @@ def _utility(card: ClaimCard) -> Iterable[str]:
         yield say.share_right(setup, accuracy_interval(setup))
         if setup.guessing_accuracy is not None:
             yield say.guessed_right(setup.guessing_accuracy, beyond_accuracy(setup))
-        yield from filter(None, [useless(setup)])
+        yield from filter(None, [useless(setup), only_ranks(setup)])
         if setup.noise_std != 0 or card.results.server_noise_std:
             yield say.WITHOUT_NOISE
     elif card.results.rounds and isinstance(loss := card.results.rounds[-1].get("test_loss"), int | float):

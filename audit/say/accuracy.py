@@ -121,7 +121,7 @@ def useless_said(
     return f"The model is {compared} no model: it has {right} ({interval}), guessing alone {percent(guessing, 3)}."
 
 
-def only_ranks(
+def only_ranks_said(
     accuracy: float | None,
     limits: tuple[float, float] | None,
     guessing: float | None,
@@ -130,9 +130,9 @@ def only_ranks(
     """That a model answers no better than a constant, though its scores are of use, in a sentence; "" where it does, or
     where they are not. Arguments as of `useless_said`.
 
-    >>> only_ranks(0.77, (0.75, 0.79), 0.761, (0.81, 0.88)).replace("\N{NO-BREAK SPACE}", " ")
+    >>> only_ranks_said(0.77, (0.75, 0.79), 0.761, (0.81, 0.88)).replace("\N{NO-BREAK SPACE}", " ")
     'Its answers are not shown to beat always the most frequent class (77 % against 76.1 %); its AUC is 0.81 at least.'
-    >>> only_ranks(0.8, (0.78, 0.82), 0.761, (0.81, 0.88)), only_ranks(0.77, (0.75, 0.79), 0.761, None)
+    >>> only_ranks_said(0.8, (0.78, 0.82), 0.761, (0.81, 0.88)), only_ranks_said(0.77, (0.75, 0.79), 0.761, None)
     ('', '')
     """
     if accuracy is None or limits is None or guessing is None or limits[0] > guessing:
@@ -164,3 +164,8 @@ def useless(setup: AuditedSetup) -> str:
     [True, False]
     """
     return useless_said(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy, auc_limits(setup))
+
+
+def only_ranks(setup: AuditedSetup) -> str:
+    """`only_ranks_said` of what was audited."""
+    return only_ranks_said(setup.test_accuracy, accuracy_interval(setup), setup.guessing_accuracy, auc_limits(setup))

@@ -16,7 +16,7 @@ from ..results.format import AuditedSetup, Epsilon, Results
 from ..setup.format import LAST_MODEL, MISSING, REPLAYED, RESTART
 from ..setup.promise import promise
 from . import words
-from .accuracy import useless
+from .accuracy import only_ranks, useless
 from .metrics import metric
 
 WEAK_CLASSIFIER = 0.6  # accuracy; a reference classifier below it cannot judge likeness
@@ -45,7 +45,7 @@ def implied(results: Results) -> list[str]:
         sentences.append(f"Training diverged; only its {finite} are attacked.")
     if lost := sum("not_finite" in row for row in results.rounds):
         sentences.append(f"In {words.times(lost, 'round')} a client's value was not finite, and 0 went in its place.")
-    sentences += filter(None, [useless(setup)])
+    sentences += filter(None, [useless(setup), only_ranks(setup)])
     if setup.status == "partial":
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):

@@ -18,6 +18,7 @@ from ..lock import NAME as LOCK
 from ..lock import empty, writing
 from ..replay.outcome import VIOLATED
 from ..results.format import FILE, OWN_CODE, SCORING, AttackResult, AuditedSetup, Epsilon, Metrics, Results
+from ..results.format import UNFINISHED as WORK
 from ..say.verdict import judged
 from ..say.warnings import implied
 from ..say.words import at_least, number
@@ -29,7 +30,6 @@ from ..two_worlds.estimators import Finding, LowerBound, violation
 from ..two_worlds.estimators.finding import BY_REPLAY
 from ..two_worlds.measured import Measured, bound_said, judgement
 from .federation.plan import counting_takes
-from .saved import WORK
 from .search import SearchedCanary
 
 

@@ -16,12 +16,12 @@ from ...defenses.progress import Progress
 from ...defenses.terms import Adjacency, Observer
 from ..errors import BadInput, bad_input
 from ..lock import writing
+from ..results.format import UNFINISHED as WORK
 from ..results.gates import Gate, check_attacks, check_rows
 from ..setup.config import AuditTable, ClaimTable, ConfigTable, read_toml
 from ..setup.mistakes import sentence
 from .function import audit_mechanism
 from .outcome import OwnAudit, check_place
-from .saved import WORK
 from .source import OwnCode, files_behind, own_code
 
 Many = Annotated[int, Field(ge=10)]

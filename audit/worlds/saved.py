@@ -22,7 +22,6 @@ from ..files import digest_of_json, write_json, write_tensors
 from ..setup.reading import left_by_a_killed_run, plain_json, read_text
 from .calls import Calls
 
-WORK = ".work"  # in a results folder that is not finished
 ASKED = "asked.json"
 
 

@@ -159,7 +159,7 @@ def settings() -> dict[str, ReportedSetting]:
         "useless clip": setting([QUIET], [weak], share_clipped=0.0, norm_before_clip_median=0.5),
         "no clip, no noise": setting([LEAKING], [none], clip_norm=None, noise_std=0.0),
         "strong guarantee": setting([QUIET], [row(proven=0.9, mu=0.25)]),
-        "spent before": setting([QUIET], [row(proven=0.9, mu=0.25)], config={"audit": {"spent": 15.3}}),
+        "spent before": setting([QUIET], [row(proven=0.9, mu=0.25, asked=True)], config={"audit": {"spent": 15.3}}),
         "own code, no claim": setting([], [row(demonstrated=0.2, ceiling=4.0, asked=True)], scheme=OWN_CODE),
         "own code, not refuted": setting(
             [], [row(claimed=2.0, claimed_by="owner", demonstrated=0.2, ceiling=4.0)], scheme=OWN_CODE
@@ -242,7 +242,7 @@ def of_a_study() -> Iterator[str]:
     yield study.take_setting(study.setting_taken("sigma = 2", 8.0), 3, ["accuracy at least 60 %: 63 %"])
     yield study.too_weak("The model only guesses.") + " | " + study.too_weak("It guesses.", (0.9, 8.0))
     yield study.not_told_apart("AUC", 12, 0.2, 7.9) + " | " + study.above_with_search(27.9, 8.0, terms, 15.3)
-    yield accuracy.only_ranks(0.84, (0.82, 0.85), 0.837, (0.61, 0.68)) + " | " + study.attacks_shortened(1.0, 5)
+    yield accuracy.only_ranks_said(0.84, (0.82, 0.85), 0.837, (0.61, 0.68)) + " | " + study.attacks_shortened(1.0, 5)
     yield study.none_keeps("accuracy at least 90 %")
     yield study.nearest_setting("accuracy at least 90 %", "sigma = 1", ["accuracy: 63 %"], False)
     yield study.goals_unsure(["accuracy", "leakage"]).lstrip()

@@ -167,18 +167,19 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
     elif guessing:
         because.append(say.some_guess([setting.label for setting in guessing]))
     if earlier.spent:
+        because.append(spent_before(earlier))
+    if earlier.spent and worst.row.asked:  # what was spent is of these terms alone
         epsilon, delta = with_spent(worst.row, earlier.spent)
-        because += [
-            spent_before(earlier),
-            say.right_of_both(at_most_right(least_wrong(epsilon, delta)), epsilon, delta),
-        ]
+        because.append(say.right_of_both(at_most_right(least_wrong(epsilon, delta)), epsilon, delta))
     said = " ".join(because) + _together(proven)
     weaker = limited or bool(declared) or earlier.spent > 0
     return Sharing("proven", sentence, said, what.question, "proven", weaker)
 
 
 def with_spent(row: Epsilon, spent: float) -> tuple[float, float]:
-    """ε and δ of what the row proves and of what was spent before at the same δ, by basic composition."""
+    """ε and δ of what the row proves and of what was spent before, by basic composition. row: the one that is asked
+    about, as `spent` is of its observer, unit, adjacency and δ.
+    """
     return (row.proven or 0.0) + spent, min(1.0, 2 * (row.delta or 0.0))
 
 

@@ -227,7 +227,7 @@ QUICK = {"attacks": ("membership-cosine",)}
 def test_a_loss_of_its_owners_runs_by_the_word_of_who_attacks_alone(tmp_path, monkeypatch):
     code = f"{tempered.__module__}:tempered"
     (attack,) = attacked(tmp_path, conv(CLASSES), "its owner's", steps=1, **QUICK).attacks  # the owner's own process
-    assert attack.doubt == "" and attack.metrics.auc > 0.6  # of eight members
+    assert attack.doubt == "" and attack.metrics.auc > 0.68  # six networks: 0.69 to 0.72
     monkeypatch.delitem(ALLOWED, code)
     options = runner.RunOptions(**QUICK, pixels_only=True)
     assert check_setup(tmp_path / "setup")[0].owners_code == code
@@ -269,7 +269,7 @@ def test_a_loss_that_is_declared_and_not_minimised_is_told(tmp_path, monkeypatch
 def test_members_are_told_by_gradients_of_whatever_their_targets_are(twin, tmp_path):
     torch.manual_seed(0)
     (attack,) = attacked(tmp_path, conv(TWINS[twin][2]), twin, steps=1, **QUICK).attacks
-    assert attack.doubt == "" and attack.metrics.auc > 0.6  # of eight members
+    assert attack.doubt == "" and attack.metrics.auc > 0.68  # six networks: 0.69 to 0.72
 
 
 @pytest.mark.full

@@ -290,6 +290,8 @@ def test_what_was_spent_before_is_in_the_first_answer(decide: Any, row: Any) -> 
     assert (alone.sentence, both.sentence) == (proven_answer(right, False), proven_answer(right, False, alone=True))
     assert right_of_both("99.99999\N{NO-BREAK SPACE}%", 15.8, 2e-5) in both.because
     assert right_of_both("", math.inf, 0.0) in bare.because
+    quiet["epsilon"] = [row(proven=0.5)]
+    assert "15.8" not in found(15.3).because  # of other terms than what was spent: no sum
 
 
 def test_epsilon_is_of_what_the_config_asks_about(decide: Any, row: Any) -> None:
