@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -36,7 +36,7 @@ PASSES = {  # over a candidate
     "fedmia": 6,
     "local-loss": 1,
     "loss-trajectory": 1,
-    "projection": 1,
+    "projection": 3,  # in double precision, once a round
 }
 
 
@@ -84,16 +84,18 @@ class CapturedMembership:
                 else [Part(m.id, one, (m,)) for m in models]
             )
         usable = self._usable(view)
-        one += span_operations(view) if self.statistic == "projection" else 0
-        compared = {m.id: 1 + len(others_of(view, m)) if self.statistic == "fedmia" else 1 for m in usable}
+        work = dict.fromkeys((m.id for m in usable), one)
+        if self.statistic == "projection":
+            in_round = Counter(m.round for m in usable)
+            work = {m.id: one // in_round[m.round] + span_operations(view) for m in usable}
         if self.manner == "one-round":
-            return [Part(m.id, one * compared[m.id], (m,)) for m in usable]
+            return [Part(m.id, work[m.id], (m,)) for m in usable]
         by_sender: dict[str, list[Seen]] = defaultdict(list)
         for message in usable:
             by_sender[message.sender].append(message)
         return [
-            Part(messages[0].id, one * sum(compared[m.id] for m in messages), tuple(messages))
-            for messages in by_sender.values()
+            Part(messages[0].id, sum(work[m.id] for m in messages), tuple(messages), self._shared(view, sender))
+            for sender, messages in by_sender.items()
         ]
 
     def run_part(
@@ -118,6 +120,10 @@ class CapturedMembership:
             self._assumed(messages, view.facts),
             note,
         )
+
+    def _shared(self, view: View, sender: str) -> str:
+        """FedMIA compares cosines, which are kept (`products.cosines`)."""
+        return f"cosines of {sender} seen by {view.observer}" if self.statistic in ("cosine", "fedmia") else ""
 
     def _of(self, message: Seen, view: View, knowledge: Knowledge) -> Tensor:
         """The statistic (n,) of one message."""

@@ -6,7 +6,7 @@ records that took part, and another record's have a rest outside.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from ..base import Knowledge, Seen, View
 from ..text.span import CLEAR, SENT
 from .captured import descent
 from .network import started_with
+from .products import once
 from .signals import CHUNK_NUMBERS, numbers_per_record
 
 MOST = 0.5  # of a layer's width: of a span that no gap ends the strongest half, so that others have a rest outside
@@ -23,6 +24,7 @@ EDGE = 1.02  # times the largest direction of noise alone, which varies by 1 %
 RUNS = 32  # texts that are run at once; images and rows by their numbers
 DECOMPOSING = 20  # operations of a singular value decomposition, times the product of its sides and the shorter one
 TINY = 1e-300  # in place of a length of 0
+HELD_NUMBERS = 2**25  # of what layers read of all candidates, which is kept for a round's other messages: 256 MB
 
 
 def projection_residuals(view: View, knowledge: Knowledge, message: Seen) -> Tensor:
@@ -35,23 +37,38 @@ def projection_residuals(view: View, knowledge: Knowledge, message: Seen) -> Ten
     """
     start = view.global_model(message.round)
     sent = view.layout.split(descent(message, message.load(), start, view.facts).double())
-    network = copy.deepcopy(started_with(view, message.round)).double().eval().requires_grad_(False)
-    weights = {name: value.double() for name, value in view.layout.split(start).items()}
+    first, chunks = _read_at(view, knowledge, message.round)
     texts = view.vocabulary is not None
-    inputs = knowledge.candidate_inputs if texts else knowledge.candidate_inputs.double()
-    paths = linear_layers(view)
-    groups = _alike(_read(network, weights, paths, inputs[:1]))
+    groups = _alike(first)
     noise = view.facts.of_round(message.round).noise_std or 0.0
     spans = {group[0]: span_of([sent[f"{path}.weight"] for path in group], noise) for group in groups}
     telling = {path: basis for path, (basis, clear) in spans.items() if clear}
     used = telling or {path: basis for path, (basis, _) in spans.items()}
     parts = []
-    step = RUNS if texts else max(1, CHUNK_NUMBERS // numbers_per_record(network, view.input_shape))
-    for records in inputs.split(step):
-        read = _read(network, weights, [*used], records)
+    for records, read in chunks:
         rests = [_mean_rest(read[path], basis, records if texts else None) for path, basis in used.items()]
         parts.append(torch.stack(rests).mean(0))
     return torch.cat(parts)
+
+
+Read = tuple[Tensor, Mapping[str, Tensor]]  # some candidates, and what each linear layer reads of them
+
+
+def _read_at(view: View, knowledge: Knowledge, round: int) -> tuple[Mapping[str, Tensor], Iterable[Read]]:
+    """What linear layers read at the round's global model: of the first candidate, and of all, some at a time. It is
+    the same for every message of the round, and kept where it is small.
+    """
+    network = copy.deepcopy(started_with(view, round)).double().eval().requires_grad_(False)
+    weights = {name: value.double() for name, value in view.layout.split(view.global_model(round)).items()}
+    texts, paths = view.vocabulary is not None, linear_layers(view)
+    inputs = knowledge.candidate_inputs if texts else knowledge.candidate_inputs.double()
+    step = RUNS if texts else max(1, CHUNK_NUMBERS // numbers_per_record(network, view.input_shape))
+    first = _read(network, weights, paths, inputs[:1])
+    chunks = ((records, _read(network, weights, paths, records)) for records in inputs.split(step))
+    distinct = {id(value): value.numel() for value in first.values()}
+    if len(inputs) * sum(distinct.values()) > HELD_NUMBERS:
+        return first, chunks
+    return first, once(view, knowledge, ("read", round), lambda: list(chunks))
 
 
 def linear_layers(view: View) -> list[str]:
