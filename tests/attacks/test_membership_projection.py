@@ -130,5 +130,5 @@ def test_by_default_of_images_too_and_its_spans_are_counted():
     kind = ATTACKS["membership-projection"]
     (attack,) = kind.make({}, False, "cpu")
     assert kind.arises(view)
-    # decompositions of 1000 × 64 and 1000 × 1000; running 20 candidates is less than a thousandth of them
-    assert attack.parts(view, knowledge)[0].work == pytest.approx(20 * 1000 * 64**2 + 20 * 1000**3, rel=0.01)
+    # decompositions of 1000 × 64 and 1000 × 1000; running 20 candidates and the call are a hundredth of them
+    assert attack.parts(view, knowledge)[0].work == pytest.approx(20 * 1000 * 64**2 + 20 * 1000**3, rel=0.02)
