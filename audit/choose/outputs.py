@@ -83,14 +83,31 @@ def _put(document: Any, key: list[str], value: str) -> None:
     """One `--set` in a TOML document; without a value it unsets."""
     import tomlkit
 
-    for table in key[:-1]:
-        if table not in document:
-            document[table] = tomlkit.table()
-        document = document[table]
-    if value.strip():
-        document[key[-1]] = toml_value(value)
+    *tables, name = key
+    parent = table = document
+    for each in tables:
+        if each not in table:
+            table[each] = tomlkit.table()
+        parent, table = table, table[each]
+    if not value.strip():
+        table.pop(name, None)
+    elif name in table or not isinstance(table, tomlkit.items.Table):
+        table[name] = toml_value(value)
     else:
-        document.pop(key[-1], None)
+        parent[tables[-1]] = _with_key(table, name, toml_value(value))
+
+
+def _with_key(table: Any, key: str, value: object) -> Any:
+    """The TOML table with a new key below its last one: a commented-out table may follow, to which it would belong."""
+    import tomlkit
+
+    body = table.value.body
+    last = max((n for n, (name, _) in enumerate(body) if name is not None), default=-1)
+    new = tomlkit.table(table.is_super_table())
+    for name, item in (*body[: last + 1], (tomlkit.key(key), tomlkit.item(value)), *body[last + 1 :]):
+        new.append(name, item)
+    new.trivia.comment_ws, new.trivia.comment = table.trivia.comment_ws, table.trivia.comment
+    return new
 
 
 def trials_csv(study: Study) -> str:

@@ -26,6 +26,8 @@ from .space import said, short_name
 from .study import Study
 from .trial import Trial, trial_folder
 
+LABEL_SIZE = (26, 13)  # width and height of a trial's number in pixels: nearer points have one label
+MOST_NAMES = 4  # in one label
 MOST_CELLS = 12  # rows of the map; more values than that are no grid
 
 
@@ -237,6 +239,7 @@ def _plots(study: Study) -> list[dict[str, str]]:
             best: set[int] = best,
             most: float | None = most,
         ) -> None:
+            named = []
             for trial, worth, x in points:
                 chosen = study.chosen is not None and trial.number == study.chosen.number
                 marker, size = ("*", 190) if chosen else ("o", 42)
@@ -245,15 +248,14 @@ def _plots(study: Study) -> list[dict[str, str]]:
                 y, face = scale * worth, colour if filled_in else "none"
                 axes.scatter([x], [y], marker=marker, s=size, facecolors=face, edgecolors=colour, zorder=3)
                 if filled_in:
-                    axes.annotate(
-                        str(trial.number), (x, y), xytext=(5, 5), textcoords="offset points", fontsize=9, zorder=4
-                    )
+                    named.append((trial.number, (x, y)))
             if least is not None:
                 axes.axhline(scale * least, **_LIMIT)
             if most is not None:
                 axes.axvline(most, **_LIMIT)
             if log:
                 plain_log_axis(axes)
+            _name_points(axes, named)
             axes.set_xlabel(label)
             axes.set_ylabel(name)
 
@@ -263,6 +265,32 @@ def _plots(study: Study) -> list[dict[str, str]]:
 
 
 _LIMIT: dict[str, Any] = {"color": "#667788", "linestyle": "--", "linewidth": 1, "zorder": 2}
+
+
+def _name_points(axes: Axes, points: Sequence[tuple[int, tuple[float, float]]]) -> None:
+    """The trials' numbers beside their points, those of points that nearly coincide in one label."""
+    axes.autoscale_view()  # the places below hang on the limits
+    labels: list[tuple[Any, list[int]]] = []
+    for trial, point in points:
+        place = axes.transData.transform(point)
+        near = next((names for at, names in labels if (abs(place - at) < LABEL_SIZE).all()), None)
+        if near is None:
+            labels.append((place, [trial]))
+        else:
+            near.append(trial)
+    for place, names in labels:
+        text = ", ".join(map(str, names[:MOST_NAMES])) + (" …" if len(names) > MOST_NAMES else "")
+        right = axes.transAxes.inverted().transform(place)[0] > 0.5
+        x, y = axes.transData.inverted().transform(place)
+        axes.annotate(
+            text,
+            (x, y),
+            xytext=(-7 if right else 7, 5),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            fontsize=9,
+            zorder=4,
+        )
 
 
 def _leakage_in_percent(trial: Trial) -> float | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomlkit
 import torch
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.choose import again as attacking
@@ -30,7 +31,7 @@ from dpfl_audit.audit.choose.decide import front, obstacle, worth_trying
 from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
-from dpfl_audit.audit.choose.outputs import recommended_toml
+from dpfl_audit.audit.choose.outputs import _put, recommended_toml
 from dpfl_audit.audit.choose.price import composed_epsilon
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
@@ -195,6 +196,16 @@ def test_what_was_spent_before_a_search_is_in_the_sum_and_in_what_it_recommends(
     assert at_most(done.chosen.epsilon + 15.5 + 8.25) in study.above
     text = recommended_toml(study)
     assert parse_config(tomllib.loads(text)).audit.spent == 15.5 + 8.25 and text.count("Recommended by") == 1
+
+
+def test_a_key_that_is_put_in_stays_in_its_table_when_the_comments_below_it_are_taken_off() -> None:
+    document = tomlkit.parse("[audit]\ndelta = 1e-5\n\n# [claim]\n# epsilon = 8.0\n\n[attack.inversion]\nlr = 1\n")
+    _put(document, ["audit", "spent"], "3.5")
+    _put(document, ["attack", "inversion", "tv"], "0.5")
+    expected = {"audit": {"delta": 1e-5, "spent": 3.5}, "attack": {"inversion": {"lr": 1, "tv": 0.5}}}
+    text = tomlkit.dumps(document)
+    assert tomllib.loads(text) == expected
+    assert tomllib.loads(text.replace("# ", "")) == {**expected, "claim": {"epsilon": 8.0}}
 
 
 def test_a_study_recommends_what_trains(done: Study) -> None:
