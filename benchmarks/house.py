@@ -205,7 +205,9 @@ def refuters(house: House) -> Figure:
 
 
 def row_choosers(house: House) -> Figure:
-    """Functions that are given rows of ε, and whose result is one of them, or one for each observer."""
+    """Functions that are given rows of ε, and whose result is one of them, or one for each observer; not those that
+    make a new row of a proof.
+    """
     results = ("Epsilon", "Epsilon | None", "dict[str, Epsilon | None]")
     return _sum(
         place
@@ -213,6 +215,7 @@ def row_choosers(house: House) -> Figure:
         if node.returns is not None
         and ast.unparse(node.returns) in results
         and any("Epsilon" in annotation or "Results" in annotation for annotation in _annotations(node))
+        and not any(isinstance(n, ast.Name) and n.id == "row_of" for n in ast.walk(node))
     )
 
 
@@ -281,8 +284,8 @@ class Allowance:
 
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=2565, pages_used=4),
-    "own trainings": Allowance(3000, 20, lines_used=2060, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=1285, pages_used=6),
+    "own trainings": Allowance(3000, 20, lines_used=2083, pages_used=4),
+    "first hour": Allowance(1500, 20, lines_used=1389, pages_used=6),
     "evidence": Allowance(1500, lines_used=1105),
 }
 
@@ -311,7 +314,7 @@ ROWS = (
     Row("functions that can make a proven number", proof_makers, 1, 1),
     Row("callers of verdict", verdict_calls, 1, 1),
     Row("files that recompute refutations", refuters, 1, 1),
-    Row("functions that choose a row", row_choosers, 2, 1),
+    Row("functions that choose a row", row_choosers, 1, 1),
     Row("functions of eight parameters or more", long_signatures, 25, 25),
     Row("asserts that pin a sentence", sentence_asserts, 22, 22),
     Row("files of such asserts", sentence_files, 4, 3),

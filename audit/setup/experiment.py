@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ...defenses import models
 from ...defenses.data import NAMES as DATASETS
 from ...defenses.data import load
-from ...defenses.data.dataset import Dataset
+from ...defenses.data.dataset import OWN_TABLE, Dataset
 from ...defenses.data.partition import partition
 from ...defenses.data.stand_in import most_of_auxiliary, of_auxiliary
 from ...defenses.data.text import told_by_next_words
@@ -98,6 +98,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     _check_trainable(config)
     data = load_data(config, base)
     _check_records(config, data)
+    _check_holders(config, data)
     with _options(
         "[data]",
         "partition_options",
@@ -173,6 +174,23 @@ class TooManyRecords(BadInput):
     def __init__(self, sentence: str, fit: int) -> None:
         super().__init__(sentence)
         self.fit = fit
+
+
+def _check_holders(config: Config, data: Dataset) -> None:
+    """Raises BadInput where records are dealt by holders whom nothing names, or not by those that a column names."""
+    table = config.data
+    if table.partition == "writer" and table.train_on == "auxiliary":
+        raise BadInput(
+            '[data] partition = "writer" deals training records; train_on = "auxiliary" needs "iid" or another'
+        )
+    if table.name != OWN_TABLE or (table.partition == "writer") == (data.groups is not None):
+        return
+    if data.groups is None:
+        raise BadInput('[data] partition = "writer" of a csv needs options = { holder = "COLUMN" }: who holds each row')
+    raise BadInput(
+        f"[data] partition = {table.partition!r} mixes the holders that options.holder names; say"
+        ' partition = "writer", or leave that option out'
+    )
 
 
 def _check_records(config: Config, data: Dataset) -> None:

@@ -40,7 +40,7 @@ class Wanted:
         lines = [f'name = "{name}"', f"root = {json.dumps(self.root, ensure_ascii=False)}"]
         if self.target:
             lines.append(f"target = {json.dumps(self.target, ensure_ascii=False)}")
-        lines += [options, f"clients = {self.clients}", ALL_SAMPLES, 'partition = "iid"']
+        lines += [options, f"clients = {self.clients}", ALL_SAMPLES, DEAL[self.records]]
         return "[data]\n" + "\n".join(lines) + "\n\n"
 
     @property
@@ -142,10 +142,10 @@ partition = "iid"              # iid | shards | dirichlet | sorted | writer
     "table": """\
 [data]
 name = "breast_cancer"         # bundled; yours: name = "csv", root = "my.csv", target = "outcome"
-# options = { drop = ["id"] }  # of a csv: columns to leave out
+# options = { drop = ["id"] }  # of a csv: columns to leave out; holder = "hospital": who holds a row
 clients = 3
 samples_per_client = 100       # n, records a client
-partition = "iid"              # iid | shards | dirichlet | sorted
+partition = "iid"              # iid | shards | dirichlet | sorted; of a csv with a holder: writer
 
 """,
     "images": """\
@@ -160,8 +160,12 @@ partition = "iid"              # iid | shards | dirichlet | sorted
 }
 
 FILE_DATA = {  # of each kind of records: the data set's name, and the option that people look for first
-    "table": ("csv", '# options = { drop = ["id"] }  # columns to leave out'),
+    "table": ("csv", '# options = { drop = ["id"] }  # columns to leave out; holder = "hospital": who holds a row'),
     "images": ("images", "# options = { size = 32 }      # pixels a side"),
+}
+DEAL = {
+    "table": 'partition = "iid"              # at random; "writer" gives each holder its own rows',
+    "images": 'partition = "iid"',
 }
 ALL_SAMPLES = "# samples_per_client = 100     # n; left out, all records are dealt evenly"
 

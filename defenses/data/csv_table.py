@@ -22,7 +22,8 @@ from .tabular import Deal, dealt
 
 CATEGORIES = 100  # a column of words, or a target, with more values than this is an id, a date, free text or a number
 OF_FILE = ("separator", "header", "encoding")
-OPTIONS = ("drop", "labels", "regression", *OF_FILE, *Said.__dataclass_fields__)
+OPTIONS = ("drop", "holder", "labels", "regression", *OF_FILE, *Said.__dataclass_fields__)
+SHOWN_HOLDERS = 8  # by name
 LEAST = 3 * ENOUGH  # rows: a fifth for testing and ENOUGH for the encoding leave some to train on
 
 
@@ -57,7 +58,8 @@ def load(
         drop: columns to leave out, such as ids.
         labels: the classes in their order, where the held-out rows do not have all. regression: for whole numbers that
             are a quantity.
-        reading: separator, header, encoding (`read_delimited`), numbers, words, missing, decimal, day_first (`Said`).
+        reading: holder, the column that says who holds a row, for the partition "writer", of which nothing is learnt;
+            separator, header, encoding (`read_delimited`), numbers, words, missing, decimal, day_first (`Said`).
 
     Raises:
         ValueError: one sentence: no such file or column, too few rows, a target that is missing, constant, of too many
@@ -90,15 +92,23 @@ def load(
         facts["read_as"] = "; ".join(read_as)
     facts = {"source": Path(root).name, "test": DEALT_BY_LOT, **facts}
     made = dealt(OWN_TABLE, (rows, targets), deal, len(names), seed, facts, statistics)
-    return replace(made, remarks=(_of_target(target, names, targets), *_remarks(columns)))
+    remarks = [_of_target(target, names, targets), *_remarks(columns)]
+    if cells.holders is None:
+        return replace(made, remarks=tuple(remarks))
+    numbers, holders = pd.factorize(cells.holders, sort=True)
+    remarks.append(_of_holders(list(holders), numbers[deal.train]))
+    return replace(made, groups=torch.tensor(numbers[deal.train]), remarks=tuple(remarks))
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """A file as its cells say it is to be read. columns: by name. answers: the target's cells. notes: on the file."""
+    """A file as its cells say it is to be read. columns: by name. answers: the target's cells. holders: who holds each
+    row, None where no column says it. notes: on the file.
+    """
 
     columns: Mapping[str, ReadColumn]
     answers: pd.Series
+    holders: pd.Series | None
     notes: Sequence[str]
 
 
@@ -109,6 +119,9 @@ def _read_cells(
     root: str, target: str, drop: Sequence[str], labels: Sequence[str | float] | None, reading: Mapping[str, Any]
 ) -> _Cells:
     """The arguments are those of `load`. Raises ValueError."""
+    reading = dict(reading)
+    holder = reading.pop("holder", None)
+    drop = [*drop] if holder is None else [*drop, holder]
     of_file, said = _reading(reading)
     held = read_delimited(Path(root), **of_file)
     table = held.table
@@ -126,7 +139,19 @@ def _read_cells(
             columns[str(name)] = read_column(features[name], said, usual)
         except ValueError as error:
             raise ValueError(f"{root!r}: {error}") from None
-    return _Cells(columns, _target_cells(root, table[target], labels, said, usual), held.notes)
+    holders = None if holder is None else _holders(root, table[holder])
+    return _Cells(columns, _target_cells(root, table[target], labels, said, usual), holders, held.notes)
+
+
+def _holders(root: str, cells: pd.Series) -> pd.Series:
+    """Who holds each row. Raises ValueError where nobody does."""
+    names = cells.astype(str).str.strip().where(cells.notna(), "")
+    if (empty := names == "").any():
+        row = int(np.argmax(empty)) + 1
+        raise ValueError(
+            f"{root!r}: the holder {cells.name!r} is missing in row {row} below the header; every row has one"
+        )
+    return names
 
 
 def _lacking(column: str, columns: Sequence[str]) -> str:
@@ -182,6 +207,14 @@ def _of_target(target: str, names: Sequence[str], targets: np.ndarray) -> str:
         return f"the target is {target}, a number"
     most = int(np.bincount(targets).max()) / len(targets)
     return f"the target is {target}, of {len(names)} classes; the most frequent has {100 * most:.0f} % of the rows"
+
+
+def _of_holders(holders: Sequence[str], numbers: NDArray[np.int64]) -> str:
+    """Whose training rows there are, in the order of clients where every holder is one."""
+    counts = np.bincount(numbers, minlength=len(holders))
+    listed = ", ".join(f"{name} {count}" for name, count in list(zip(holders, counts))[:SHOWN_HOLDERS])
+    more = f" and {len(holders) - SHOWN_HOLDERS} more" if len(holders) > SHOWN_HOLDERS else ""
+    return f"{len(holders)} holders have their own rows, and train on so many: {listed}{more}"
 
 
 def _remarks(columns: Mapping[str, ReadColumn]) -> Iterator[str]:

@@ -15,7 +15,7 @@ PARTITIONS: dict[str, str] = {
     "shards": "k distinct classes a client (McMahan et al. 2017); option shards, default 2",
     "dirichlet": "class shares drawn from a Dirichlet distribution; option alpha, default 0.5",
     "sorted": "consecutive pieces of the records sorted by target",
-    "writer": "whole writers, one after another (data sets with writers only)",
+    "writer": "whole writers, a client each (FEMNIST; of a csv, the holders that options = { holder = … } names)",
 }
 
 
@@ -135,14 +135,16 @@ def _most(targets: Tensor, clients: int, *, shards: int = 2) -> int:
 
 
 def _writer(writers: Tensor, clients: int, each: int | None, rng: torch.Generator) -> list[Tensor]:
-    """One writer a client, in random order, with `each` of its records (None: all); writers with fewer are left out."""
+    """One writer a client with `each` of its records (None: all): all of them in their order, or so many by lot.
+    Writers with fewer records are left out.
+    """
     ids, counts = writers.unique(return_counts=True)
     usable = ids[counts >= (each or 1)]
     if len(usable) < clients:
         raise ValueError(
             f"only {len(usable)} writers have {each or 1} records or more; {clients} clients were asked for"
         )
-    chosen = usable[torch.randperm(len(usable), generator=rng)[:clients]]
+    chosen = usable if len(usable) == clients else usable[torch.randperm(len(usable), generator=rng)[:clients]]
     return [torch.nonzero(writers == w).flatten()[:each] for w in chosen.tolist()]
 
 

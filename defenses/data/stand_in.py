@@ -14,7 +14,7 @@ LEAST = 50  # records of each other split, below which neither an accuracy nor a
 
 def most_of_auxiliary(data: Dataset) -> int:
     """How many of the auxiliary records the clients can have, as so many are left for each other split."""
-    return len(data.auxiliary_inputs) - 3 * LEAST
+    return max(0, len(data.auxiliary_inputs) - 3 * LEAST)
 
 
 def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:

@@ -30,6 +30,17 @@ def read(folder, given=None, target="outcome", **options):
     return load("csv", root=table(folder, columns() if given is None else given), target=target, seed=3, **options)
 
 
+def test_every_row_has_its_holder_and_the_holder_s_name_is_no_feature(tmp_path):
+    """The code of a ward is a feature here, so that a row tells whose it is: 0 east, 1 north, 2 south."""
+    given = {"code": [2, 1, 0, 1] * 50, "ward": ["south", "north ", "east", "north"] * 50, "outcome": ["a", "b"] * 100}
+    data = read(tmp_path, given, holder="ward")
+    assert data.input_shape == (1,) and data.groups is not None
+    assert torch.equal(data.groups, data.inputs[:, 0].unique(return_inverse=True)[1])
+    given["ward"][7] = ""
+    with pytest.raises(ValueError, match="'ward' is missing in row 8 below"):
+        read(tmp_path, given, holder="ward")
+
+
 def test_rows_are_dealt_by_lot_and_every_one_once(tmp_path):
     """200 rows numbered in a column: a fifth for testing, a tenth auxiliary, the others in their order."""
     data = read(tmp_path, {"number": range(200), "outcome": ["a", "b"] * 100})

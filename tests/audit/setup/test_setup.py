@@ -245,12 +245,16 @@ def test_a_bad_config_is_refused_in_one_sentence(case):
     assert "\n" not in str(error.value)
 
 
+PEOPLE = {"name": "csv", "root": "people.csv", "target": "ill", "clients": 2}
 BAD_EXPERIMENTS = {
     "more patches than fit": (
         {"data": {"name": "photos", "classes": 100, "clients": 100, "samples_per_client": 1000}},
         r"\[data\].*fit",
     ),
     "data set": ({"data": {"name": "fotos"}}, "not a data set"),
+    "nobody holds a row": ({"data": {**PEOPLE, "partition": "writer"}}, "holder"),
+    "holders mixed": ({"data": {**PEOPLE, "partition": "iid", "options": {"holder": "ward"}}}, '"writer"'),
+    "no such holder": ({"data": {**PEOPLE, "partition": "writer", "options": {"holder": "wart"}}}, "'ward'"),
     "empty folder": ({"data": {"name": "mnist", "root": "."}}, r"\[data\]"),
     "partition": (
         {"data": {"name": "digits", "clients": 2, "samples_per_client": 10, "partition": "iit"}},
@@ -268,6 +272,8 @@ BAD_EXPERIMENTS = {
 @pytest.mark.parametrize("case", BAD_EXPERIMENTS)
 def test_an_impossible_experiment_is_refused_in_one_sentence(case, tmp_path):
     raw, words = BAD_EXPERIMENTS[case]
+    rows = [f"{age},{'ab'[age % 2]},{age % 3 % 2}" for age in range(200)]
+    (tmp_path / "people.csv").write_text("\n".join(["age,ward,ill", *rows]))
     with pytest.raises(BadInput, match=words) as error:
         build(parse_config(raw), tmp_path)
     assert "\n" not in str(error.value)
