@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..defenses.progress import Progress
-from ..metrics.perceptual import Net
 from .lock import writing
 from .report.render import render
 from .results.format import Results
@@ -22,7 +21,6 @@ from .setup.description import digest_of
 from .setup.experiment import Experiment, build
 from .setup.reading import plain_json
 from .timetable import Timetable, WorkKind
-from .weights import fetch
 
 QUICK = 0.5  # of the people, in a quick demo
 ROUNDS = 16
@@ -137,21 +135,17 @@ def demo(
     output: Path,
     *,
     quick: bool = False,
-    weights: Net | None = None,
     text: bool = False,
     progress: Progress | None = None,
 ) -> Demo:
     """Train, attack and report every setting. A killed demo goes on where it was, and what another demo left in the
-    folder (of other options, or before there were weights for LPIPS) is made anew.
+    folder (of other options) is made anew.
 
     Args:
-        output: the folder. quick: fewer people and iterations. weights: the backbone of LPIPS to fetch
-            first, where torch's cache lacks it; None: nothing is fetched. text: notes in place of digits.
+        output: the folder. quick: fewer people and iterations. text: notes in place of digits.
         progress: called with what is done.
     """
     with writing(output):
-        if weights is not None:
-            fetch(weights, progress)
         return _demo(output, trainings_of(text), quick, progress)
 
 

@@ -94,7 +94,7 @@ def measured(case: StudyCase, points: Sequence[Setting], fresh: int, attacks: tu
                 for n, ((point, seed), folder) in enumerate(zip(names, folders))
             ]
         )
-        few = (f"inversion.rounds={ALONE}",) if "inversion" in attacks else ()
+        few = (f"inversion.messages={ALONE}",) if "inversion" in attacks else ()
         options = RunOptions(attacks=attacks, overrides=few, seed=7, pixels_only=True)
         jobs = [runner.opened(folder / "setup", options) for folder in folders]
         results = runner.carry_out_together(jobs, [folder / "results" for folder in folders])

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import click
 
-from ..options.choices import NETS
-from .options import OneOf, common
+from .options import common
 from .printing import json_document, shown_progress
 
 
 @click.command("demo")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("audit-demo"), show_default=True)
 @click.option("--quick", is_flag=True, help="Fewer people and shorter attacks; the report says so.")
-@click.option(
-    "--weights",
-    type=OneOf(NETS),
-    is_flag=False,
-    flag_value=NETS[0],
-    help=f"Fetch weights for LPIPS first, as `audit weights` does; {NETS[0]} where no name follows.",
-)
 @click.option("--text", is_flag=True, help="Invented notes in place of digits: bare, and as recommended.")
 @common
-def command(output: Path, quick: bool, weights: str | None, text: bool, as_json: bool, quiet: bool) -> None:
-    """One training three times, attacked each time: bare, with a published scheme's claim, and as recommended. No GPU,
-    and no network unless --weights asks for it.
+def command(output: Path, quick: bool, text: bool, as_json: bool, quiet: bool) -> None:
+    """One training three times, attacked each time: bare, with a published scheme's claim, and as recommended. No GPU
+    and no network.
 
     \b
     Example:  audit demo -o audit-demo
@@ -35,7 +26,7 @@ def command(output: Path, quick: bool, weights: str | None, text: bool, as_json:
     progress = shown_progress(quiet)
     from .. import demo as demonstration
 
-    made = demonstration.demo(output, quick=quick, weights=cast(Any, weights), text=text, progress=progress)
+    made = demonstration.demo(output, quick=quick, text=text, progress=progress)
     progress.close()
     results = [str(folder.resolve() / "results") for folder in demonstration.folders(output, text)]
     page = str(made.page.resolve())

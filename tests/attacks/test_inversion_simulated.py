@@ -243,8 +243,8 @@ def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> 
         }.items()
     }
     quality = {name: psnr(solution.images, data[0]) for name, solution in made.items()}
-    assert quality["simulated"] > quality["one"] + 1
-    assert quality["reordered"] > quality["one"] + 1
+    assert quality["simulated"] > quality["one"] + 0.5
+    assert quality["reordered"] > quality["one"] + 0.5
     assert quality["middle"] > quality["one"]
     replayed = solve(module, [target], SHAPE, replace(reading, simulated=150, reorder=True), 0)[0]
     assert torch.equal(replayed.images, made["reordered"].images)

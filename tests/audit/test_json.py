@@ -113,7 +113,6 @@ def test_weights_and_the_demo(tmp_path, capsys, monkeypatch) -> None:
         ("reproduce", "nowhere"),
         ("list", "nothing"),
         ("weights", "nothing"),
-        ("demo", "--weights", "nothing"),
     ],
 )
 def test_a_mistake_stays_a_sentence_on_stderr(capsys, arguments) -> None:

@@ -1,11 +1,10 @@
-"""`audit weights` and `audit demo --weights`, from a server on this machine; nothing here reaches the internet."""
+"""`audit weights`, from a server on this machine; nothing here reaches the internet."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,11 +13,7 @@ import lpips
 import pytest
 import torch
 from command import called
-from dpfl_audit.audit import demo as demonstration
 from dpfl_audit.audit import weights
-from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.run.judging import OTHER_NET
-from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.metrics import perceptual
 
 
@@ -88,39 +83,6 @@ def test_what_is_not_the_file_is_one_sentence_and_leaves_nothing(served, tmp_pat
     hashed = wrong in ("changed", "cut off")
     assert ("SHA-256" in err and "expected" in err) is hashed
     assert not (tmp_path / "home").exists()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("by_demo", [True, False])
-def test_demo_with_weights_measures_lpips_and_without_them_fetches_nothing(
-    served, tmp_path, capsys, monkeypatch, by_demo
-):
-    """The same folder serves again, whether `demo --weights` fetched them or `weights` did in between."""
-    setting, whole = demonstration.SETTINGS[0], demonstration.config
-    changes = {
-        "attack": {"inversion": {"iterations": 6}},
-        "model": {"name": "mlp", "options": {"widths": [8]}},
-        "data": {"name": "photos", "classes": 10, "clients": 2, "samples_per_client": 4},
-        "capture": {"clients": [0], "rounds": 1},
-    }
-    monkeypatch.setattr(demonstration, "SETTINGS", (replace(setting, attacks=("inversion",)),))
-    monkeypatch.setattr(demonstration, "config", lambda s: parse_config(whole(s).model_dump() | changes, "demo"))
-    folder = tmp_path / "demo"
-    assert called(capsys, "demo", "-o", folder, "--quick", "--quiet")[0] == 0
-    assert not (tmp_path / "home").exists()
-    plain = Results.read(folder / "bare" / "results")
-    assert all(a.value("lpips") is None and "audit weights" in a.not_measured["lpips"] for a in plain.attacks)
-    assert by_demo or called(capsys, "weights")[0] == 0
-    assert called(capsys, "demo", *(["--weights"] * by_demo), "-o", folder, "--quick", "--quiet")[0] == 0
-    seen = Results.read(folder / "bare" / "results")
-    assert all(a.value("lpips") is not None for a in seen.attacks) and OTHER_NET in seen.warnings
-    assert OTHER_NET not in plain.warnings and seen.digest != plain.digest
-
-
-def test_demo_that_cannot_fetch_trains_nothing(served, tmp_path, capsys):
-    served.unlink()
-    code, _, err = called(capsys, "demo", "--weights", "squeeze", "-o", tmp_path / "demo", "--quiet")
-    assert code == 2 and "fetched" in err and not (tmp_path / "demo").exists()
 
 
 def test_a_net_that_is_none_gets_a_suggestion(capsys):

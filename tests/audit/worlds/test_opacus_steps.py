@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from dpfl_audit.audit.replay.opacus import ANOTHER
-from dpfl_audit.audit.two_worlds.estimators.finding import BY_REPLAY
 from dpfl_audit.audit.worlds.composed_steps import pattern_of
 from dpfl_audit.audit.worlds.outcome import DEFECT
 from torch import nn
@@ -96,13 +95,13 @@ def test_steps_that_divide_by_the_batch_that_came_are_named(divisor, begins):
 
 
 @pytest.mark.full
-def test_a_replay_of_a_right_training_is_told_and_contradicts_nothing():
+def test_a_replay_of_a_right_training_contradicts_nothing():
+    """Opacus 1.6 clips no record of NaN or infinity, which limits whom ε covers."""
     audit = audited(training(leaks=False), replay=True, canaries={"one": (torch.ones(8), torch.tensor(0))})
-    said, finding, results = audit.about.notes, audit.finding(), audit.results()
-    assert finding.level == BY_REPLAY and finding.sentence.startswith("Violated: sensitivity")
-    assert results.verdict.proof == "none" and results.verdict.sentences[0].startswith("Violated: sensitivity")
-    assert [note for note in said if note.startswith("Violated: sensitivity") and "'nan'" in note]  # Opacus 1.6's own
-    assert not [note for note in said if note.startswith("Violated") and "nan" not in note and "infinite" not in note]
+    assert audit.finding().level == "consistent" and audit.results().verdict.proof == "not priced"
+    limited = [note for note in audit.about.notes if note.startswith("Only records of finite numbers")]
+    assert any("'nan'" in note for note in limited) and any("'infinite'" in note for note in limited)
+    assert not [note for note in audit.about.notes if note.startswith(("Violated", "Contradicted"))]
 
 
 def test_batches_that_are_no_coins_have_the_price_of_what_they_are():
