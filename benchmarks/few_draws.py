@@ -38,6 +38,7 @@ from scipy.stats import binomtest, norm
 DELTA, MOST, LEARNED, RUNS = 1e-5, 500, 100, 20
 CLAIMS = (0.5, 1.0, 2.0, 4.0)
 Sampler = Callable[[np.random.Generator, bool, int], np.ndarray]
+Test = Callable[[Sampler, float, int], float]
 
 
 def response(epsilon: float) -> Sampler:
@@ -89,9 +90,9 @@ class Skeptic:
         for end in block_ends(MOST):
             new = [sampler(rng, world, end - first) for world in (True, False)]
             if self.on_curve:
-                curve = curve.after(*new, CurveBets.best(mus, *past))
+                curve = curve.after(new[0], new[1], CurveBets.best(mus, *past))
             else:
-                wagers = wagers.after(*new, Bets.best(nulls, *past))
+                wagers = wagers.after(new[0], new[1], Bets.best(nulls, *past))
             if curve.refuted(0.05) or wagers.refuted(0.05):
                 return end
             past, first = [np.concatenate(both) for both in zip(past, new)], end
@@ -147,14 +148,19 @@ def best_bet(sampler: Sampler, claim: float) -> float:
     return float(log(20) / growth.max())
 
 
-TESTS = {
+TESTS: dict[str, tuple[Test, tuple[str, ...]]] = {
     "counting": (Skeptic(), ("randomised response", "Laplace", "Gaussian")),
     "mean shift": (mean_shift, ("Gaussian",)),
     "f-DP betting": (Skeptic(on_curve=True), ("Gaussian", "signs of Gaussian")),
     "kernel": (Kernel(), ("randomised response", "Laplace", "Gaussian")),
     "kernel, on the curve": (Kernel(on_curve=True), ("Gaussian", "signs of Gaussian")),
 }
-NOISES = {"randomised response": response, "Laplace": laplace, "Gaussian": gaussian, "signs of Gaussian": signs}
+NOISES: dict[str, Callable[[float], Sampler]] = {
+    "randomised response": response,
+    "Laplace": laplace,
+    "Gaussian": gaussian,
+    "signs of Gaussian": signs,
+}
 
 
 def main() -> None:
