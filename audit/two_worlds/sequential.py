@@ -1,8 +1,9 @@
 """Draws in growing blocks, until a claim is refuted or cannot be.
 
 One looks at the end of every block. By counting, skeptics bet on each block with what they learned from earlier draws
-(`estimators/betting.py`); where scores are Gaussian, one look's limit on μ has its share of the risk of error
-(Bonferroni over the looks). Both bounds hold at all looks together, so the rule by which draws end costs nothing.
+(`estimators/betting.py`). Where scores are Gaussian, one look's limit on μ has its share of the risk of error
+(Bonferroni over the looks); where something comes after Gaussian noise, skeptics bet against its whole curve
+(`estimators/curve_bets.py`). All bounds hold at all looks together, so the rule by which draws end costs nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from math import inf, isfinite
 
 import numpy as np
 
+from ..proof.theorems.gaussian import gaussian_multiplier
 from ..say.words import number
 from .estimators import LowerBound
 from .estimators.betting import (
+    STEP,
     Bets,
     Nulls,
     Wagers,
@@ -28,14 +31,16 @@ from .estimators.betting import (
     pairs_needed,
 )
 from .estimators.bound import GAUSSIAN, Scores
-from .estimators.gdp import gdp_ceiling, mu_epsilon
-from .estimators.mean_shift import counted_shift, mean_shift
+from .estimators.curve_bets import CurveBets, CurveWagers, curve_ceiling
+from .estimators.gdp import mu_epsilon
+from .estimators.mean_shift import mean_shift
 from .estimators.separate import Separate
 
 DrawBlock = Callable[[int, int], tuple[Scores, Scores]]
 """(first, end) → scores with the canary and without, (end − first,) each, of trials number first to end − 1."""
 
 DELTAS = np.arange(100) / 100
+LAST_SHARE = 0.75  # of a mean shift's risk of error is kept for the last look, whose bound most audits end with
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +117,8 @@ def take(draw: DrawBlock, past: Separate, draws: int, rule: BoundRule) -> Taken:
     wagers = Wagers.on(Nulls(np.exp(grid), np.full(len(grid), rule.delta)))
     ends = block_ends(draws, [pairs_needed(t, rule.delta, alpha) for t in goals])
     scores_in, scores_out = np.zeros(0), np.zeros(0)
-    limit = mean_shift if rule.noise_last else counted_shift
+    on_curve = rule.gaussian and not rule.noise_last
+    curve = CurveWagers.on(_shifts(draws, rule, goals) if on_curve else np.zeros(1))
     learned_in, learned_out, mu, looked = past.scores_in, past.scores_out, 0.0, list[int]()
 
     def decided(goal: float) -> bool:
@@ -125,13 +131,17 @@ def take(draw: DrawBlock, past: Separate, draws: int, rule: BoundRule) -> Taken:
 
     for end in ends:
         bets = Bets.best(wagers.nulls, learned_in, learned_out)
+        curve_bets = CurveBets.best(curve.mus, learned_in, learned_out) if on_curve else None
         block_in, block_out = draw(wagers.pairs, end)
         wagers = wagers.after(block_in, block_out, bets)
+        if curve_bets is not None:
+            curve = curve.after(block_in, block_out, curve_bets)
+            mu = curve.refuted(alpha)
         scores_in, scores_out = np.concatenate([scores_in, block_in]), np.concatenate([scores_out, block_out])
         learned_in, learned_out = np.concatenate([learned_in, block_in]), np.concatenate([learned_out, block_out])
         looked.append(end)
-        if rule.gaussian:
-            mu = max(mu, limit(scores_in, scores_out, alpha / len(ends), past.middle))
+        if rule.gaussian and rule.noise_last:
+            mu = max(mu, mean_shift(scores_in, scores_out, alpha * _share(end, ends), past.middle))
         if goals and all(map(decided, goals)):
             break
     shown = float(grid[max(wagers.refuted(alpha) - 1, 0)]), mu_epsilon(mu, rule.delta) if rule.gaussian else 0.0
@@ -149,6 +159,21 @@ def take(draw: DrawBlock, past: Separate, draws: int, rule: BoundRule) -> Taken:
     )
 
 
+def _share(end: int, ends: list[int]) -> float:
+    """Of the risk of error, that of the look after `end` draws."""
+    if len(ends) == 1:
+        return 1.0
+    return LAST_SHARE if end == ends[-1] else (1 - LAST_SHARE) / (len(ends) - 1)
+
+
+def _shifts(draws: int, rule: BoundRule, goals: list[float]) -> Scores:
+    """The grid of μ that are bet against: from 0 to the ceiling, and for each ε of `goals` one just above its μ."""
+    most = curve_ceiling(draws, 1 - rule.confidence)
+    aimed = [1 / gaussian_multiplier(just_above(goal), rule.delta) for goal in goals]
+    grid = np.linspace(0.0, most, 1 + round(most / STEP))
+    return np.unique(np.concatenate([grid, [mu for mu in aimed if mu < most]]))
+
+
 def _exceeds(wagers: Wagers, grid: Scores, alpha: float, goal: float) -> bool:
     done = wagers.refuted(alpha)
     return done > 0 and bool(grid[done - 1] > goal)
@@ -162,10 +187,10 @@ def _if_gaussian(
         epsilon=mu_epsilon(mu, counted.delta),
         delta=counted.delta,
         confidence=counted.confidence,
-        method="mean shift" if noise_last else "gdp",
+        method="mean shift" if noise_last else "f-DP betting",
         counts={"tp": tp, "fp": fp, "fn": n - tp, "tn": n - fp},
         threshold=middle,
-        ceiling=inf if noise_last else gdp_ceiling(n, n, counted.delta, 1 - counted.confidence),
+        ceiling=inf if noise_last else mu_epsilon(curve_ceiling(n, 1 - counted.confidence), counted.delta),
         assumption=GAUSSIAN,
     )
 

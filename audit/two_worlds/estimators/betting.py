@@ -90,7 +90,7 @@ class Bets:
             k = len(nulls.slopes)
             return cls(np.zeros(k), np.ones(k, dtype=bool), np.full(k, -1))
         thresholds = (ends[1:] + ends[:-1]) / 2
-        tpr, fpr = _share_above(past_in, thresholds), _share_above(past_out, thresholds)
+        tpr, fpr = share_above(past_in, thresholds), share_above(past_out, thresholds)
         hit, alarm = np.concatenate([tpr, 1 - fpr]), np.concatenate([fpr, 1 - tpr])
         chances = np.stack([hit * (1 - alarm), (1 - hit) * alarm, hit * alarm, (1 - hit) * (1 - alarm)])
         k, many = len(nulls.slopes), len(thresholds)
@@ -150,12 +150,17 @@ class Wagers:
 
     def refuted(self, alpha: float) -> int:
         """How many of the claims, from the first on without a gap, are refuted at significance alpha."""
-        won = self.highest >= _enough(alpha)
-        return len(won) if won.all() else int(np.argmin(won))
+        return refuted_from_first(self.highest, alpha)
 
     def reachable(self, more: int, alpha: float) -> NDArray[np.bool_]:
         """Which claims (k,) are refuted, or still can be by `more` pairs without an error."""
         return np.maximum(self.highest, self.log_wealth + more * self.nulls.most) >= _enough(alpha)
+
+
+def refuted_from_first(highest: Scores, alpha: float) -> int:
+    """How many skeptics, from the first on without a gap, ever had the wealth that refutes at significance alpha."""
+    won = highest >= _enough(alpha)
+    return len(won) if won.all() else int(np.argmin(won))
 
 
 def _enough(alpha: float) -> float:
@@ -171,7 +176,7 @@ def _like(scores: Scores, count: int) -> Scores:
     return np.quantile(scores, shares)
 
 
-def _share_above(scores: Scores, thresholds: Scores) -> Scores:
+def share_above(scores: Scores, thresholds: Scores) -> Scores:
     """The share of scores above each threshold, smoothed by a Gaussian kernel."""
     width = kernel_width(scores)
     some = scores if len(scores) <= _LIKE else np.quantile(scores, (np.arange(_LIKE) + 0.5) / _LIKE)

@@ -193,7 +193,7 @@ def test_noise_that_is_not_last_is_counted():
         2000,
         BoundRule(1e-5, 0.95, gaussian=True, noise_last=False),
     )
-    assert taken.if_gaussian.method == "gdp" and taken.if_gaussian.epsilon <= taken.if_gaussian.ceiling < 70
+    assert taken.if_gaussian.method == "f-DP betting" and taken.if_gaussian.epsilon <= taken.if_gaussian.ceiling < 70
 
 
 # --- one run ---
