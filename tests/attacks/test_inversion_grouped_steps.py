@@ -19,7 +19,6 @@ from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.sparse import Sparse
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.settings import Name
-from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update, simulate
 from dpfl_audit.defenses import models
@@ -284,24 +283,3 @@ def test_so_many_fit_as_what_their_steps_keep_says(optimiser: str, clip: StepCli
     made(torch.rand(T, 2 * N, *SHAPE), torch.zeros(T, 2 * N, dtype=torch.long))
     held = {x.data_ptr(): x.numel() for x in kept}
     assert 0 < sum(held.values()) <= T * groups._numbers(opened[0], targets[0])
-
-
-@pytest.mark.full
-def test_an_attack_on_several_clients_gets_nearer_to_each(monkeypatch) -> None:
-    """Read before training and on the way, and simulated from both, all together."""
-    module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))
-    settings = Inversion(objective="euclidean", iterations=20, tv=0.001, along=0.5, simulated=8, reorder=True)
-    seen: list[int] = []
-    plain = GroupedSteps.__call__
-
-    def counted(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        seen.append(len(images))
-        return plain(self, images, labels)
-
-    monkeypatch.setattr(GroupedSteps, "__call__", counted)
-    ticks: list[tuple[int, int]] = []
-    found = solve(module, targets, SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))
-    assert max(seen) == 2 * T and ticks == sorted(ticks) and ticks[-1] == (1000, 1000)
-    for k, one in enumerate(found):
-        alone = solve(module, [targets[k]], SHAPE, settings, 0)[0]
-        assert (one.images - alone.images).abs().mean() < 0.02 and torch.equal(one.labels, alone.labels)

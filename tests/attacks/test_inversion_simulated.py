@@ -30,15 +30,14 @@ from dpfl_audit.attacks.inversion.strategies.simulated import (
     trained_on,
     with_disorder,
 )
-from dpfl_audit.attacks.inversion.strategies.simulating import averaged_epochs, nearest_update, simulate
+from dpfl_audit.attacks.inversion.strategies.simulating import averaged_epochs, nearest_update
 from dpfl_audit.attacks.inversion.strategies.strategy import Found
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
-from messages import flat, psnr
-from tiers import quick
+from messages import flat
 from torch import Tensor, nn
 
 N, SHAPE = 4, (3, 16, 16)
@@ -227,30 +226,6 @@ def test_a_later_layer_s_inputs_lie_in_the_span_of_its_update(data) -> None:
 # --- the attack ---
 
 
-@pytest.mark.full
-def test_simulating_makes_clearer_pictures_than_one_gradient_s_reading(data) -> None:
-    """Three epochs of two batches in an order unknown; chosen by the attack's own loss."""
-    module = network()
-    target, _ = trained(module, data, lr=0.1, epochs=3)
-    reading = Inversion(objective="absolute", tv=0.02, iterations=150)
-    made = {
-        name: solve(module, [target], SHAPE, attack, 0)[0]
-        for name, attack in {
-            "one": reading,
-            "simulated": replace(reading, simulated=150),
-            "reordered": replace(reading, simulated=150, reorder=True),
-            "middle": replace(reading, along=0.5),
-        }.items()
-    }
-    quality = {name: psnr(solution.images, data[0]) for name, solution in made.items()}
-    assert quality["simulated"] > quality["one"] + 0.5
-    assert quality["reordered"] > quality["one"] + 0.5
-    assert quality["middle"] > quality["one"]
-    replayed = solve(module, [target], SHAPE, replace(reading, simulated=150, reorder=True), 0)[0]
-    assert torch.equal(replayed.images, made["reordered"].images)
-    assert sorted(replayed.labels.tolist()) == sorted(data[1].tolist())
-
-
 def test_a_message_of_fewer_images_than_its_batches_hold_is_not_simulated(data) -> None:
     """A client that draws its batches in secret trains on some of its records."""
     target, _ = trained(network(), data)
@@ -369,22 +344,6 @@ def test_a_span_counts_less_the_more_of_it_is_noise(data):
         for noise in (0.0, 0.03, 0.3, 30.0)
     ]
     assert trusts[0] == 1 and trusts == sorted(trusts, reverse=True) and trusts[3] < 0.01
-
-
-@pytest.mark.parametrize("lr", quick([0.05, 0.4], 1))
-@pytest.mark.full
-def test_the_reading_is_kept_that_simulated_training_brings_nearer(data, lr):
-    """Nearer than the end of the worse one's, from either of which it could have gone on: of short and long ways."""
-    module = network().eval()
-    target, _ = trained(module, data, lr=lr, epochs=5)
-    settings = Inversion(objective="absolute", iterations=60, tv=0.1, along=0.5, span=5.0, simulated=40, reorder=True)
-    losses = []
-    for along in (0.0, 0.5):
-        own = replace(settings, along=along, simulated=0, reorder=False)
-        guess = solve(module, [target], SHAPE, own, 0)[0]
-        losses.append(simulate([case_of(module, target, settings)], [guess], lambda: None)[0].loss)
-    found = solve(module, [target], SHAPE, settings, 0)[0]
-    assert found.loss < max(losses) and abs(losses[0] / losses[1] - 1) > 0.02
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (2, 1)])
