@@ -103,6 +103,7 @@ class TextInversion:
                 *mode_assumed(view.module, "eval", view.facts.scheme == "recorded"),
             ),
             methods=methods,
+            noise_over_gradient=aim.target.noise_over_gradient,
         )
 
 

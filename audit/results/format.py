@@ -533,7 +533,15 @@ class AttackResult(_Part):
         )
 
 
-_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked_chance", "n_members", "n_nonmembers"}
+_NEEDS_NO_TRUTH = {
+    "attack_loss",
+    "reidentified_chance",
+    "label_chance",
+    "linked_chance",
+    "n_members",
+    "n_nonmembers",
+    "noise_over_gradient",
+}
 
 
 class Ran(_Part):

@@ -59,6 +59,22 @@ def _told(attack: AttackResult) -> str:
     )
 
 
+def noise_of(attack: AttackResult, multiplier: float | None) -> str:
+    """How long the noise is beside the gradient, and its multiplier; "" without noise.
+
+    >>> from dpfl_audit.audit.results.format import Metrics
+    >>> metrics = Metrics.of({"noise_over_gradient": 41.99})
+    >>> attack = AttackResult(attack="inversion-text", observer="server", metrics=metrics)
+    >>> noise_of(attack, 1.0)
+    'The noise is at least 41.9 times as long as the gradient (noise multiplier 1).'
+    """
+    ratio = attack.value("noise_over_gradient")
+    if not ratio:
+        return ""
+    beside = "" if multiplier is None else f" (noise multiplier {words.number(multiplier)})"
+    return f"The noise is at least {words.at_least(ratio)} times as long as the gradient{beside}."
+
+
 def linked_line(attack: AttackResult) -> str:
     interval = attack.intervals.get("linked")
     between = f"{words.between(interval)}; " if interval else ""
