@@ -22,7 +22,7 @@ from ..settings import check_types
 from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .by_attention import by_attention
 from .by_head import TRIED as TRIED_HEAD
-from .by_head import texts_by_head
+from .by_head import by_head
 from .last_words import head_of, with_last_words
 from .layers import LORA_A, LORA_B, Layers
 from .left import Left
@@ -89,7 +89,7 @@ class TextInversion:
             methods = (*methods, *how)
         words, noise = bag.words, view.facts.noise_std is not None and aim.target.noise_std > 0
         if self.sentences and noise and not texts:
-            texts, told, why = texts_by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed)
+            texts, told, why = by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed)
             words = torch.tensor(sorted({*words.tolist(), *told}), dtype=torch.int64)
             methods = (*methods, ("texts by the head's gradient", why))
         texts = [text for text in texts if len(text.tokens)][: aim.count]

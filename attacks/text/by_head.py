@@ -30,15 +30,14 @@ LIKELY, INSERTED = 64, 4  # words at each place, the likeliest by the gradient, 
 TRIED = SWEEPS * (NEAR + 3 * WIDTH)  # runs of a text in a search
 RUNS = 128  # texts that are run at once
 STEEP = 3.0  # what a standard deviation of the words' gains at a place counts for beside the logarithm of a prior
-MISSED = 0.001  # that the texts that were there are said not to fit
+MISSED = 0.001  # that noise alone is longer than what counts as noise
+SOUGHT, CERTAIN = 2.0, 10.0  # mean square of the head over the noise's, from which texts are sought, and told
 CHANCE = 0.05  # of the likelihood of what was tried, that may be of texts without a word that is told
 
 
 @dataclass(frozen=True, eq=False)
 class TextGuess:
-    """A text, and the head's gradient of it alone under the label that fits best, (classes, width), over the batch's
-    size. score: logarithm of likelihood and prior, but for a constant.
-    """
+    """A text, its part of the head's gradient by the label that fits best, and the log of its likelihood and prior."""
 
     text: WordNumbers
     label: int
@@ -64,22 +63,15 @@ class HeadSent:
 
     @staticmethod
     def of(layers: Layers, sent: Mapping[str, Tensor]) -> tuple[nn.Module, nn.Linear, Tensor] | None:
-        """The network, its last linear layer and that layer's gradient; None where the layer was not sent, makes no
-        outputs of the network, or reads more than one vector a text.
-        """
+        """The network, its last linear layer that was sent, and that gradient; None where it is no classifier."""
         network = copy.deepcopy(layers.network).float()
-        path, linear = [(p, m) for p, m in network.named_modules() if isinstance(m, nn.Linear)][-1]
-        if f"{path}.weight" not in sent:
-            return None
+        linears = [(p, m) for p, m in network.named_modules() if isinstance(m, nn.Linear) and f"{p}.weight" in sent]
+        path, linear = linears[-1] if linears else ("", nn.Linear(1, 1))
         read, made = _read(network, linear, [(0, 0)])
         if read.dim() != 2 or not torch.equal(made, network(torch.zeros(1, 2, dtype=torch.int64))):
             return None
         parts = [sent[name].float() for name in (f"{path}.weight", f"{path}.bias") if name in sent]
         return network, linear, torch.cat([part.view(len(part), -1) for part in parts], 1)
-
-    def noise_like(self, rest: Tensor) -> bool:
-        """Whether what is left of the message is no longer than noise; without the batch's texts but for `MISSED`."""
-        return float(rest.square().sum()) < float(chi2.isf(MISSED, rest.numel())) * self.noise_std**2
 
     def guesses(self, texts: Iterable[WordNumbers], rest: Tensor) -> dict[WordNumbers, TextGuess]:
         """Texts, each under the label by which it explains `rest` of the message best."""
@@ -93,9 +85,7 @@ class HeadSent:
         return found
 
     def likely(self, guess: TextGuess, rest: Tensor, barred: frozenset[int]) -> list[list[int]]:
-        """Of each place of a text the words that are worth a run there, by what they gain to first order and by the
-        prior, the likeliest first. barred: words that are not.
-        """
+        """Of each place the words worth a run there, by their gain to first order and the prior; none is barred."""
         caught: list[Tensor] = []
 
         def catch(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
@@ -104,7 +94,7 @@ class HeadSent:
 
         hook = self.words.register_forward_hook(catch)
         try:
-            read, _ = _read(self.network, self.linear, [guess.text], learned=True)
+            read, _ = _read(self.network, self.linear, [guess.text])
             (slopes,) = torch.autograd.grad(self._fitted(read, rest)[1][0, guess.label], caught[0])
         finally:
             hook.remove()
@@ -142,6 +132,7 @@ class HeadSearch:
         """The likeliest texts and, where they fit the noise, what was tried in the place of each beside the others."""
         best: list[TextGuess] = []
         left, used = SWEEPS, set[WordNumbers]()
+        longest = float(chi2.isf(MISSED, self.head.sent.numel())) * self.head.noise_std**2
         while left > 0:
             guesses: list[TextGuess] = []
             for _ in range(self.head.count):  # the attacker's texts that explain most, none that began a search before
@@ -154,7 +145,7 @@ class HeadSearch:
                     tried[at] = self._tried(guesses, [*tried[at]][:WIDTH], at, still == THOROUGH)
                     guesses[at] = next(iter(tried[at].values()))
                 still = 0 if self._score(guesses) > before else still + 1
-                if still == THOROUGH + 1 and self.head.noise_like(self._rest(guesses)):
+                if still == THOROUGH + 1 and float(self._rest(guesses).square().sum()) < longest:
                     return guesses, tried
             best = max(best or guesses, guesses, key=self._score)
         return best, []
@@ -162,15 +153,14 @@ class HeadSearch:
     def _tried(
         self, guesses: Sequence[TextGuess], beam: Sequence[WordNumbers], at: int, every: bool
     ) -> dict[WordNumbers, TextGuess]:
-        """What is tried in the place of one text, the likeliest first: texts of before and changed ones, all neighbours
-        of the likeliest or some of each.
-        """
+        """What is tried for one text, the likeliest first: those of before and neighbours, every or some."""
         rest = self._rest([guess for k, guess in enumerate(guesses) if k != at])
         pool = self.head.guesses({*beam, guesses[at].text}, rest)
         for guess in _likeliest(pool, 1 if every else WIDTH):
             likely = self.head.likely(guess, rest, self.barred)
-            near = self._neighbours(guess.text, likely)
-            if not every:
+            if every:
+                near = self._neighbours(guess.text, likely)
+            else:
                 few = [row[: self.random.choice((4, 16, LIKELY))] for row in likely]
                 near = [self.random.choice(self._neighbours(guess.text, few)) for _ in range(NEAR // WIDTH)]
                 again = [text for text in near if self.random.random() < 0.4]
@@ -183,8 +173,8 @@ class HeadSearch:
         inner = [a for a, word in enumerate(text) if word not in self.barred]
         made = [(*text[:a], w, *text[a + 1 :]) for a in inner for w in likely[min(a, len(likely) - 1)]]
         if len(text) < self.most:
-            puts = [(a, w) for a in (*inner, inner[-1] + 1) for w in likely[min(a, len(likely) - 1)][:INSERTED]]
-            made += [(*text[:a], w, *text[a:]) for a, w in puts]
+            at = (*inner, inner[-1] + 1)
+            made += [(*text[:a], w, *text[a:]) for a in at for w in likely[min(a, len(likely) - 1)][:INSERTED]]
         for a in inner:
             rest = (*text[:a], *text[a + 1 :])
             made += [rest] * min(3, len(inner) - 1)
@@ -200,43 +190,42 @@ class HeadSearch:
         return sum(self.head.prior.log(guess.text) for guess in guesses) - away
 
 
-def texts_by_head(
+def by_head(
     layers: Layers, view: View, target: Target, own: Tensor, seed: int
 ) -> tuple[list[FoundText], set[int], str]:
     """Texts of a message under noise of known size, those of their words that are told, and why nothing is.
 
-    A word is told where the whole message fits its noise, and 95 % of the likelihood of all texts that were tried in
-    its text's place is of those that have it; a text is certain where so much is its own. Texts that nobody tried do
-    not count.
+    A word is told where the message fits its noise, and 95 % of the likelihood of all texts that were tried in its
+    text's place is of those that have it; a text is certain where so much is its own. Texts that nobody tried do not
+    count, so nothing is told where the head's gradient is not well above its noise.
 
     Args:
-        layers: of the network. view: what was seen. target: the message. own: (m, length), the attacker's texts. seed:
-            of what is tried.
+        layers: the network. view, target: the message. own: (m, length), the attacker's texts. seed: of what is tried.
     """
-    vocabulary = view.vocabulary
-    assert vocabulary is not None
-    texts = [tuple(word for word in record if word != PAD) for record in own.tolist() if vocabulary.plain(record)]
+    assert view.vocabulary is not None
+    texts = [tuple(word for word in record if word != PAD) for record in own.tolist() if view.vocabulary.plain(record)]
     if not texts:
         return [], set(), "the attacker has no texts of its own, by which others would be likely"
-    if target.on_the_way or not (target.recipe is None or target.recipe.linear) or target.loss != "cross_entropy":
-        return [], set(), "it reads gradients of cross_entropy in one step of SGD"
+    one_step = not target.on_the_way and (target.recipe is None or target.recipe.linear)
     found = HeadSent.of(layers, view.layout.split(target.gradient))
-    if found is None or target.count > MOST:
-        return [], set(), f"it reads a classifier's head that is sent, of at most {MOST} texts"
+    if found is None or target.count > MOST or not one_step or target.loss != "cross_entropy":
+        return [], set(), f"it reads a classifier's head of one step of SGD on cross_entropy, of at most {MOST} texts"
     network, linear, sent = found
-    if float(sent.square().sum()) < 2 * sent.numel() * target.noise_std**2:
+    energy = float(sent.square().mean()) / target.noise_std**2
+    if energy < SOUGHT:
         return [], set(), "the head's gradient is shorter than the noise in it"
     clipped = target.clip_norm is not None or not target.scale_known or view.facts.record_clip
-    words, prior = network.get_submodule(layers.words), Bigrams.of(texts, len(vocabulary))
+    words, prior = network.get_submodule(layers.words), Bigrams.of(texts, len(view.vocabulary))
     assert isinstance(words, nn.Embedding)
     head = HeadSent(network, linear, words, sent, target.noise_std, target.count, clipped, prior)
-    own_texts, barred = tuple(dict.fromkeys(texts)), vocabulary.special
-    search = HeadSearch(head, own_texts, view.input_shape[0], barred, Random(seed))
-    guesses, tried = search.run()
-    told = [_told(guess, pool) for guess, pool in zip(guesses, tried)] or [(set[int](), False)] * len(guesses)
-    why = "" if tried else "the likeliest texts fit the message worse than its noise allows, so they are guesses"
+    own_texts, most = tuple(dict.fromkeys(texts)), view.input_shape[0]
+    guesses, tried = HeadSearch(head, own_texts, most, view.vocabulary.special, Random(seed)).run()
+    if not tried or energy < CERTAIN:
+        why = "the texts are guesses: none that was tried fits the noise, or there is too much of it to tell them apart"
+        return [FoundText(torch.tensor(guess.text), 1.0) for guess in guesses], set(), why
+    told = [_told(guess, pool) for guess, pool in zip(guesses, tried)]
     made = [FoundText(torch.tensor(guess.text), float(not sure)) for guess, (_, sure) in zip(guesses, told)]
-    return made, set[int]().union(*(words for words, _ in told)), why
+    return made, set[int]().union(*(words for words, _ in told)), ""
 
 
 def _told(top: TextGuess, tried: Mapping[WordNumbers, TextGuess]) -> tuple[set[int], bool]:
@@ -250,15 +239,12 @@ def _likeliest(pool: Mapping[WordNumbers, TextGuess], number: int) -> list[TextG
     return sorted(pool.values(), key=lambda guess: (-guess.score, guess.text))[:number]
 
 
-def _read(
-    network: nn.Module, layer: nn.Module, texts: Sequence[WordNumbers], learned: bool = False
-) -> tuple[Tensor, Tensor]:
-    """What a layer reads of texts, and what it makes of it."""
-    caught: list[tuple[Tensor, Tensor]] = []
+def _read(network: nn.Module, layer: nn.Module, texts: Sequence[WordNumbers]) -> tuple[Tensor, Tensor]:
+    """What a layer reads of texts, and what it makes of it; nothing where it is not run."""
+    caught = [(torch.zeros(0), torch.zeros(0))]
     hook = layer.register_forward_hook(lambda _, inputs, output: caught.append((inputs[0], output)))
     try:
-        with torch.set_grad_enabled(learned):
-            network(padded(texts, max(map(len, texts))))
+        network(padded(texts, max(map(len, texts))))
     finally:
         hook.remove()
-    return caught[0]
+    return caught[-1]

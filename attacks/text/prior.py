@@ -17,7 +17,7 @@ FEW = 5.0  # times that a word was seen, from which its pairs count for half
 
 @dataclass(frozen=True, eq=False)
 class Bigrams:
-    """words: the probability of each of a vocabulary. counts, pairs: how often each stands in the attacker's texts."""
+    """words: the probability of each word of a vocabulary. counts, pairs: how often each stands in the texts."""
 
     words: Tensor
     counts: Mapping[int, int]
@@ -33,14 +33,12 @@ class Bigrams:
     def log(self, text: WordNumbers) -> float:
         """The logarithm of its probability, its first word taken as given.
 
-        >>> round(Bigrams.of([(0, 1), (0, 1)], 4).log((0, 1)), 3)  # 2/7 · 0.75 + 5/7 · (0.75/2 + 0.25/4) + 2/7 · 0.25/4
-        -0.603
+        >>> round(Bigrams.of([(0, 1), (0, 1)], 4).log((0, 1)), 3)  # 2/7 · 0.75 + 5/7 · 0.375 + 0.25/4
+        -0.608
         """
-        chance = 0.0
+        total, least = 0.0, ANY / len(self.words)
         for pair in zip(text, text[1:]):
-            seen, alone = self.counts.get(pair[0], 0), float(self.words[pair[1]])
-            any_word = ANY / len(self.words)
-            chance += log(
-                (1 - ANY) * self.pairs.get(pair, 0) / (seen + FEW) + FEW / (seen + FEW) * (alone - any_word) + any_word
-            )
-        return chance
+            times = self.counts.get(pair[0], 0) + FEW
+            followed = (1 - ANY) * self.pairs.get(pair, 0) + FEW * (float(self.words[pair[1]]) - least)
+            total += log(followed / times + least)
+        return total

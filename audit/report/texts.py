@@ -55,9 +55,7 @@ def read_texts(folder: Path, attack: AttackResult) -> Texts | None:
 
 
 def text_table(folder: Path, attack: AttackResult, multiplier: float | None = None) -> dict[str, Any]:
-    """For the template: of each text its original as a line, what was read of it, and what is right, in words; and how
-    long the noise is. multiplier: of the noise.
-    """
+    """For the template: of each text its original, what was read and what is right; and how long the noise is."""
     noise = noise_of(attack, multiplier)
     found = read_texts(folder, attack)
     if found is None:

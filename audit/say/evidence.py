@@ -60,14 +60,7 @@ def _told(attack: AttackResult) -> str:
 
 
 def noise_of(attack: AttackResult, multiplier: float | None) -> str:
-    """How long the noise is beside the gradient, and its multiplier; "" without noise.
-
-    >>> from dpfl_audit.audit.results.format import Metrics
-    >>> metrics = Metrics.of({"noise_over_gradient": 41.99})
-    >>> attack = AttackResult(attack="inversion-text", observer="server", metrics=metrics)
-    >>> noise_of(attack, 1.0)
-    'The noise is at least 41.9 times as long as the gradient (noise multiplier 1).'
-    """
+    """How long the noise is beside the gradient, and its multiplier; "" without noise."""
     ratio = attack.value("noise_over_gradient")
     if not ratio:
         return ""

@@ -74,8 +74,7 @@ METRICS = {
     "noise_over_gradient": Metric(
         "noise over gradient",
         0,
-        "how many times as long as the gradient the noise is, at least, at 95 %; the gradient's length is the message's"
-        " own, less what noise adds on average",
+        "how many times as long as the gradient the noise is, at least, by the message's own length",
         bound=True,
     ),
     "psnr_margin": Metric(

@@ -127,8 +127,7 @@ class Target:
     def noise_over_gradient(self) -> float:
         """How many times as long as the gradient the noise is, at least, at 95 %; 0 where it is none or unknown.
 
-        Nobody is told the gradient's length without noise. ‖message‖² is ‖g‖² + d·σ², with a standard deviation of
-        √(2dσ⁴ + 4σ²‖g‖²), and a clipped gradient is no longer than the clip.
+        ‖message‖² is ‖g‖² + d·σ², with a standard deviation of √(2dσ⁴ + 4σ²‖g‖²), and a clip bounds ‖g‖.
         """
         d, noise = self._numbers, self._numbers * self.noise_std**2
         if not noise:
