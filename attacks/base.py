@@ -298,6 +298,7 @@ class ReadTexts:
     attack: the name of the attack in `ATTACKS`. words: (k,) int64, the numbers of words that the batch is said to have,
     by a test that no absent word passes. texts: (m, length) int64, at most as many as the message is of, padded.
     certain: (m,) bool, which of them the network itself confirms. assumed, methods: as of `Reconstruction`.
+    noise_over_gradient: as of `Target`.
     """
 
     attack: str
@@ -311,6 +312,7 @@ class ReadTexts:
     certain: Tensor
     assumed: tuple[str, ...]
     methods: tuple[tuple[str, str], ...] = ()
+    noise_over_gradient: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,15 @@ from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ..base import Attack, Knowledge, Part, ReadTexts, View
 from ..cost import forward_operations
+from ..inversion.read.assumed import NOISE_KNOWN
 from ..inversion.read.mode import mode_assumed
 from ..inversion.read.rounds import every_round
 from ..inversion.read.target import Aim, Target
 from ..settings import check_types
 from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .by_attention import by_attention
+from .by_head import TRIED as TRIED_HEAD
+from .by_head import by_head
 from .last_words import head_of, with_last_words
 from .layers import LORA_A, LORA_B, Layers
 from .left import Left
@@ -63,6 +66,8 @@ class TextInversion:
         sent = {*view.layout.names}
         told = any(isinstance(m, nn.Embedding) and f"{p}.weight" in sent for p, m in view.module.named_modules())
         words, tried = (0, TRIED_WHOLE) if told else (len(vocabulary) // EMBEDDED, TRIED)
+        if view.facts.noise_std:
+            tried += TRIED_HEAD
         return [Part(f"one-round:{aim.key}", (words + tried * aim.count) * each, aim) for aim in aims]
 
     def run_part(
@@ -71,10 +76,9 @@ class TextInversion:
         """What is read of one message.
 
         Args:
-            part: of `parts`. view: what the observer saw. knowledge: not used. seed: of guesses, from which texts are
-                sought. progress: called at the end.
+            part: of `parts`. view: what the observer saw. knowledge: its own texts, by which others are likely
+                under noise. seed: of guesses, from which texts are sought. progress: called at the end.
         """
-        del knowledge
         aim: Aim = part.content
         vocabulary, length = _vocabulary(view), view.input_shape[0]
         reader = _Reader.of(view, aim.target, len(vocabulary), length)
@@ -83,6 +87,11 @@ class TextInversion:
         if self.sentences and len(bag.words):
             texts, how = reader.texts(bag, aim.count, seed)
             methods = (*methods, *how)
+        words, noise = bag.words, view.facts.noise_std is not None and aim.target.noise_std > 0
+        if self.sentences and noise and not texts:
+            texts, told, why = by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed)
+            words = torch.tensor(sorted({*words.tolist(), *told}), dtype=torch.int64)
+            methods = (*methods, ("texts by the head's gradient", why))
         texts = [text for text in texts if len(text.tokens)][: aim.count]
         if progress is not None:
             progress(1, 1)
@@ -93,16 +102,18 @@ class TextInversion:
             round=aim.messages[0].round,
             sender=aim.messages[0].sender,
             message_ids=tuple(m.id for m in aim.messages),
-            words=bag.words,
+            words=words,
             texts=padded([text.tokens.tolist() for text in texts], length),
             certain=torch.tensor([text.certain for text in texts], dtype=torch.bool),
             assumed=(
                 "how many texts the message is of",
                 "the tokenizer, which is public",
+                *((NOISE_KNOWN,) if noise else ()),
                 *view.base_known,
                 *mode_assumed(view.module, "eval", view.facts.scheme == "recorded"),
             ),
             methods=methods,
+            noise_over_gradient=aim.target.noise_over_gradient,
         )
 
 

@@ -267,7 +267,7 @@ def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
 
 def _pictures(setting: ReportedSetting, attack: AttackResult) -> dict[str, Any]:
     if attack.thing == "text":
-        texts = text_table(setting.folder_of(attack), attack)
+        texts = text_table(setting.folder_of(attack), attack, setting.results.setup.noise_multiplier)
         return {"name": attack_name(attack), "texts": texts, "lack": texts["lack"], "round": attack.round}
     pictures = read_pictures(setting.folder_of(attack), attack)
     shown: list[dict[str, Any]] = []

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..errors import BadInput
 from ..results.format import AttackResult, parse
+from ..say.evidence import noise_of
 from ..setup.reading import plain_json, read_text
 
 SHOWN_WORDS = 60  # of a text on the first screen
@@ -53,11 +54,12 @@ def read_texts(folder: Path, attack: AttackResult) -> Texts | None:
     return found.model_copy(update={"texts": tuple(ranked)})
 
 
-def text_table(folder: Path, attack: AttackResult) -> dict[str, Any]:
-    """For the template: of each text its original as a line, what was read of it, and what is right, in words."""
+def text_table(folder: Path, attack: AttackResult, multiplier: float | None = None) -> dict[str, Any]:
+    """For the template: of each text its original, what was read and what is right; and how long the noise is."""
+    noise = noise_of(attack, multiplier)
     found = read_texts(folder, attack)
     if found is None:
-        return {"rows": [], "words": "", "lack": "The texts are not in the folder: numbers alone."}
+        return {"rows": [], "words": "", "noise": noise, "lack": "The texts are not in the folder: numbers alone."}
     rows = [
         {
             "original": " ".join(text.original),
@@ -67,4 +69,4 @@ def text_table(folder: Path, attack: AttackResult) -> dict[str, Any]:
         }
         for text in found.texts
     ]
-    return {"rows": rows, "words": " ".join(found.words), "lack": ""}
+    return {"rows": rows, "words": " ".join(found.words), "noise": noise, "lack": ""}

@@ -533,7 +533,8 @@ class AttackResult(_Part):
         )
 
 
-_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked_chance", "n_members", "n_nonmembers"}
+_COUNTED = {"n_members", "n_nonmembers", "noise_over_gradient"}
+_NEEDS_NO_TRUTH = {"attack_loss", "reidentified_chance", "label_chance", "linked_chance", *_COUNTED}
 
 
 class Ran(_Part):

@@ -59,6 +59,15 @@ def _told(attack: AttackResult) -> str:
     )
 
 
+def noise_of(attack: AttackResult, multiplier: float | None) -> str:
+    """How long the noise is beside the gradient, and its multiplier; "" without noise."""
+    ratio = attack.value("noise_over_gradient")
+    if not ratio:
+        return ""
+    beside = "" if multiplier is None else f" (noise multiplier {words.number(multiplier)})"
+    return f"The noise is at least {words.at_least(ratio)} times as long as the gradient{beside}."
+
+
 def linked_line(attack: AttackResult) -> str:
     interval = attack.intervals.get("linked")
     between = f"{words.between(interval)}; " if interval else ""

@@ -71,6 +71,12 @@ METRICS = {
     "rougeL": Metric("ROUGE-L", +1, "F of the longest common subsequence of words"),
     "in_place": Metric("words at their place", +1, "share of a text's words that were told at their place", True),
     "whole": Metric("texts whole", +1, "share of the texts that came back word for word", True),
+    "noise_over_gradient": Metric(
+        "noise over gradient",
+        0,
+        "how many times as long as the gradient the noise is, at least, by the message's own length",
+        bound=True,
+    ),
     "psnr_margin": Metric(
         "PSNR margin (dB)", +1, "PSNR minus that of the best control; above 0 the attack learned something"
     ),

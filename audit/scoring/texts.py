@@ -31,6 +31,7 @@ def text_entry(
             evidence. read: the attack's. output: where the texts go. draws: the seed, and how many of each test.
     """
     setup, truth = auditor.setup, auditor.truth
+    noise = {"noise_over_gradient": read.noise_over_gradient} if read.noise_over_gradient else {}
     entry = AttackResult(
         attack=read.attack,
         observer=read.observer,
@@ -42,6 +43,7 @@ def text_entry(
         assumed=read.assumed,
         methods=tuple(Method(name=name, why_not=why) for name, why in read.methods),
         settings=dict(cell.settings),
+        metrics=Metrics.of(noise),
     )
     if truth is None:
         return entry.having(not_measured={EVERYTHING: NO_TRUTH})
@@ -79,7 +81,7 @@ def text_entry(
             "words": vocabulary.spoken(read.words.tolist()),
         },
     )
-    return entry.having(n=len(rows), **parts, metrics=Metrics.of(scores))
+    return entry.having(n=len(rows), **parts, metrics=Metrics.of({**scores, **noise}))
 
 
 def _marked(vocabulary: Vocabulary, original: list[int], made: list[int]) -> list[list[Any]]:

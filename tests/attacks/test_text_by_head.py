@@ -1,0 +1,83 @@
+"""Texts under noise by a classifier's head: whole where adapters tell nothing, and none out of noise."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+import torch
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.text.attack import TextInversion
+from dpfl_audit.attacks.text.prior import Bigrams
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.vocabulary import vocabulary_of
+from dpfl_audit.defenses.engine import looped
+from dpfl_audit.defenses.layout import Layout
+from dpfl_audit.defenses.local import LocalJob, LocalTraining
+
+
+@pytest.fixture(scope="module")
+def notes():
+    return load("notes", seed=5)
+
+
+def read(data, rows, ratio, *, clip=None, own=True, share="gradient"):
+    """What a server reads of adapters trained on these notes, under noise so many times as long as the gradient."""
+    words = vocabulary_of(data.description)
+    about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1, "layers": 2}
+    module = models.build(
+        "transformer", vocabulary=len(words), lora={"rank": 8, "targets": ["query", "value"]}, **about
+    )
+    layout, inputs = Layout.of(module), data.inputs
+    start = layout.join(dict(module.named_parameters())).detach()
+    training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+    job = LocalJob(module, layout, training, start, inputs, data.targets, torch.tensor([rows]), share, 0.1)
+    value = looped([job])[0].value
+    value = value * min(1.0, (clip or 1e9) / float(value.norm()))
+    std = ratio * float(value.norm()) / len(value) ** 0.5
+    noisy = value + std * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
+    facts = PublicFacts("fedavg", share, "sgd", 0.1, len(rows), None, 1, clip_norm=clip, noise_std=std)
+    messages = (
+        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
+        Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: noisy, False),
+    )
+    view, attack = (
+        View("server", messages, module, layout, facts, data.input_shape, 4, vocabulary=words),
+        TextInversion(),
+    )
+    known = Knowledge({}, data.auxiliary_inputs[: 500 * own], data.auxiliary_targets[: 500 * own])
+    return attack.run_part(attack.parts(view, known)[0], view, known, 0), inputs[rows]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "clip", "share"),
+    [(1.0, 0.1, "gradient"), pytest.param(1.0, None, "update", marks=pytest.mark.full)],
+)
+def test_a_note_comes_back_from_noise_as_long_as_the_gradient(notes, ratio, clip, share):
+    """A clip hides the scale, which the search does not need."""
+    found, texts = read(notes, [4], ratio, clip=clip, share=share)
+    assert torch.equal(found.texts, texts) and found.methods[-1] == ("texts by the head's gradient", "")
+    assert set(found.words.tolist()) <= {*texts.flatten().tolist()}
+    assert found.noise_over_gradient == pytest.approx(ratio, rel=0.1)
+
+
+@pytest.mark.full
+def test_words_that_are_told_are_right(notes):
+    """At noise three times as long; of 16 words told at 95 % four wrong ones are as rare as 1 in 100."""
+    for_each = [read(notes, [row], 3.0) for row in (2, 3)]
+    assert sum(len({*found.words.tolist()} - {*texts.flatten().tolist()}) for found, texts in for_each) <= 3
+
+
+@pytest.mark.parametrize(("ratio", "own", "why"), [(100.0, True, "shorter than the noise"), (1.0, False, "no texts")])
+def test_where_nothing_is_sought_nothing_is_told(notes, ratio, own, why):
+    found, _ = read(notes, [4], ratio, own=own)
+    assert not len(found.words) and not len(found.texts) and why in found.methods[-1][1]
+
+
+def test_the_prior_is_a_probability():
+    """Of all words that may follow one; Σ is 1 where the word was seen in front of another as often as at all."""
+    prior = Bigrams.of([(0, 1, 0), (0, 2, 0), (3, 4)], 6)
+    assert sum(exp(prior.log((5, word))) for word in range(6)) == pytest.approx(1.0)
+    assert sum(exp(prior.log((1, word))) for word in range(6)) == pytest.approx(1.0)
+    assert exp(prior.log((1, 0))) > exp(prior.log((5, 0))) > exp(prior.log((1, 5)))
