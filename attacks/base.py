@@ -298,7 +298,7 @@ class ReadTexts:
     attack: the name of the attack in `ATTACKS`. words: (k,) int64, the numbers of words that the batch is said to have,
     by a test that no absent word passes. texts: (m, length) int64, at most as many as the message is of, padded.
     certain: (m,) bool, which of them the network itself confirms. assumed, methods: as of `Reconstruction`.
-    noise_over_gradient: as of `Target`.
+    noise_over_gradient: as of `text/noise.py`.
     """
 
     attack: str

@@ -283,7 +283,7 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=2565, pages_used=4),
+    "text": Allowance(4000, 20, lines_used=2926, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=2083, pages_used=4),
     "first hour": Allowance(1500, 20, lines_used=1389, pages_used=6),
     "evidence": Allowance(1500, lines_used=1231),

@@ -26,6 +26,7 @@ from .by_head import by_head
 from .last_words import head_of, with_last_words
 from .layers import LORA_A, LORA_B, Layers
 from .left import Left
+from .noise import noise_over_gradient
 from .places import shares_of_places
 from .sentences import FoundText, TextTrial, by_places, from_the_left
 from .span import SpanOfInputs
@@ -113,7 +114,7 @@ class TextInversion:
                 *mode_assumed(view.module, "eval", view.facts.scheme == "recorded"),
             ),
             methods=methods,
-            noise_over_gradient=aim.target.noise_over_gradient,
+            noise_over_gradient=noise_over_gradient(aim.target),
         )
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..errors import BadInput
 from ..results.format import AttackResult, parse
-from ..say.evidence import noise_of
+from ..say.evidence import CONFIRMED, LIKELIEST, WORDS_CERTAIN, WORDS_LIKELY, noise_of
 from ..setup.reading import plain_json, read_text
 
 SHOWN_WORDS = 60  # of a text on the first screen
@@ -60,6 +60,7 @@ def text_table(folder: Path, attack: AttackResult, multiplier: float | None = No
     found = read_texts(folder, attack)
     if found is None:
         return {"rows": [], "words": "", "noise": noise, "lack": "The texts are not in the folder: numbers alone."}
+    sure, heading = (LIKELIEST, WORDS_LIKELY) if noise else (CONFIRMED, WORDS_CERTAIN)
     rows = [
         {
             "original": " ".join(text.original),
@@ -69,4 +70,5 @@ def text_table(folder: Path, attack: AttackResult, multiplier: float | None = No
         }
         for text in found.texts
     ]
-    return {"rows": rows, "words": " ".join(found.words), "noise": noise, "lack": ""}
+    said = {"sure": sure, "heading": heading, "noise": noise}
+    return {"rows": rows, "words": " ".join(found.words), **said, "lack": ""}

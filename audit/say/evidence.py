@@ -59,6 +59,13 @@ def _told(attack: AttackResult) -> str:
     )
 
 
+# What is told of a batch, without noise and under noise of known size.
+CONFIRMED = "the network confirms the text without the truth"
+LIKELIEST = "95 % of the likelihood of all texts that were tried is this one's"
+WORDS_CERTAIN = "Words that are certain to be in the batch"
+WORDS_LIKELY = "Words told at 95 % (those of a whole text: if the true text is among those that were tried)"
+
+
 def noise_of(attack: AttackResult, multiplier: float | None) -> str:
     """How long the noise is beside the gradient, and its multiplier; "" without noise."""
     ratio = attack.value("noise_over_gradient")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp
 
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.text.attack import TextInversion
+from dpfl_audit.attacks.text.noise import noise_over_gradient
 from dpfl_audit.attacks.text.prior import Bigrams
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
@@ -73,6 +76,22 @@ def test_words_that_are_told_are_right(notes):
 def test_where_nothing_is_sought_nothing_is_told(notes, ratio, own, why):
     found, _ = read(notes, [4], ratio, own=own)
     assert not len(found.words) and not len(found.texts) and why in found.methods[-1][1]
+
+
+@pytest.mark.parametrize("ratio", (0.1, 1.0, 3.0, 100.0))
+def test_noise_over_gradient_is_a_lower_limit_in_95_of_100_messages(ratio):
+    """A gradient of length 1 in 10,000 numbers; nobody measures a ratio of 100, and a clip of 2 bounds it by 50."""
+    d, generator = 10_000, torch.Generator().manual_seed(1)
+    g, std = torch.full((d,), 0.01), ratio / 100
+    messages = [
+        Target("t", g, g + std * torch.randn(d, generator=generator), None, 1, noise_std=std) for _ in range(200)
+    ]
+    limits = [noise_over_gradient(message) for message in messages]
+    assert sum(limit <= ratio for limit in limits) >= 180  # of 200 at 95 %, but for 1 in 500
+    assert ratio > 1 or min(limits) > 0.85 * ratio
+    clipped = replace(messages[0], clip_norm=2.0)
+    assert noise_over_gradient(clipped) >= ratio / 2 * (1 - 1e-9)
+    assert noise_over_gradient(replace(clipped, noise_std=0.0)) == 0
 
 
 def test_the_prior_is_a_probability():

@@ -17,8 +17,6 @@ from .local_training import LINEAR, Recipe, noise_undone, undone
 from .sparse import Sparse, components_sent
 from .statistics import Statistics, statistics_told
 
-ONE_SIDED = 1.645  # standard deviations of a normal law that 95 % stay below
-
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -117,26 +115,8 @@ class Target:
         if self.others:
             return Pooled.of(self.messages).noise_share
         energy = self.gradient.square().sum().item()
-        return min(1.0, self._numbers * self.noise_std**2 / energy) if energy > 0 else 0.0
-
-    @property
-    def _numbers(self) -> int:
-        return len(self.gradient) if self.sparse is None else int(self.sparse.sent.sum())
-
-    @property
-    def noise_over_gradient(self) -> float:
-        """How many times as long as the gradient the noise is, at least, at 95 %; 0 where it is none or unknown.
-
-        ‖message‖² is ‖g‖² + d·σ², with a standard deviation of √(2dσ⁴ + 4σ²‖g‖²), and a clip bounds ‖g‖.
-        """
-        d, noise = self._numbers, self._numbers * self.noise_std**2
-        if not noise:
-            return 0.0
-        left = max(0.0, float(self.gradient.double().square().sum()) - noise)
-        most = left + ONE_SIDED * (2 * noise**2 / d + 4 * self.noise_std**2 * left) ** 0.5
-        if self.clip_norm is not None and not self.per_layer:
-            most = min(most, self.clip_norm**2)
-        return (noise / most) ** 0.5
+        numbers = len(self.gradient) if self.sparse is None else int(self.sparse.sent.sum())
+        return min(1.0, numbers * self.noise_std**2 / energy) if energy > 0 else 0.0
 
     def __post_init__(self) -> None:
         if self.weights.shape != self.gradient.shape or self.weights.dim() != 1:

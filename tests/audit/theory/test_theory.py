@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from dpfl_audit.audit.proof.theorems.gaussian import gaussian_delta
 from dpfl_audit.audit.theory.advise import SCHEMES, scheme_advice, theory_of
 from dpfl_audit.audit.theory.component import ComponentConstants
 from dpfl_audit.audit.theory.decentralised import DecentralisedConstants
@@ -94,12 +93,6 @@ def test_geo_theorem_3_is_the_recursion_with_the_noise_of_theorem_1(vartheta, M)
     assert geo(vartheta=vartheta).convergence(M).value == pytest.approx(x, rel=1e-12)
 
 
-@pytest.mark.parametrize(("epsilon", "misses"), [(6.97, False), (6.99, True), (10.0, True)])
-def test_geo_theorem_1_misses_its_claim_beyond_epsilon_6_98(epsilon, misses):
-    assert mentions(geo(epsilon=epsilon).convergence(5), "own target") is misses
-    assert (gaussian_delta(multiplier=math.sqrt(2 * math.log(1e3)) / epsilon, epsilon=epsilon) > 1e-3) is misses
-
-
 @pytest.mark.parametrize(("U", "K"), [(5, 1), (5, 2), (5, 4), (5, 5), (2, 1)])
 def test_geo_contraction_against_the_mean_over_all_subsets(U, K):
     """E‖mean of K gradients‖² over every K-subset, exactly: equation (36) needs U² in its second term."""
@@ -130,16 +123,6 @@ def test_geo_local_drift():
     # two steps by hand: (1/2)(1.2² − 1) − .1·2 = .02
     assert constants.local_drift(2).value == pytest.approx(0.02)
     assert constants.final_convergence(20, 2).value - constants.convergence(20).value == pytest.approx(0.06)
-
-
-def second_derivative_43(M, A, vartheta, divisor):
-    """The noise part of (43) up to a positive factor."""
-    bracket = (
-        vartheta**M * math.log(vartheta) ** 2
-        - A**M * math.log(A) ** 2
-        + (A / vartheta) ** M * math.log(A / vartheta) ** 2
-    )
-    return vartheta / ((vartheta - A) * divisor) * bracket
 
 
 @pytest.mark.parametrize("vartheta", [0.95, 1.0, 1.05])
@@ -211,12 +194,6 @@ def test_nbafl_noise_on_the_aggregate_holds_the_golden_server_noise(K, L, epsilo
     assert math.sqrt(max(std**2 - upload**2 / K, 0)) == pytest.approx(server, rel=2e-4, abs=1e-9)
 
 
-def test_nbafl_lemma_5_overspends_its_round_budget():
-    """N=50, K=20, T=25, ε=5: .604 used, .441 allowed."""
-    found = nba(epsilon=5.0).aggregate_noise_std(25, 20)
-    assert mentions(found, "0.604") and mentions(found, "0.441")
-
-
 def test_nbafl_theorem_2_by_hand():
     """μ = 2, ρ = .5, B = 1, l = .5, T = 3, written out number by number."""
     found = nba(mu=2.0, rho=0.5).convergence(3)
@@ -242,16 +219,6 @@ def test_nbafl_correction_by_hand_and_its_doubled_and_quadrupled_noise():
         printed = one.convergence(1).value
         talaei = one.convergence(1, "talaei").value - one.lambda_2 * beta**2
         assert talaei / printed == pytest.approx(factor, rel=1e-3)
-
-
-def test_nbafl_increment_is_one_round_of_the_correction():
-    T, c = 7, math.sqrt(2 * math.log(125))
-    noise = 2 * c * T / (1000 * 50) * math.sqrt(2 / (50 * math.pi))
-    squared = 4 * c**2 * T**2 / (1000**2 * 50 * 2500)
-    step = nba().increment(1.0, noise, squared, "talaei")
-    assert 2 + T * step.value == pytest.approx(nba().convergence(T, "talaei").value)
-    assert mentions(nba().increment(1.0, 2.0, 1.0), "Jensen")
-    assert nba(mu=1.5).lambda_2 == 0.0 and round(nba().noise_constant, 4) == 3.1075
 
 
 CURVATURES = np.array([0.6, 0.8, 1.0, 1.2, 1.4])
@@ -294,15 +261,6 @@ def test_nbafl_rederived_bound_holds_on_an_exact_problem(mu, epsilon):
             assert exact <= constants.sampled_convergence(T, K, "rederived").value
 
 
-def test_nbafl_correction_is_no_bound_where_an_optimum_exists():
-    """λ2 < 0, no noise: the corrected Theorem 2 falls below 0 and below the exact loss."""
-    exact, constants = federation_of_parabolas(40, 5, math.inf, 1.5, 4.0)
-    found = constants.convergence(40, "talaei")
-    assert found.value < 0 <= exact
-    assert mentions(found, "wrong way round") and mentions(found, "negative")
-    assert exact <= constants.convergence(40, "printed").value
-
-
 def test_nbafl_q_follows_from_fedprox():
     """FedProx's Theorem 4 derivation with the variance B²/(Kμ²)‖∇F‖² of the mean of K drawn clients."""
     rho, B, mu, K = 1.3, 1.7, 6.0, 9
@@ -314,12 +272,6 @@ def test_nbafl_q_follows_from_fedprox():
     all_in = constants.sampled_contraction(50, "rederived").value
     assert all_in == constants.contraction().value
     assert constants.sampled_contraction(50).value > all_in
-
-
-def test_nbafl_theorem_3_is_undefined_where_lemma_5_needs_no_server_noise():
-    assert math.isnan(nba().sampled_convergence(25, 20).value)  # ε/T = 2 ≥ −ln(.6)
-    assert math.isfinite(nba().sampled_convergence(25, 45).value)
-    assert math.isfinite(nba().sampled_convergence(25, 20, "rederived").value)
 
 
 def test_nbafl_best_participants_is_the_brute_force_optimum_and_can_lie_inside():
@@ -366,25 +318,6 @@ def test_iter_noise_free_weight_by_hand():
     assert everyone.remarks == () and everyone.value == 0
 
 
-def aggregate_variance(per_component, p, b, N, sizes):
-    """E‖(N/b)Σ_{l∈P}(n_l/n)w_l‖² over a uniformly drawn b-subset, independent noises of p components."""
-    shares = np.array(sizes) / sum(sizes)
-    return p * per_component * (N / b) ** 2 * b * np.mean(shares**2)
-
-
-def test_iter_corollary_2_1_is_twice_too_big_and_corollary_1_1_is_right():
-    p, b, N, T_g, sizes, Xi, epsilon = 7, 4, 10, 20, [3, 1, 4, 1, 5, 9, 2, 6, 5, 3], 0.3, 2.0
-    T_l, shares = b * T_g / N, float(np.mean(np.square(sizes))) / sum(sizes) ** 2
-    fields = dict(dimension=p, participants=b, clients=N, epsilon=epsilon, c2=1.3)
-    laplace = aggregate_variance(2 * (T_l * Xi / epsilon) ** 2, p, b, N, sizes)
-    assert iteration("laplace", **fields).noise_variance(T_g, Xi, shares).value == pytest.approx(laplace)
-    gaussian = aggregate_variance(1.3**2 * T_l * math.log(1e4) * Xi**2 / epsilon**2, p, b, N, sizes)
-    printed = iteration("gaussian", **fields).noise_variance(T_g, Xi, shares)
-    assert printed.value == pytest.approx(2 * gaussian) and mentions(printed, "twice too big")
-    corrected = iteration("gaussian", **fields).noise_variance(T_g, Xi, shares, "corrected")
-    assert corrected.value == pytest.approx(gaussian)
-
-
 @pytest.mark.parametrize(("mechanism", "z"), [("laplace", 2), ("gaussian", 1)])
 def test_iter_noise_weight_is_the_corollary_at_twice_the_learning_rate(mechanism, z):
     E, T_g, eta = 4, 30, 0.01
@@ -405,26 +338,6 @@ def test_iter_local_steps_minimise_equation_4_for_z_above_one(z, T, second):
     orders = StepOrders(z=z, second=second)
     values = [orders.at(T, E).value for E in np.geomspace(1, T, 4001)]
     assert orders.at(T, orders.best_local_steps(T).value).value <= min(values) * (1 + 1e-12)
-
-
-def test_iter_rates():
-    """Laplace: E* = T^(2/3) diverges as T^(1/3), E = 1 as T; Gaussian: anything up to √T stays O(1)."""
-    laplace = StepOrders(z=2)
-    assert laplace.order_of_local_steps(8000).value == 400
-    assert laplace.rate == pytest.approx(1 / 3) and StepOrders(z=1).rate == 0 and StepOrders(z=0.5).rate < 0
-    growth = [laplace.at(T, T ** (2 / 3)).value for T in (1e3, 8e3)]
-    assert growth[1] / growth[0] == pytest.approx(2)
-    assert laplace.at(8e3, 1).value / laplace.at(1e3, 1).value == pytest.approx(8, rel=1e-4)
-    for T in (1e3, 1e6):
-        assert 1 <= StepOrders(z=1).at(T, math.sqrt(T)).value <= 2
-
-
-def test_iter_corollary_5_1():
-    orders = StepOrders(z=2.0)
-    best = orders.best_iterations(5.0).value
-    assert orders.at(best, 5.0).value <= min(orders.at(T, 5.0).value for T in np.geomspace(1, 1e4, 4001))
-    assert best == pytest.approx(5**1.5)
-    assert StepOrders(z=1.0).best_iterations(5.0).value == math.inf
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -558,22 +471,6 @@ def test_fednore_without_its_term_is_the_plain_scheme():
     assert mentions(pulled, "∇S = 0")
 
 
-def test_fednore_noise_ratio_has_the_wrong_root():
-    """d draws of std σ‖∇W‖/n: the ratio is √d·σ/n; σ/√n only if d = n."""
-    sigma, n, d = 8.0, 600, 20_000
-    gradient = np.random.default_rng(0).normal(size=d)
-    noise = np.random.default_rng(1).normal(size=(20, d)) * sigma * np.linalg.norm(gradient) / n
-    measured = np.linalg.norm(noise, axis=1).mean() / np.linalg.norm(gradient)
-    printed = nore(sigma=sigma, samples=n, dimension=d).noise_to_gradient()
-    assert math.sqrt(d) * sigma / n == pytest.approx(measured, rel=0.01)
-    assert mentions(printed, f"d = 20000 the ratio is {math.sqrt(d) * sigma / n:.4g}")
-    assert printed.value == pytest.approx(8 / math.sqrt(600))
-    same = nore(sigma=sigma, samples=n, dimension=n).noise_to_gradient()
-    assert same.value == printed.value and same.remarks == ()
-    assert nore(sigma=8.0, samples=400).noise_to_gradient().value == 0.4
-    assert mentions(nore(sigma=8.0, samples=400).recommend_rounds(), "0.4 times as long as the gradient")
-
-
 # ------------------------------------------------------------------------------ decentralised (THESIS chapter 5)
 
 
@@ -590,20 +487,6 @@ def test_decentralised_noise_meets_its_own_conversion():
         alpha, s_1 = 1 + 2 * math.log(1e5) / 8, 0.49 * (m_e or 1)
         assert 3.5 * 50 * s_1 * alpha / (100**2 * sigma2) == pytest.approx(4)
         assert math.log(1e5) / (alpha - 1) == pytest.approx(4)
-
-
-def test_decentralised_text_and_appendix_by_hand():
-    """L = 1.5, ρ2 = .5, m_tcs = 10, m_e = 4, T = 20: D = .5 + .75 − 1.5 + 2 = 1.75."""
-    constants = anonymous(smoothness=1.5, eigenvalue=0.5)
-    sampling = 0.25 * 0.5 * 6 / (4 * 9)
-    privacy = 4 * 1.5 * 0.25 * 0.5 / (600**2 * 4)
-    text = 2 * 2 / (20 * 1.75) - 0.25 / 1.75 + 0.5 * sampling / 1.75 + privacy / 1.75
-    appendix = 2 * 2 / (20 * -2.25) - 0.25 / 1.75 + 2.5 * sampling / 1.75 + privacy / -2.25
-    rederived = (2 * 2 / 20 + 0.25 + 0.5 * sampling + privacy) / (1 - 0.5 * 0.5)
-    for reading, value in (("text", text), ("appendix", appendix), ("rederived", rederived)):
-        assert constants.gossip_convergence(20, 10, 4, 0.25, reading).value == pytest.approx(value)
-    found = constants.gossip_convergence(20, 10, 4, 0.25)
-    assert found.value < 0 and mentions(found, "negative, impossible") and mentions(found, "denominator is negative")
 
 
 def test_decentralised_leader_by_hand():
