@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from pathlib import Path
 
@@ -234,6 +235,7 @@ def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
+@cache
 def sentence_asserts(house: House) -> Figure:
     """Asserts in which a comparison holds a string of three words or more."""
     places = []
@@ -283,7 +285,7 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=2926, pages_used=4),
+    "text": Allowance(4000, 20, lines_used=2925, pages_used=4),
     "own trainings": Allowance(3000, 20, lines_used=2083, pages_used=4),
     "first hour": Allowance(1500, 20, lines_used=1389, pages_used=6),
     "evidence": Allowance(1500, lines_used=1231),
@@ -320,7 +322,7 @@ ROWS = (
     Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
     Row("product: lines", product_lines, 83075 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 54776, 40000),
+    Row("tests: lines", test_lines, 54767, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -106,6 +106,7 @@ def test_what_does_nothing_beside_a_learned_prior_is_refused() -> None:
             Inversion(objective="euclidean", learned=True, restarts=2, **{wrong: 1})  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, wiener) -> None:
     """Fresh networks, images and noise; the total variation that grows with the noise is the default's."""
     gains, nothing = [], []

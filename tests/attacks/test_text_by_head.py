@@ -60,7 +60,7 @@ def read(data, rows, ratio, *, clip=None, own=True, share="gradient"):
 def test_a_note_comes_back_from_noise_as_long_as_the_gradient(notes, ratio, clip, share):
     """A clip hides the scale, which the search does not need."""
     found, texts = read(notes, [4], ratio, clip=clip, share=share)
-    assert torch.equal(found.texts, texts) and found.methods[-1] == ("texts by the head's gradient", "")
+    assert torch.equal(found.texts, texts) and found.methods[-1][1] == ""
     assert set(found.words.tolist()) <= {*texts.flatten().tolist()}
     assert found.noise_over_gradient == pytest.approx(ratio, rel=0.1)
 

@@ -422,6 +422,7 @@ def test_no_factor_on_noise_is_asked_of_a_response():
 # --- adap DP-FL
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("share", "rounds", "golden"), [(0.4, 17_079, 2.12), (0.45, 15_181, 2.0), (0.5, 13_663, 1.89)])
 def test_adap_dpfls_own_figures_fit_together(share, rounds, golden):
     """q = 78/6000, σ from 6 to 3.03 by .9999 where that share of the rounds decays evenly: ε near the 2 printed."""

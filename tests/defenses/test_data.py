@@ -48,6 +48,7 @@ def test_photos_share_no_pixel_between_splits_and_keep_a_guard_of_32(cut_photos)
         assert not any((x & y).any() for x, y in zip(near, other))
 
 
+@pytest.mark.full
 def test_photos_share_no_pixel_between_classes(cut_photos):
     owner = [np.full(image.shape[:2], -1) for image in photos.photographs()]
     for label, (photo, top, left) in zip(cut_photos.targets.tolist(), cut_photos.extra["train"].tolist()):

@@ -177,7 +177,8 @@ def test_bad_images_are_refused():
         psnr_margin(1.0, {})
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.full) for s in (1, 2))])
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_pictures_that_a_prior_invents_must_beat_those_it_makes_of_nothing(seed):
     """The originals have something in common that no other image has, and the prior knows it: pictures of anybody pick
     many of them, for one reason, which is no luck of a binomial's. Every original has a label of its own here.

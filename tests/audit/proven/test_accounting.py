@@ -358,6 +358,7 @@ def test_one_cohort_for_several_steps_is_sampled_once():
     assert together == pytest.approx(price([release(math.sqrt(3.0), sampling=TENTH)]).epsilon)
 
 
+@pytest.mark.full
 def test_sampling_never_costs_more_than_none():
     for noise, adjacency in itertools.product((0.05, 5.0), ("zero_out", "replace_one")):
         for sampling in (TENTH, HALF_OF_SIX):

@@ -143,6 +143,7 @@ def priced(folder, told, population=20, batch=2, steps=1) -> float:
     return rows[0].proven or 0.0
 
 
+@pytest.mark.full
 def test_a_count_that_the_coins_drew_shows_the_draw(tmp_path):
     """20 records, coins of a tenth: 2.36 was printed, and who sees (K, value) has 2.99 at least. All K are likely."""
     size, drawn = (priced(tmp_path / name, told) for name, told in (("size", [20] * 5), ("drawn", [2, 4, 1, 3, 2])))

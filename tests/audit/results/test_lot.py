@@ -236,6 +236,7 @@ def test_where_no_control_is_comparable_an_exact_picture_still_is_one(tmp_path):
     assert attack.value("exact") == 1.0 and results.verdict.level == "severe"
 
 
+@pytest.mark.full
 def test_messages_of_one_record_are_one_question_together_and_noise_answers_no(tmp_path):
     leaks, quiet = (one_record(tmp_path / str(std), rounds=5, noise_std=std) for std in (1e-3, 30.0))
     alone = [attack for attack in leaks.attacks if attack.manner == "one-round"]
@@ -248,6 +249,7 @@ def test_messages_of_one_record_are_one_question_together_and_noise_answers_no(t
 CHANNELS_FIRST = {"options": {"order": "chw"}}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("side", [8, 3])
 def test_splits_of_another_kind_than_the_training_rows_are_no_line_up(tmp_path, side):
     """Smooth pictures to train on, noisy ones to test on: whatever is smooth points at the former. Behind noise of a

@@ -416,6 +416,7 @@ def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fau
     assert median > 0.3 * truth if fault else median == 0
 
 
+@pytest.mark.full
 def test_with_a_secret_draw_too():
     """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a
     hundredth of PLD's upper limit.

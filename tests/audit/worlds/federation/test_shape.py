@@ -105,7 +105,7 @@ def test_one_release_of_another_shape_is_enough():
     assert not_gaussian_by([drawn], cohort_hidden=False) == ""
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_laplace_noise_at_its_true_epsilon_contradicts_no_proof(protocol):
     """One release, exactly (5, 0)-DP for the client. Laplace scores judged as Gaussian would "show" more than 15."""
