@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ...defenses.data.columns import TableColumn, table_columns
+from ...defenses.data.columns import TableColumn, described_columns
 from ...defenses.data.unit_scale import UnitScale
 from ...metrics.cells import cells_right
 from ..results.format import AuditedSetup
@@ -16,9 +16,9 @@ SHOWN_ROWS, SHOWN_COLUMNS = 4, 40
 
 
 def columns_shown(setup: AuditedSetup, features: int) -> tuple[TableColumn, ...]:
-    """The columns of the audited table, () where it is no table, or another one."""
+    """The columns by whose ends the attack's images were made, () where it is no table, or another one."""
     try:
-        return table_columns(setup.data, features) if setup.data.get("columns") else ()
+        return described_columns(setup.data.get("columns") or [], features)
     except (TypeError, ValueError):
         return ()
 

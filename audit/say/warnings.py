@@ -46,6 +46,7 @@ def implied(results: Results) -> list[str]:
     if lost := sum("not_finite" in row for row in results.rounds):
         sentences.append(f"In {words.times(lost, 'round')} a client's value was not finite, and 0 went in its place.")
     sentences += filter(None, [useless(setup), only_ranks(setup)])
+    sentences += filter(None, [not_all_attacked(setup)])
     if setup.status == "partial":
         sentences.append("Training was not finished when it was audited.")
     if setup.noise_key == "published" and (setup.noise_std != 0 or results.server_noise_std):
@@ -58,6 +59,21 @@ def implied(results: Results) -> list[str]:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
     sentences += stronger_without(results)
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
+
+
+def not_all_attacked(setup: AuditedSetup) -> str:
+    """That other clients' records are of other kinds, where messages of some were kept; "" where all are alike."""
+    config = setup.config or {}
+    kept = config.get("capture", {}).get("clients")
+    if config.get("data", {}).get("partition") != "writer" or not isinstance(kept, list) or not setup.clients:
+        return ""
+    if len(kept) >= setup.clients:
+        return ""
+    listed = words.listed([str(client) for client in kept])
+    return (
+        f"Messages of {len(kept)} of {setup.clients} clients were kept and attacked (number {listed}; the first is 0)."
+        " The others hold records of their own, and nothing was measured of them: [capture] clients names more."
+    )
 
 
 def not_asked(rows: Sequence[Epsilon]) -> list[str]:

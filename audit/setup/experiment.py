@@ -31,7 +31,7 @@ from ...defenses.topology import Leader
 from ...defenses.wire import Wire
 from ..errors import BadInput, bad_input
 from .claim import resolved, stated_claim
-from .config import Config
+from .config import Config, DataTable
 from .key import PUBLISHED
 
 
@@ -183,7 +183,12 @@ def _check_holders(config: Config, data: Dataset) -> None:
         raise BadInput(
             '[data] partition = "writer" deals training records; train_on = "auxiliary" needs "iid" or another'
         )
-    if table.name != OWN_TABLE or (table.partition == "writer") == (data.groups is not None):
+    if table.name != OWN_TABLE:
+        return
+    if table.partition == "writer" and data.groups is not None:
+        _check_all_train(table, int(data.groups.max()) + 1)
+        return
+    if table.partition != "writer" and data.groups is None:
         return
     if data.groups is None:
         raise BadInput('[data] partition = "writer" of a csv needs options = { holder = "COLUMN" }: who holds each row')
@@ -191,6 +196,14 @@ def _check_holders(config: Config, data: Dataset) -> None:
         f"[data] partition = {table.partition!r} mixes the holders that options.holder names; say"
         ' partition = "writer", or leave that option out'
     )
+
+
+def _check_all_train(table: DataTable, holders: int) -> None:
+    """Raises BadInput where a holder, or some of its rows, would be left out: ε is of the least of those who train."""
+    if table.clients != holders:
+        raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and there are {holders}")
+    if table.samples_per_client is not None:
+        raise BadInput("[data] samples_per_client: each holder trains on all of its rows; leave it out")
 
 
 def _check_records(config: Config, data: Dataset) -> None:

@@ -114,6 +114,14 @@ def facts_of(columns: Sequence[TableColumn]) -> dict[str, Any]:
     return {"columns": [column.as_facts() for column in columns]}
 
 
+def described_columns(told: Sequence[Mapping[str, Any]], features: int) -> tuple[TableColumn, ...]:
+    """A description's columns as they stand there. features: of a record. Raises ValueError where they disagree."""
+    columns = tuple(TableColumn(**{**own, "words": tuple(own.get("words", ()))}) for own in told)
+    if (width := sum(column.width for column in columns)) != features:
+        raise ValueError(f"the table's columns have {width} features, and its records {features}")
+    return columns
+
+
 def table_columns(
     facts: Mapping[str, Any], features: int, mean: Sequence[float] = (), std: Sequence[float] = ()
 ) -> tuple[TableColumn, ...]:
@@ -128,11 +136,7 @@ def table_columns(
     (TableColumn(name='feature 1', words=(), mean=0.0, std=1.0, least=0.0, most=4.0, spread=0.5),)
     """
     told = facts.get("columns") or [{"name": f"feature {place + 1}"} for place in range(features)]
-    columns = [TableColumn(**{**own, "words": tuple(own.get("words", ()))}) for own in told]
-    if sum(column.width for column in columns) != features:
-        raise ValueError(
-            f"the table's columns have {sum(column.width for column in columns)} features, and its records {features}"
-        )
+    columns = described_columns(told, features)
     mean, std = list(mean) or [0.0] * features, list(std) or [1.0] * features
     place, wide = 0, []
     for column, own in zip(columns, told):

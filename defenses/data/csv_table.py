@@ -121,6 +121,8 @@ def _read_cells(
     """The arguments are those of `load`. Raises ValueError."""
     reading = dict(reading)
     holder = reading.pop("holder", None)
+    if holder is not None and (not isinstance(holder, str) or holder == target):
+        raise ValueError(f"holder = {holder!r}: expected one column's name, and not the target's")
     drop = [*drop] if holder is None else [*drop, holder]
     of_file, said = _reading(reading)
     held = read_delimited(Path(root), **of_file)
@@ -139,14 +141,14 @@ def _read_cells(
             columns[str(name)] = read_column(features[name], said, usual)
         except ValueError as error:
             raise ValueError(f"{root!r}: {error}") from None
-    holders = None if holder is None else _holders(root, table[holder])
+    holders = None if holder is None else _holders(root, table[holder], said)
     return _Cells(columns, _target_cells(root, table[target], labels, said, usual), holders, held.notes)
 
 
-def _holders(root: str, cells: pd.Series) -> pd.Series:
+def _holders(root: str, cells: pd.Series, said: Said) -> pd.Series:
     """Who holds each row. Raises ValueError where nobody does."""
     names = cells.astype(str).str.strip().where(cells.notna(), "")
-    if (empty := names == "").any():
+    if (empty := names.isin({"", *said.missing})).any():
         row = int(np.argmax(empty)) + 1
         raise ValueError(
             f"{root!r}: the holder {cells.name!r} is missing in row {row} below the header; every row has one"
@@ -210,11 +212,11 @@ def _of_target(target: str, names: Sequence[str], targets: np.ndarray) -> str:
 
 
 def _of_holders(holders: Sequence[str], numbers: NDArray[np.int64]) -> str:
-    """Whose training rows there are, in the order of clients where every holder is one."""
-    counts = np.bincount(numbers, minlength=len(holders))
-    listed = ", ".join(f"{name} {count}" for name, count in list(zip(holders, counts))[:SHOWN_HOLDERS])
+    """Which client each holder is, and how many rows it trains on."""
+    counts = np.bincount(numbers, minlength=len(holders)).tolist()
+    listed = [f"client {n} is {name} ({count} training rows)" for n, (name, count) in enumerate(zip(holders, counts))]
     more = f" and {len(holders) - SHOWN_HOLDERS} more" if len(holders) > SHOWN_HOLDERS else ""
-    return f"{len(holders)} holders have their own rows, and train on so many: {listed}{more}"
+    return ", ".join(listed[:SHOWN_HOLDERS]) + more
 
 
 def _remarks(columns: Mapping[str, ReadColumn]) -> Iterator[str]:

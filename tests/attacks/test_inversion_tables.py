@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -26,8 +28,10 @@ from dpfl_audit.attacks.inversion.strategies.row_fit import (
 )
 from dpfl_audit.attacks.inversion.strategies.row_metric import RowMetric
 from dpfl_audit.attacks.inversion.strategies.with_words import as_shares, with_words
+from dpfl_audit.audit.report.cells import cell_table
+from dpfl_audit.audit.results.format import Pair
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
+from dpfl_audit.defenses.data.columns import TableColumn, facts_of, fitted_column, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.cells import cells_right
@@ -263,7 +267,6 @@ def config(folder, **scheme):
 def test_a_table_of_ones_own_from_config_to_page(tmp_path):
     """Its rows come back cell by cell, and the page says so in the table's own words."""
     import dpfl_audit
-    from dpfl_audit.audit.report.cells import cell_table
     from dpfl_audit.audit.report.page import page
     from dpfl_audit.audit.report.pictures import read_pictures
 
@@ -302,3 +305,18 @@ def test_an_error_in_the_first_of_several_messages_has_its_coordinates_in_the_sp
     found = of_all_messages(coordinates @ left[:8].T, left[:8])
     torch.testing.assert_close(F.normalize(found, dim=2), F.normalize(coordinates, dim=2), atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(found.norm(dim=2), (coordinates @ left[:8].T).norm(dim=2))
+
+
+def test_a_cell_is_shown_as_the_table_has_it_where_missing_cells_made_its_spread_small() -> None:
+    """Missing doses stand at the mean, so the feature's standard deviation is below 1 (a stranger read 20.3 for 20)."""
+    doses = pd.Series([5.0, 10.0, 20.0, 40.0, None, None, None, None], name="dose")
+    fitted = fitted_column(doses, np.arange(8))
+    assert fitted is not None
+    features = fitted.features(doses)[0]
+    (column,) = table_columns({"columns": [fitted.as_facts()]}, 1, [0.0], [float(features.std())])
+    images = UnitScale.of([column]).images(torch.tensor(features)[:4, None]).numpy()
+    pairs = tuple(Pair(original=i, reconstruction=i) for i in range(4))
+    attack = SimpleNamespace(worst_first=pairs, originals=images, rebuilt=images)
+    setup: Any = SimpleNamespace(data={"columns": [column.as_facts()]})
+    shown = cell_table(cast(Any, attack), setup)
+    assert shown is not None and [cells[0] for cells in shown["lines"][0]["cells"]] == ["5", "10", "20", "40"]

@@ -254,6 +254,18 @@ BAD_EXPERIMENTS = {
     "data set": ({"data": {"name": "fotos"}}, "not a data set"),
     "nobody holds a row": ({"data": {**PEOPLE, "partition": "writer"}}, "holder"),
     "holders mixed": ({"data": {**PEOPLE, "partition": "iid", "options": {"holder": "ward"}}}, '"writer"'),
+    "a holder left out": (
+        {"data": {**PEOPLE, "partition": "writer", "options": {"holder": "ward"}, "clients": 1}},
+        "there are 2",
+    ),
+    "rows left out": (
+        {"data": {**PEOPLE, "partition": "writer", "options": {"holder": "ward"}, "samples_per_client": 9}},
+        "all of its rows",
+    ),
+    "the target holds rows": (
+        {"data": {**PEOPLE, "partition": "writer", "options": {"holder": "ill"}}},
+        "not the target's",
+    ),
     "no such holder": ({"data": {**PEOPLE, "partition": "writer", "options": {"holder": "wart"}}}, "'ward'"),
     "empty folder": ({"data": {"name": "mnist", "root": "."}}, r"\[data\]"),
     "partition": (

@@ -207,20 +207,6 @@ def test_nbafl_theorem_2_by_hand():
     assert mentions(found, "should be 1 + ρB/μ")
 
 
-def test_nbafl_correction_by_hand_and_its_doubled_and_quadrupled_noise():
-    c = math.sqrt(2 * math.log(125))
-    k_2, k_1 = -1 / 2 + 0.5 / 4 + 0.5 / 8, 2 * 1.25 * c / 1000 * math.sqrt(2 / (50 * math.pi))
-    k_0 = 4 * 0.25 * c**2 / (1000**2 * 50)
-    found = nba(mu=2.0, rho=0.5).convergence(3, "talaei")
-    assert found.value == pytest.approx(2 + 3 * k_2 + 9 * k_1 / 50 + 27 * k_0 / 2500, rel=1e-12)
-    # the printed noise of one round is half and a quarter of that (with μ = 1 the two λ1 agree)
-    for beta, factor in ((1e9, 2), (0.0, 4)):
-        one = nba(mu=1.0, rho=0.5, Theta=0.0, beta=beta)
-        printed = one.convergence(1).value
-        talaei = one.convergence(1, "talaei").value - one.lambda_2 * beta**2
-        assert talaei / printed == pytest.approx(factor, rel=1e-3)
-
-
 CURVATURES = np.array([0.6, 0.8, 1.0, 1.2, 1.4])
 
 
@@ -385,14 +371,6 @@ def test_iter_too_few_rounds_are_refused_in_advice_and_remarked_in_the_bound():
         few.recommend_local_steps(total_steps=9)
 
 
-def test_iter_recommended_rounds_have_an_interior_optimum_for_laplace():
-    setting = dict(epsilon=50.0, clip=1.0, clients=20, participants=20, dimension=3)
-    found = IterationConstants(mechanism="laplace", **setting).recommend_rounds(max_rounds=3000)
-    assert 1 < found.value < 3000
-    gaussian = IterationConstants(mechanism="gaussian", delta=1e-4, **setting).recommend_rounds(max_rounds=3000)
-    assert mentions(gaussian, "needs z > 1")
-
-
 # --------------------------------------------------------------------------------------- component-adaptive (ADN)
 
 
@@ -424,16 +402,6 @@ def test_component_noise_for_the_planned_rounds_is_the_least_that_fits_them():
         assert component_rounds(2.0, sigma * (1 - 1e-6), 1e-5) < rounds
 
 
-def test_component_lemma_8_is_the_same_for_any_number_of_participants():
-    """k of n equal clients a round: each uploads kT/n times, the mean divides the variance by k."""
-    M, T, n, alpha = 50, 60, 10, 40
-    constants = ComponentConstants(epsilon=2.0, delta=1e-5, sigma=26.0)
-    found = constants.global_variance(T, alpha, M, n).value
-    for k in (1, 2, 3, 5, 10):
-        single = M * constants.required_noise(k * T // n, alpha).value
-        assert single / k == pytest.approx(found)
-
-
 # ------------------------------------------------------------------------------------------- Fed-nore (THESIS 3.3)
 
 
@@ -463,12 +431,6 @@ def test_fednore_broken_assumptions_are_named():
     assert mentions(steep.gradient_convergence(5), "is not positive")
     assert math.isnan(nore(smoothness=2.0, strength=0.0).gradient_convergence(5).value)
     assert mentions(nore(pl=2.0).convergence(5), "PL constant")
-
-
-def test_fednore_without_its_term_is_the_plain_scheme():
-    plain, pulled = (nore(strength=lam, sigma=8.0, samples=600, clip=6.0).pull() for lam in (0.0, 1.0))
-    assert plain.value == 1 and plain.remarks == ()
-    assert mentions(pulled, "∇S = 0")
 
 
 # ------------------------------------------------------------------------------ decentralised (THESIS chapter 5)
