@@ -295,10 +295,10 @@ class Links:
 class ReadTexts:
     """What an attack on text reads of one message.
 
-    attack: the name of the attack in `ATTACKS`. words: (k,) int64, the numbers of words that the batch is said to have,
-    by a test that no absent word passes. texts: (m, length) int64, at most as many as the message is of, padded.
-    certain: (m,) bool, which of them the network itself confirms. assumed, methods: as of `Reconstruction`.
-    noise_over_gradient: as of `text/noise.py`.
+    attack: the name of the attack in `ATTACKS`. words: (k,) int64, the numbers of words that the batch is said to have:
+    by a test that no absent word passes, under noise at 95 % or of the likeliest texts that were tried. texts:
+    (m, length) int64, at most as many as the message is of, padded. certain: (m,) bool, which of them the network
+    confirms, or 95 % of that likelihood. assumed, methods: as of `Reconstruction`. noise_over_gradient: see `noise.py`.
     """
 
     attack: str

@@ -223,16 +223,16 @@ def by_head(
     if not tried or energy < CERTAIN:
         why = "the texts are guesses: none that was tried fits the noise, or there is too much of it to tell them apart"
         return [FoundText(torch.tensor(guess.text), 1.0) for guess in guesses], set(), why
-    told = [_told(guess, pool) for guess, pool in zip(guesses, tried)]
-    made = [FoundText(torch.tensor(guess.text), float(not sure)) for guess, (_, sure) in zip(guesses, told)]
-    return made, set[int]().union(*(words for words, _ in told)), ""
+    sure = [_sure(guess, pool) for guess, pool in zip(guesses, tried)]
+    made = [FoundText(torch.tensor(guess.text), float(not whole)) for guess, (_, whole) in zip(guesses, sure)]
+    return made, set[int]().union(*(words for words, _ in sure)), ""
 
 
-def _told(top: TextGuess, tried: Mapping[WordNumbers, TextGuess]) -> tuple[set[int], bool]:
+def _sure(top: TextGuess, tried: Mapping[WordNumbers, TextGuess]) -> tuple[set[int], bool]:
     weights = {text: exp(guess.score - top.score) for text, guess in tried.items()}
     most = CHANCE * sum(weights.values())
-    told = {word for word in top.text if sum(w for text, w in weights.items() if word not in text) < most}
-    return told, sum(weights.values()) - 1 < most
+    words = {word for word in top.text if sum(w for text, w in weights.items() if word not in text) < most}
+    return words, sum(weights.values()) - 1 < most
 
 
 def _likeliest(pool: Mapping[WordNumbers, TextGuess], number: int) -> list[TextGuess]:

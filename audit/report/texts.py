@@ -70,5 +70,5 @@ def text_table(folder: Path, attack: AttackResult, multiplier: float | None = No
         }
         for text in found.texts
     ]
-    said = {"sure": sure, "heading": heading, "noise": noise}
-    return {"rows": rows, "words": " ".join(found.words), **said, "lack": ""}
+    labels = {"sure": sure, "heading": heading, "noise": noise}
+    return {"rows": rows, "words": " ".join(found.words), **labels, "lack": ""}

@@ -40,8 +40,8 @@ def noise_last(case: CanaryCase) -> bool:
     """Whether nothing nonlinear comes between the Gaussian noise and what is seen of a round.
 
     Noise inside local training goes through the optimiser and the steps after it: one step of SGD only scales it, Adam
-    makes signs of it. Then scores may be narrower than the noise is, and only a count of errors bounds μ
-    (`demonstrated.mean_shift.counted_shift`).
+    makes signs of it. Then scores may be narrower than the noise is, and only bets on errors bound μ
+    (`two_worlds/estimators/curve_bets.py`).
     """
     job = case.rounds[0].job
     if job.training.per_example is None or job.share == "gradient":
