@@ -29,6 +29,7 @@ from dpfl_audit.audit.commands import (
     train,
     weights,
 )
+from dpfl_audit.defenses.process import keep_memory
 
 # Threads that wait for each other by spinning make everything tens of times slower as soon as another program wants a
 # core.
@@ -97,6 +98,7 @@ def main(argv: list[str] | None = None) -> None:
     # Ledgers are many small objects without cycles: Python's default of a collection every 700 new ones took 3 of the
     # 7 s that 5,000 clients × 10 rounds are priced in.
     gc.set_threshold(100_000, 20, 20)
+    keep_memory()
     try:
         status = audit(arguments, prog_name="audit", standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)

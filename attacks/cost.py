@@ -17,6 +17,7 @@ from ..defenses.layout import Layout
 CALL = 10**8  # of one call of a network, whatever it computes: a few milliseconds
 A_MINUTE = 18 * 10**11  # two cores' worth
 NOISE = 150  # of one number of noise
+CLIPPED = 200  # of one number of a record's own gradient, which is measured, scaled, rounded and added
 
 _FORWARD: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], int]] = WeakKeyDictionary()
 

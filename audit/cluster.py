@@ -24,6 +24,7 @@ import torch
 
 from .. import __version__
 from ..defenses.losses import ALLOWED
+from ..defenses.process import ready
 from ..defenses.progress import Progress
 from ..defenses.workers import HERE, Brought, Task, Workers
 from .errors import BadInput
@@ -66,7 +67,7 @@ class Place:
             os.chdir(self.folder)
         except OSError:
             raise BadInput(f"--ray: {_host()} does not see {self.folder}; all machines must share it (NFS)") from None
-        torch.set_flush_denormal(True)  # before the first parallel region, as in the command itself
+        ready()
         torch.set_num_threads(self.threads)
 
 

@@ -25,7 +25,7 @@ from .grid import in_steps
 from .local import LocalJob, LocalResult, LocalTraining, NoiseInside, PerExample
 from .losses import loss_of
 from .randomness import Keystream
-from .steps.clip import clip_in_steps, clip_or_zero
+from .steps.clip import clip_in_steps, clip_or_zero, clipped_sum
 from .steps.perturb import draw, example_step
 from .threads import in_threads
 from .update import make_optimiser
@@ -404,8 +404,7 @@ def _stacked_dp_gradient(jobs: Sequence[LocalJob], drawn: list[_Drawn] | None = 
             for row, own in job.planted:
                 flat = torch.where((rows[:, part] == row)[..., None], own.to(flat), flat)
             for piece in parts:
-                clipped = clip_in_steps(flat[..., piece], rule.clip_norm, grid).mul_(taken[:, part, None])
-                steps[:, piece] += clipped.sum(1, dtype=torch.float64)
+                steps[:, piece] += clipped_sum(flat[..., piece], rule.clip_norm, grid, taken[:, part])
             if noting:
                 norms.append(_clipped_norms(flat, rule.clip_norm, parts) * taken[:, part, None])
         stds: Sequence[float | Tensor] = [rule.noise_multiplier * rule.clip_norm * job.noise] * len(jobs)

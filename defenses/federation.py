@@ -21,6 +21,7 @@ from .layout import Layout
 from .local import LocalJob, LocalResult, LocalTraining, batch_order, decision
 from .losses import NextToken, loss_of
 from .participation import Cohort
+from .process import ready
 from .randomness import Keystream, generator, secret_seed
 from .releases import Release, in_slot
 from .schedule import RoundPlan
@@ -306,7 +307,7 @@ def run_many(
     A federation that stops early just stops yielding. Replicas (shadow models, canary trials, seeds, noise cells) are
     only this.
     """
-    torch.set_flush_denormal(True)  # denormal numbers alone slow training many times
+    ready()
     done: dict[int, State] = {}
     running: dict[int, Rounds] = {}
     pending: dict[int, list[LocalJob]] = {}

@@ -31,6 +31,7 @@ from .federation import (
     uploads_of,
 )
 from .grid import PartialSum, partial_sum
+from .process import ready
 from .progress import Progress
 from .schedule import RoundPlan
 from .scheme import Scheme
@@ -98,7 +99,7 @@ def run_sliced(
         federation: of a `sliceable` scheme. state: to go on from. on_round: hears of each round.
         keep: which messages are kept, and how; None for none. workers: who works on the slices.
     """
-    torch.set_flush_denormal(True)  # as in `run_many`
+    ready()
 
     def clients_send(federation: Federation, state: State, plan: RoundPlan, members: Sequence[int]) -> Uploads:
         return _sliced(federation, state, plan, members, keep or Keep(), workers)

@@ -179,14 +179,14 @@ def picked_from_pool(
     rows, m = unit_rows(reconstructions), len(reconstructions)
     usable = rows.any(dim=1)
     hits, chances, sizes = 0, [], []
+    likeness = rows @ unit_rows(pool).T
     of_all = kinds(torch.cat([originals, pool]), torch.cat([labels, pool_labels]))
     of_own, of_pool = of_all[: len(originals)], of_all[len(originals) :]
     for original, kind, label in zip(unit_rows(originals), of_own, labels.tolist()):
         others = pool_labels == label
         if not others.any():
             continue
-        rivals = unit_rows(pool[others & (of_pool != kind)])
-        nearest = (rows @ rivals.T).max(dim=1).values if len(rivals) else torch.full((m,), -torch.inf)
+        nearest = likeness.masked_fill(~others | (of_pool == kind), -torch.inf).amax(dim=1)
         hits += bool(((rows @ original > nearest + ROUNDING) & usable).any())
         sizes.append(int(others.sum()))
         line_up = torch.cat([kind[None], of_pool[others]])

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 import torch
 from dpfl_audit.audit import progress
+from dpfl_audit.defenses import process
 from dpfl_audit.metrics import closer_test
 
 hypothesis.settings.register_profile("the same every time", derandomize=True)
@@ -53,6 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
     """Small tensors are slower on many threads, and workers of pytest-xdist would fight over the cores."""
+    process.ready()
     torch.set_num_threads(1)
 
 

@@ -27,7 +27,7 @@ from ...defenses.schedule import History, RoundPlan, Schedule, rounds_planned
 from ...defenses.scheme import Scheme
 from ...defenses.wire import SERVER, Wire
 from ...defenses.workers import HERE, Workers
-from ..cost import CALL, NOISE, forward_operations
+from ..cost import CALL, CLIPPED, NOISE, forward_operations
 from .signals import numbers_per_record
 
 MakeFederation = Callable[[Sequence[Tensor], int], Federation]  # rows by client, seed
@@ -64,7 +64,8 @@ class ShadowFactory:
             )
 
     def operations(self, shape: tuple[int, ...], rounds: int) -> int:
-        """About how many one federation takes: three passes over a record of `shape` in every local step, and noise.
+        """About how many one federation takes: three passes over a record of `shape` in every local step, and noise;
+        by DP-SGD a gradient for each record, and noise in every step.
 
         Args:
             shape: of one record. rounds: until the attacked model.
@@ -74,9 +75,11 @@ class ShadowFactory:
         records = sum(self.sizes) // len(self.sizes)  # of a client
         batch = min(local.batch_size, records)
         steps = 1 if self.scheme.share == "gradient" else local.steps or (local.epochs or 1) * -(-records // batch)
+        dim = Layout.of(self.module).dim
         computed = 3 * steps * batch * forward_operations(self.module, shape)
+        private = NOISE if local.per_example is None else steps * (NOISE + batch * CLIPPED)
         # Clients train as stacks of about `CHAIN_CHUNK_JOBS`, so that each step's calls are paid for once a stack.
-        return rounds * taking_part * (steps * CALL // CHAIN_CHUNK_JOBS + computed + NOISE * Layout.of(self.module).dim)
+        return rounds * taking_part * (steps * CALL // CHAIN_CHUNK_JOBS + computed + private * dim)
 
     def on(
         self, inputs: Tensor, targets: Tensor, auxiliary: Tensor, classes: int, rounds: int | None = None

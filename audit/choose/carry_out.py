@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from ...defenses.process import ready
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
 from ..errors import BadInput
@@ -60,7 +59,7 @@ def carry_out_study(
         BadInput: the request is wrong, the folder holds something else, or nothing of the space can be trained or
             attacked.
     """
-    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
+    ready()
     start = config.parent if isinstance(config, Path) else Path()
     case = opened_case(config, options, options.key or _kept_key(folder) or secrets.token_hex(32), start)
     with writing(folder):

@@ -14,6 +14,8 @@ from .case import StudyCase
 FILE = ".work/costs.json"
 LEAST = 4  # settings: fewer are no search
 SHORT = 1.0  # minutes: a search that takes no more is whole
+A_PRICE = 0.5  # seconds of two cores, before anything was measured
+SCORES = 4.0  # of opening, scoring and pricing what a short attack got
 SEARCH = 0.85  # of the minutes, for the settings of the search: many of them need no attack
 
 
@@ -35,9 +37,11 @@ class SettingCosts:
 
     def fitting(self, case: StudyCase) -> StudyCase:
         """The study with as many settings as its minutes hold; it says where these are fewer than were asked for."""
-        each = self.training + self.attacks
-        fit = max(LEAST, int(max(SHORT, case.minutes * SEARCH) / each)) if each else case.trials
-        if fit >= case.count or case.selects:
+        if case.selects or not self.training + self.attacks:
+            return case
+        each = self.training + self.attacks + (A_PRICE + SCORES) / 60
+        fit = max(LEAST, int(max(SHORT, case.minutes * SEARCH) / each))
+        if fit >= case.count:
             return case
         words = (
             f"--minutes {case.minutes:g} holds {fit} of {case.count} settings, as one takes about"

@@ -7,12 +7,10 @@ from ..run.times import OF_RUNS
 from ..timetable import PlannedStage, Timetable, WorkKind
 from . import trial
 from .case import StudyCase
-from .costs import SettingCosts
+from .costs import A_PRICE, SCORES, SettingCosts
 
-A_PRICE = 0.5  # seconds of two cores, before anything was measured
-A_TRAINING = 1.0
-SCORES = 4.0  # of opening, scoring and pricing what a short attack got, and MORE_SCORES of a seed attacked again
-MORE_SCORES = 10.0
+A_TRAINING = 1.0  # seconds of two cores, before anything was measured
+MORE_SCORES = 10.0  # of scoring a seed attacked again
 
 
 LOOKED_AT = ("attacks", "pricing", "training")  # of every setting of a batch

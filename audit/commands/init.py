@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,31 +57,44 @@ def _asked() -> Wanted:
     observer = _chosen("From whom are the data to be hidden?", OBSERVERS)
     unit = _chosen("Whose data does one ε hide?", UNITS)
     records = _chosen("What are the records?", RECORDS)
-    root, target = _records(records)
-    clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
-    return Wanted(observer=observer, unit=unit, records=records, root=root, target=target, clients=clients)
+    root, columns = _records(records)
+    target, holder, clients = "", "", 0
+    if columns:
+        click.echo(f"Columns: {', '.join(columns)}", err=True)
+        target = _column("Which column is predicted?", columns)
+        question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"
+        holder = _column(question, [name for name in columns if name != target], default="")
+        clients = columns[holder] if holder else 0
+    if not holder:
+        clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
+    return Wanted(observer, unit, records, root=root, target=target, holder=holder, clients=clients)
 
 
-def _records(kind: str) -> tuple[str, str]:
-    """Where they are, and of a table the column that is predicted; asked again until it can be read."""
+def _records(kind: str) -> tuple[str, dict[str, int]]:
+    """Where they are, and of a table how many different cells each column has; asked again until it can be read."""
     while True:
         question = f"{FILES[kind]} (Enter: bundled ones, to try)"
         root = click.prompt(question, default="", show_default=False, err=True)
         try:
-            return root, _target(root) if root and kind == "table" else ""
+            return root, _columns(root) if root and kind == "table" else {}
         except ValueError as error:
             click.echo(f"{error}.", err=True)
 
 
-def _target(root: str) -> str:
-    """One of the columns of the table `root`. Raises ValueError where it cannot be read."""
+def _columns(root: str) -> dict[str, int]:
+    """How many different cells each column of the table `root` has. Raises ValueError where it cannot be read."""
     from ...defenses.data.delimited import read_delimited
 
     if not Path(root).is_file():
         raise ValueError(f"{root!r} is no file; a table with a header is needed, such as patients.csv")
-    columns = [str(name) for name in read_delimited(Path(root)).table.columns]
-    click.echo(f"Columns: {', '.join(columns)}", err=True)
-    return click.prompt("Which column is predicted?", type=click.Choice(columns), show_choices=False, err=True)
+    table = read_delimited(Path(root)).table
+    return {str(name): int(table[name].astype(str).str.strip().nunique()) for name in table.columns}
+
+
+def _column(question: str, columns: Collection[str], default: str | None = None) -> str:
+    """One of the columns, or `default`, which Enter stands for."""
+    kind = click.Choice([*columns, *([] if default is None else [default])])
+    return click.prompt(question, type=kind, default=default, show_choices=False, show_default=False, err=True)
 
 
 def _chosen(question: str, answers: dict[str, str]) -> Any:

@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import torch
-
+from ...defenses.process import ready
 from ...defenses.progress import Progress, part_of
 from ...defenses.workers import HERE, Workers
 from ...metrics import perceptual
@@ -91,7 +90,7 @@ def carry_out_together(
     Raises:
         BadInput: as `carry_out`, of any of them.
     """
-    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
+    ready()
     with ExitStack() as locks:
         for output in outputs:
             locks.enter_context(writing(output))

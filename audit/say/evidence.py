@@ -36,18 +36,22 @@ def _reidentified(attack: AttackResult, share: float, control: float | None, aga
 
 
 def cells_beside(attack: AttackResult, right: Sequence[bool]) -> str:
-    """How much of one rebuilt row is right, beside what a row has that was made without any message. right: its cells.
+    """How much of the row that shows most is right, beside the average row, and one that was made without any message.
+    right: its cells.
 
     >>> controls = {"mean": {"cells_right": 0.5}, "other_rows": {}}
-    >>> attack = AttackResult(attack="inversion", observer="server", controls=controls)
+    >>> metrics = {"cells_right": 0.6}
+    >>> attack = AttackResult(attack="inversion", observer="server", metrics=metrics, controls=controls)
     >>> cells_beside(attack, [True, False, True, True])
-    '3 of its 4 cells are right; of a row made without any message 2 are, on average'
+    '3 of its 4 cells are right; the average row has 2.4, and one that was made without any message 2'
     """
     known = [value for own in attack.controls.values() if (value := own.get("cells_right")) is not None]
     found = f"{sum(right)} of its {words.times(len(right), 'cell')} are right"
-    if not known:
+    average = attack.value("cells_right")
+    if not known or average is None:
         return found
-    return f"{found}; of a row made without any message {words.number(max(known) * len(right), 2)} are, on average"
+    rows, without = (words.number(share * len(right), 2) for share in (average, max(known)))
+    return f"{found}; the average row has {rows}, and one that was made without any message {without}"
 
 
 def _told(attack: AttackResult) -> str:

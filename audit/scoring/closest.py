@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, log
 
 import torch
@@ -16,7 +17,11 @@ from .limits import Limits
 
 
 def with_closest(
-    entry: AttackResult, reconstruction: Reconstruction, limits: Limits, last_round: int, auxiliary: Tensor
+    entry: AttackResult,
+    reconstruction: Reconstruction,
+    limits: Limits,
+    last_round: int,
+    spread: Callable[[], Tensor],
 ) -> AttackResult:
     """The entry with `psnr_ceiling_even`, and where there are auxiliary pictures with `psnr_ceiling`; without either
     where the proof allows anything.
@@ -25,7 +30,7 @@ def with_closest(
     is compared with: the 5 % are shared by all of them, and each may be closest to any.
 
     Args:
-        auxiliary: (m, c, h, w) in [0, 1]; the mean and covariance of the Gaussian prior are theirs.
+        spread: `variances` of auxiliary pictures in [0, 1], whose mean and covariance the Gaussian prior has.
     """
     originals = len({pair.original for pair in entry.pairs})
     if not originals:
@@ -36,7 +41,7 @@ def with_closest(
     kappa -= log(len(reconstruction.images))
     pixels = reconstruction.images[0].numel()
     numbers = {"psnr_ceiling_even": decibels(even_error(kappa, pixels))}
-    error = gaussian_error(kappa, variances(auxiliary).numpy(), pixels)
+    error = gaussian_error(kappa, spread().numpy(), pixels)
     if error > 0:
         numbers["psnr_ceiling"] = decibels(error)
     return entry.having(metrics=Metrics.of({**entry.numbers, **numbers}))

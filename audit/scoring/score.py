@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import floor
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from ..setup.folder import Setup
 from ..setup.planned import priced_ledger
 from .answers import RUNS, Lots
 from .attributes import attribute_entries
-from .closest import with_closest
+from .closest import variances, with_closest
 from .judges import Judges, reference_judges
 from .limits import Limits
 from .line_ups import LineUps
@@ -108,13 +109,14 @@ def score(
     lots = Lots(2 * (len(scored) + len(read)) + len(linked) + len(guessed), seed, runs=runs, made=depth.tests)
     relabellings = replace(lots, checks=4 + lots.checks).enough(max(1, len(rebuilt)))
     told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
+    spread = cache(partial(variances, knowledge.auxiliary_inputs))
     measures = _Measures(reference, depth.lpips, relabellings if depth.tests else 0, seed)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)
         entry = _in_its_pool(entry, setup, seen.auditor, reconstruction, limits)
         if limits is not None and seen.cells is None:
             last = _last_round(setup, reconstruction)
-            entry = with_closest(entry, reconstruction, limits, last, knowledge.auxiliary_inputs)
+            entry = with_closest(entry, reconstruction, limits, last, spread)
         attacks.append(entry)
         if progress is not None:
             progress(done, 2 * len(rebuilt), "scoring")  # the other half: all messages of a question together

@@ -39,6 +39,7 @@ from ...defenses.data.partition import BY_LOT
 from ...defenses.federation import Federation, RoundRecord, State, address_of, evaluate, run_many, start_state
 from ...defenses.layout import Layout, frozen_of
 from ...defenses.local import decision
+from ...defenses.process import ready
 from ...defenses.progress import Progress
 from ...defenses.randomness import generator
 from ...defenses.schedule import rounds_planned
@@ -133,7 +134,7 @@ def train_together(
     Raises:
         BadInput: as `train`, of the first that is refused; those before it stay begun.
     """
-    torch.set_flush_denormal(True)  # before the first parallel region: threads started earlier would not inherit it
+    ready()
     for training in trainings:
         check_space(training.experiment)
     with ExitStack() as locks:

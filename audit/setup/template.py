@@ -20,7 +20,8 @@ class Wanted:
     """What a config is to prove: from whom (`observer`), about whom (`unit`), of which kind of records, at most which
     ε. The scheme follows: noise on each record's gradient hides records; noise on updates hides a client from the
     server; noise on their sum hides it from everybody else. root: the file or folder of the records, "" for bundled
-    ones; target: the column of a table that is predicted; clients: how many parties train together.
+    ones; target: the column of a table that is predicted; holder: the column that says whose row it is, "" for rows
+    dealt evenly; clients: how many parties train together, each of the holders one.
     """
 
     observer: Literal["server", "downlink", "model"]
@@ -29,6 +30,7 @@ class Wanted:
     epsilon: float = 8.0
     root: str = ""
     target: str = ""
+    holder: str = ""
     clients: int = 3
 
     @property
@@ -40,7 +42,12 @@ class Wanted:
         lines = [f'name = "{name}"', f"root = {json.dumps(self.root, ensure_ascii=False)}"]
         if self.target:
             lines.append(f"target = {json.dumps(self.target, ensure_ascii=False)}")
-        lines += [options, f"clients = {self.clients}", ALL_SAMPLES, DEAL[self.records]]
+        deal = [ALL_SAMPLES, DEAL[self.records]]
+        if self.holder:
+            holder = json.dumps(self.holder, ensure_ascii=False)
+            options = f'options = {{ holder = {holder} }}  # and drop = ["id"]: columns to leave out'
+            deal = ['partition = "writer"           # each holder is a client with all of its rows']
+        lines += [options, f"clients = {self.clients}", *deal]
         return "[data]\n" + "\n".join(lines) + "\n\n"
 
     @property

@@ -303,7 +303,7 @@ def test_the_config_of_a_table_of_ones_own_has_its_file_target_and_clients(tmp_p
         tmp_path / "p.csv", index=False
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", Terminal("2\n2\n1\np.csv\nill\n6\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("2\n2\n1\np.csv\nill\n\n6\n"))
     assert call("init") == 0
     config = capsys.readouterr().out
     data = tomllib.loads(config)["data"]
@@ -317,9 +317,24 @@ def test_the_config_of_a_table_of_ones_own_has_its_file_target_and_clients(tmp_p
 def test_a_table_that_cannot_be_read_is_asked_for_again(tmp_path, capsys, monkeypatch):
     (tmp_path / "p.csv").write_text("age,ill\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", Terminal("2\n2\n1\nnone.csv\np.csv\nill\n6\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("2\n2\n1\nnone.csv\np.csv\nill\n\n6\n"))
     assert call("init") == 0
     assert tomllib.loads(capsys.readouterr().out)["data"]["root"] == "p.csv"
+
+
+def test_each_holder_that_a_column_names_is_a_client(tmp_path, capsys, monkeypatch):
+    rng = np.random.default_rng(0)
+    where = np.repeat(["north", "south", "west"], (600, 200, 100))
+    pd.DataFrame({"age": rng.normal(size=900), "ill": rng.random(900) > 0.5, "clinic": where}).to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", Terminal("1\n2\n1\np.csv\nill\nclinic\n"))
+    assert call("init") == 0
+    (tmp_path / "config.toml").write_text(capsys.readouterr().out)
+    data = tomllib.loads((tmp_path / "config.toml").read_text())["data"]
+    assert (data["clients"], data["partition"], data["options"]) == (3, "writer", {"holder": "clinic"})
+    assert call("train", "config.toml", "-o", "setup", "-q") == 0
 
 
 def test_an_empty_config_is_no_config(tmp_path, capsys):

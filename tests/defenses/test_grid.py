@@ -17,7 +17,7 @@ from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
 from dpfl_audit.defenses.randomness import Keystream
 from dpfl_audit.defenses.scheme import Context, Scheme
-from dpfl_audit.defenses.steps.clip import Clip, clip_in_steps, clip_to
+from dpfl_audit.defenses.steps.clip import CACHED, Clip, clip_in_steps, clip_to, clipped_sum
 from dpfl_audit.defenses.steps.components import ClipComponents
 from dpfl_audit.defenses.steps.perturb import Perturb, draw, example_step, local_release
 from dpfl_audit.defenses.wire import Bound, Parcel
@@ -181,6 +181,16 @@ def test_a_records_rounded_gradient_keeps_the_bound_of_its_release(norm, multipl
     job = _job(LocalTraining(batch_size=10, per_example=rule), n)
     assert float(sizes.max()) <= local_release(job, context(num_examples=n)).bound_norm * 10
     assert float(sizes.min()) > 0.999 * norm and bool((clipped / step == (clipped / step).round()).all())
+
+
+@pytest.mark.parametrize("width", [3, CACHED // 5, CACHED + 1])
+def test_a_sum_in_pieces_is_the_sum(width: int) -> None:
+    gradients = torch.randn(2, 4, width, generator=torch.Generator().manual_seed(0))
+    gradients[0, 1, 0] = torch.inf
+    step = torch.tensor([2.0**-12, 2.0**-20], dtype=torch.float64).view(2, 1, 1)
+    taken = torch.tensor([[1, 1, 0, 1], [0, 1, 1, 1]]).bool()
+    whole = (clip_in_steps(gradients, 1.0, step).double() * taken[..., None]).sum(1)
+    assert torch.equal(clipped_sum(gradients, 1.0, step, taken), whole)
 
 
 def test_a_gradient_that_is_not_finite_counts_as_none():
