@@ -190,7 +190,12 @@ class CrossEntropy(Loss):
     def size(self, targets: Tensor, taken: Tensor | None = None) -> Tensor:
         if self.weight is None or targets.is_floating_point():
             return super().size(targets, taken)
-        each = torch.tensor(self.weight, device=targets.device)[targets].unsqueeze(-1).flatten(2).mean(2)
+        each = (
+            torch.tensor(self.weight, dtype=torch.float32, device=targets.device)[targets]
+            .unsqueeze(-1)
+            .flatten(2)
+            .mean(2)
+        )
         return (each if taken is None else each * taken).sum(1).clamp_min(LEAST)
 
     def mean(self, outputs: Tensor, targets: Tensor) -> Tensor:

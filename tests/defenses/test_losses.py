@@ -41,6 +41,10 @@ TORCH = {
         BITS,
         lambda z, _: F.binary_cross_entropy_with_logits(z, SETS.double(), pos_weight=torch.tensor(WEIGHT).double()),
     ),
+    "cross_entropy(weight=[1, 2, 1, 3])": (
+        LABELS,
+        lambda z, y: F.cross_entropy(z, y, weight=torch.tensor([1.0, 2, 1, 3]).double()),
+    ),
     "focal(gamma=3)": (LABELS, focal),
     "squared_error(factor=1.0)": (LABELS, lambda z, y: F.mse_loss(z, one_hot(y))),
     "squared_error": (torch.linspace(-1, 1, 20).view(5, 4), lambda z, y: F.mse_loss(z, y.double()) / 2),
