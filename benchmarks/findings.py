@@ -613,7 +613,7 @@ def page(findings: Findings) -> str:
             number(finding.ceiling),
             finding.canary,
             number(finding.metrics["shift"]),
-            f"{finding.trials:,}" + (""),
+            f"{finding.trials:,}",
             _verdict(row, finding),
         )
         lines.append("| " + " | ".join(cells) + " |")

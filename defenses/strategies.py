@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Protocol
 
 import numpy as np
@@ -84,11 +85,22 @@ class BandMF:
 
 @dataclass(frozen=True)
 class Tree:
-    """Binary trees over the rounds, one after the other: a row of C for every node whose rounds all are done.
+    """Binary trees over the rounds, one after the other, with white noise on every node.
 
     A prefix sum is that of the largest complete nodes that make it up. With `honaker` each of these is estimated from
     all noisy nodes below it too, with the least variance (Honaker 2015; arXiv:2103.00039, appendix B): a node of height
-    h weighs 1/(2 − 2^−h) against its two children together. Both are a function of the noisy nodes, whose price it is.
+    h weighs 1/(2 − 2^−h) against its two children together.
+
+    A round shows one number of the tree that was not known: its largest complete node, of height h, beside the left
+    children in it that earlier rounds showed. The noises of the nodes that end with the round are in that number alone,
+    so that C has one row a round, and not one for each node:
+
+    - by Honaker the node is Σ_j ((2^(j+1) − 1)/(2^(h+1) − 1)) times the estimated left child of height j, plus noise of
+      variance Σ_{i ≤ h} 4^i/(2^(h+1) − 1)² = (2^(h+1) + 1)/(3(2^(h+1) − 1)), the weights' products being such shares;
+    - without it the node is its own noisy value, variance 1.
+
+    A round in the left child of height j is so in that row with 1 less the child's share, the node's last round with 1,
+    each over the noise's std. The released noise has the law that noise on all nodes gives it, and less is priced.
 
     rounds: n ≥ 1. restart: leaves of a tree, ≥ 1; then a new one begins.
     """
@@ -100,8 +112,13 @@ class Tree:
     def column(self, round: int) -> _Column:
         tree, leaf = divmod(round, self.restart)
         leaves = min(self.restart, self.rounds - tree * self.restart)
-        heights = range(leaves.bit_length())
-        return tuple((self._row(tree, h, leaf >> h), 1.0) for h in heights if ((leaf >> h) + 1) << h <= leaves)
+        height = _merged(leaf)
+        column = [(self._row(tree, height, leaf), 1 / self._std(height))]
+        while (end := ((leaf >> (height + 1)) + 1) << (height + 1)) <= leaves:
+            child, height = height, _merged(end - 1)
+            value = (1 - self._share(child, height)) / self._std(height)
+            column.append((self._row(tree, height, end - 1), value))
+        return tuple(column)
 
     def noise(self, round: int, white: _White, kept: _Kept) -> Tensor:
         """The noise of this prefix sum less that of the one before. Kept is one vector for every complete node of the
@@ -112,18 +129,34 @@ class Tree:
         stack = {} if leaf == 0 else {int(name.removeprefix(KEPT)): value for name, value in held.items()}
         if len(stack) != leaf.bit_count():
             raise ValueError(f"the noise of round {round} needs that of the rounds before it, which is not kept")
-        node, height, before = white(self._row(tree, 0, leaf)), 0, list(stack.values())
-        while height in stack:
-            children, height = stack.pop(height) + node, height + 1
-            own, weight = white(self._row(tree, height, leaf >> height)), 1 / (2 - 2.0**-height)
-            node = own * weight + children * (1 - weight) if self.honaker else own
+        before, height = list(stack.values()), _merged(leaf)
+        node = white(self._row(tree, height, leaf)) * self._std(height)
+        for child in range(height):
+            node = node + stack.pop(child) * self._share(child, height)
         stack[height] = node
         kept.update({f"{KEPT}{h}": value for h, value in stack.items()})
         return torch.stack(list(stack.values())).sum(0) - (torch.stack(before).sum(0) if before else 0.0)
 
-    def _row(self, tree: int, height: int, place: int) -> int:
-        """The number of a node: those of a tree lie between its leaves, in order."""
-        return tree * 2 * self.restart + (place << (height + 1)) + (1 << height) - 1
+    def _row(self, tree: int, height: int, leaf: int) -> int:
+        """The number of the node with this leaf: those of a tree lie between its leaves, in order."""
+        return tree * 2 * self.restart + ((leaf >> height) << (height + 1)) + (1 << height) - 1
+
+    def _share(self, child: int, height: int) -> float:
+        """Of a left child's estimate in that of the node of this height that both end in one round."""
+        return (2.0 ** (child + 1) - 1) / (2.0 ** (height + 1) - 1) if self.honaker else 0.0
+
+    def _std(self, height: int) -> float:
+        """Of what is new in a node's estimate."""
+        return sqrt((2.0 ** (height + 1) + 1) / (3 * (2.0 ** (height + 1) - 1))) if self.honaker else 1.0
+
+
+def _merged(leaf: int) -> int:
+    """The height of the largest node that ends with a leaf: how many ones its number ends with.
+
+    >>> [_merged(leaf) for leaf in range(8)]
+    [0, 1, 0, 2, 0, 1, 0, 3]
+    """
+    return (leaf ^ (leaf + 1)).bit_length() - 1
 
 
 @dataclass(frozen=True)
@@ -190,7 +223,7 @@ def decoder_of(strategy: NoiseStrategy) -> np.ndarray:
     """D, (n, rows): what of each white vector is in the noise of each round; D C is the identity.
 
     >>> np.cumsum(decoder_of(Tree(4, 4, honaker=False)), axis=0)[-1].tolist()      # of four rounds the root alone
-    [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    [0.0, 0.0, 1.0, 0.0]
     """
     rows = sorted({row for t in range(strategy.rounds) for row, _ in strategy.column(t)})
     unit = dict(zip(rows, torch.eye(len(rows), dtype=torch.float64)))

@@ -127,15 +127,15 @@ def build_dp_ftrl(parameters: DpFtrlParameters, local: LocalTraining, population
     comes every separation rounds by its number, and all weigh the same. Trees restart without virtual steps.
     Assumes a server that is trusted with raw updates. Claim: what the accountant proves towards the downlink, whoever
     knows who takes part.
-    Provable: nothing towards the server; the downlink is one Gaussian of sensitivity √ζ·C, ζ = Σ over nodes of (how
-    often a client is in it)².
+    Provable: nothing towards the server; the downlink is one Gaussian of sensitivity √ζ·C, ζ that of what the prefix
+    sums show (`strategies.Tree`): below the paper's Σ over nodes of (how often a client is in it)².
 
-    8 rounds in one tree, every client in one of them: it is in 4 nodes, so ζ = 4.
+    8 rounds in one tree: a round is in 4 nodes, and in at most 4 of the numbers that rounds show.
 
     >>> p = DpFtrlParameters(rounds=8, participants=10)
     >>> scheme = DP_FTRL.scheme(p, LocalTraining(), Population((60,) * 80))
     >>> [len(scheme.server[0].correlated.strategy.column(t)) for t in range(8)], scheme.server[0].noise_std
-    ([4, 4, 4, 4, 4, 4, 4, 4], 0.4)
+    ([4, 3, 3, 2, 3, 2, 2, 1], 0.4)
     """
     p = parameters
     tree = Tree(p.rounds, min(p.restart or p.rounds, p.rounds), p.honaker)

@@ -25,6 +25,7 @@ from dpfl_audit.defenses.steps.discrete import PerturbDiscrete, RoundToSteps
 from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.strategies import BLT, BandMF, Tree, decoder_of
 from dpfl_audit.defenses.terms import Observer
+from stated import strategy_of
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 DELTA = 1e-5
@@ -153,6 +154,8 @@ def test_the_oracles_correlated_noise_is_that_of_the_stream(strategy):
     """By inverses and least squares, where rounds solve and merge forwards: the same covariance."""
     ours, streamed = noise_of_rounds(strategy), decoder_of(strategy)
     assert np.allclose(ours @ ours.T, streamed @ streamed.T)
+    priced = strategy_of(strategy)
+    assert np.allclose(priced.T @ priced, np.linalg.inv(ours @ ours.T))  # no more than is seen
 
 
 # --- what is proven, against the oracle

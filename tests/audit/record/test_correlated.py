@@ -119,8 +119,8 @@ def test_a_mechanism_by_its_name_comes_back_from_json(named):
 
 
 def test_a_tree_is_recorded_by_its_name(tmp_path):
-    """Of 4 rounds, without Honaker's estimate: nodes are rows, and a client in every round is in 3 nodes each, ζ = 4 +
-    2·4 + 16 (arXiv:2103.00039, appendix B).
+    """Of 4 rounds, without Honaker's estimate: what is seen are the leaves 0 and 2, the first pair and the root, and a
+    client in every round has ζ = 1 + 1 + 2² + 4² (of all nodes 28; arXiv:2103.00039, appendix B).
     """
     leaves, pairs, root = by_matrix(np.eye(7))[:4], by_matrix(np.eye(7))[4:6], by_matrix(np.eye(7))[6]
     prefixes = [leaves[0], pairs[0], pairs[0] + leaves[2], root]
@@ -128,7 +128,7 @@ def test_a_tree_is_recorded_by_its_name(tmp_path):
     tree = {"name": "dp-ftrl", "rounds": 4, "honaker": False}
     found = statuses(recorded(tmp_path / "s", tree, noise))
     assert found["correlation"] == found["noise"] == "checked"
-    assert downlink(tmp_path / "s") == pytest.approx(gaussian(np.sqrt(28) / 4 / STD), rel=1e-6)
+    assert downlink(tmp_path / "s") == pytest.approx(gaussian(np.sqrt(22) / 4 / STD), rel=1e-6)
 
 
 def test_a_round_beyond_the_matrix_or_with_other_noise_proves_nothing(tmp_path):

@@ -4,7 +4,7 @@ ever priced by itself.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isinf, sqrt
 
@@ -14,6 +14,7 @@ from dpfl_audit.audit.proof.theorems.correlated import chain_ratio, largest_sum
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.accounting import Exposure, proven
 from dpfl_audit.audit.setup.ledger import release_of, release_row
+from dpfl_audit.benchmarks.adversary.federation import noise_of_rounds
 from dpfl_audit.defenses.releases import CorrelatedLaw, Sampling
 from dpfl_audit.defenses.strategies import BandMF, NoiseStrategy, Tree
 from stated import changed, stated, strategy_of
@@ -22,7 +23,11 @@ DELTA = 1e-5
 
 
 def releases(
-    strategy: NoiseStrategy, std: float, rounds: range | None = None, separation: int = 1, most: int | None = None
+    strategy: NoiseStrategy | Nodes,
+    std: float,
+    rounds: range | None = None,
+    separation: int = 1,
+    most: int | None = None,
 ):
     """A chain's, about client 0, with bound 1."""
     made = []
@@ -32,10 +37,21 @@ def releases(
     return made
 
 
-def zeta(rounds: int, separation: int, most: int | None) -> float:
-    """Σ over nodes of one tree of (participations in it)², at worst."""
-    chain = releases(Tree(rounds, rounds), 1.0, separation=separation, most=most)
-    return chain_ratio(chain, [1.0] * rounds) ** 2
+@dataclass(frozen=True)
+class Nodes:
+    """A row for every complete node of one tree, whose noisy sums are all seen: what TF Privacy prices."""
+
+    rounds: int
+
+    def column(self, round: int) -> tuple[tuple[int, float], ...]:
+        heights = range(self.rounds.bit_length())
+        return tuple((h * self.rounds + (round >> h), 1.0) for h in heights if ((round >> h) + 1) << h <= self.rounds)
+
+
+def zeta(strategy: NoiseStrategy | Nodes, separation: int, most: int | None) -> float:
+    """Squared sensitivity at worst; of nodes Σ of (participations in each)²."""
+    chain = releases(strategy, 1.0, separation=separation, most=most)
+    return chain_ratio(chain, [1.0] * strategy.rounds) ** 2
 
 
 @pytest.mark.parametrize(
@@ -43,22 +59,39 @@ def zeta(rounds: int, separation: int, most: int | None) -> float:
 )
 def test_the_trees_of_tf_privacy(participations, between, steps, squares):
     """tree_aggregation_accountant_test.py, `…_toy`; its separation counts the rounds strictly between."""
-    assert zeta(steps, between + 1, participations) == pytest.approx(squares)
+    assert zeta(Nodes(steps), between + 1, participations) == pytest.approx(squares)
+
+
+@pytest.mark.parametrize(("separation", "most"), [(1, 1), (1, None), (3, 2), (4, None)])
+@pytest.mark.parametrize("tree", [Tree(8, 8), Tree(11, 11), Tree(11, 4), Tree(7, 7, honaker=False)], ids=str)
+def test_a_tree_costs_what_its_prefix_sums_show(tree, separation, most):
+    """P at worst of 1ᵀ(D Dᵀ)⁻¹1 over its rounds, D by least squares on noisy nodes: no more than all nodes together."""
+    seen = noise_of_rounds(tree)
+    gram = np.linalg.inv(seen @ seen.T)
+    assert gram.min() > -1e-12  # so that P's rounds all point the same way at worst
+    assert zeta(tree, separation, most) == pytest.approx(by_hand(gram, separation, most))
+    assert zeta(tree, separation, most) <= zeta(Nodes(tree.rounds), separation, most) * (1 + 1e-12)
+
+
+def test_two_rounds_of_a_tree_by_hand():
+    """Prefix sums of variances 1 and 2/3, covariance 1/3: the inverse is (6, −3; −3, 9)/5; either round costs 9/5."""
+    assert zeta(Tree(2, 2), 1, 1) == pytest.approx(9 / 5)
 
 
 def test_gboards_production_run():
     """2,000 rounds, at most 6 participations, 313 rounds between: ζ = 79, ρ = .806; exact ε 8.526 at δ = 1e-10 (8.90 by
     their RDP).
     """
-    chain = releases(Tree(2000, 2000), 7.0, separation=314, most=6)
+    chain = releases(Nodes(2000), 7.0, separation=314, most=6)
     ratio = chain_ratio(chain, [1.0] * 2000)
     assert (ratio * 7) ** 2 == pytest.approx(79) and ratio**2 / 2 == pytest.approx(0.80612, abs=1e-5)
     assert gaussian_epsilon(1 / ratio, 1e-10) == pytest.approx(8.526, abs=1e-3)
+    assert chain_ratio(releases(Tree(2000, 2000), 7.0, separation=314, most=6), [1.0] * 2000) < ratio
 
 
 @pytest.mark.parametrize(("sigma", "epsilon"), [(1.13, 17.667), (8.83, 1.6487)])
 def test_one_participation_in_1600_steps(sigma, epsilon):
-    assert zeta(1600, 1600, 1) == pytest.approx(11)
+    assert zeta(Nodes(1600), 1600, 1) == pytest.approx(11)
     assert gaussian_epsilon(sigma / sqrt(11), 1e-6) == pytest.approx(epsilon, rel=1e-4)
 
 
