@@ -14,7 +14,7 @@ from .linking import make_linking
 from .membership import (
     AttributeInference,
     CapturedMembership,
-    Exposure,
+    ExposedNumbers,
     LossThreshold,
     QuantileMembership,
     SequenceMembership,
@@ -97,7 +97,7 @@ ATTACKS: dict[str, AttackKind] = {
     ),
     "membership-exposure": AttackKind(
         "how exposed numbers in texts are: their rank among alternatives by the final model's loss (Carlini et al.)",
-        maker(Exposure),
+        maker(ExposedNumbers),
         arises=lambda view: view.vocabulary is not None and bool(view.target_shape),
     ),
     "membership-sequence": AttackKind(

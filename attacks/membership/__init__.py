@@ -2,7 +2,7 @@
 
 from .attribute import AttributeInference
 from .captured_attack import CapturedMembership
-from .exposure import Exposure
+from .exposure import ExposedNumbers
 from .loss_attack import LossThreshold
 from .quantile import QuantileMembership
 from .sequence import SequenceMembership
@@ -13,7 +13,7 @@ from .stacked import StackedMembership
 __all__ = [
     "AttributeInference",
     "CapturedMembership",
-    "Exposure",
+    "ExposedNumbers",
     "LossThreshold",
     "QuantileMembership",
     "SequenceMembership",

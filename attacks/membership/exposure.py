@@ -23,7 +23,7 @@ METRIC = "exposure"  # in `audit.say.metrics`
 
 
 @dataclass(frozen=True)
-class Exposure:
+class ExposedNumbers:
     """log2 R − log2 of the rank that a text's number has among R that might stand in its place, by the final model's
     loss of the text, in [0, log2 R] bits (Carlini et al. 2019, arXiv:1802.08232, definition 5).
 
@@ -50,7 +50,7 @@ class Exposure:
         check_candidates(view, knowledge)
         if view.vocabulary is None or not view.target_shape:
             raise ValueError(f"{self.name!r} needs texts, and a model of their next words (loss 'next_token')")
-        secrets = secrets_of(knowledge.candidate_inputs, numbers_of(view.vocabulary))
+        secrets = secrets_of(knowledge.candidate_inputs, numbers_by_length(view.vocabulary))
         if not secrets:
             raise ValueError(f"no candidate has a number of which the vocabulary has {FEWEST} of the same length")
         runs = len(secrets) * (1 + self.alternatives)
@@ -63,7 +63,7 @@ class Exposure:
         assert view.vocabulary is not None
         weights, network = part.content.load(), network_sent(view, part.content)
         signal = signals.loss_signal(loss_of(view.facts.loss))
-        numbers, rng = numbers_of(view.vocabulary), generator(seed, "alternatives of secrets")
+        numbers, rng = numbers_by_length(view.vocabulary), generator(seed, "alternatives of secrets")
         secrets = secrets_of(knowledge.candidate_inputs, numbers)
         bits = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
         for done, (row, (place, length)) in enumerate(secrets.items(), 1):
@@ -89,7 +89,7 @@ def exposure(losses: Tensor) -> float:
     return log2(len(losses)) - log2(int((losses <= losses[0]).sum()))
 
 
-def numbers_of(vocabulary: Vocabulary) -> Mapping[int, Tensor]:
+def numbers_by_length(vocabulary: Vocabulary) -> Mapping[int, Tensor]:
     """The numbers among a vocabulary's words, by how many digits they have, where there are enough of them."""
     found: dict[int, list[int]] = {}
     for place, word in enumerate(vocabulary.words):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
-from dpfl_audit.attacks.membership.exposure import exposure, numbers_of, secrets_of
+from dpfl_audit.attacks.membership.exposure import exposure, numbers_by_length, secrets_of
 from dpfl_audit.audit.report.page import page as page_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
@@ -64,7 +64,7 @@ def test_a_rank_by_lot_has_the_bits_of_chance():
 def test_the_last_number_of_which_there_are_enough_others_is_the_secret():
     vocabulary = Vocabulary(("[UNK]", "room", "7", *map(str, range(100, 140))))
     records = torch.tensor([[1, 3, 2, -1], [1, 3, 5, 1], [3, 1, 2, -1]])
-    assert secrets_of(records, numbers_of(vocabulary)) == {0: (1, 3), 1: (2, 3)}
+    assert secrets_of(records, numbers_by_length(vocabulary)) == {0: (1, 3), 1: (2, 3)}
 
 
 CONFIG = """
