@@ -14,6 +14,7 @@ from .linking import make_linking
 from .membership import (
     AttributeInference,
     CapturedMembership,
+    ExposedNumbers,
     LossThreshold,
     QuantileMembership,
     SequenceMembership,
@@ -93,6 +94,11 @@ ATTACKS: dict[str, AttackKind] = {
     "membership-projection": AttackKind(
         "membership by what of a record lies outside of the span of an upload's linear layers (ProjRes)",
         maker(CapturedMembership, statistic="projection"),
+    ),
+    "membership-exposure": AttackKind(
+        "how exposed numbers in texts are: their rank among alternatives by the final model's loss (Carlini et al.)",
+        maker(ExposedNumbers),
+        arises=lambda view: view.vocabulary is not None and bool(view.target_shape),
     ),
     "membership-sequence": AttackKind(
         "likelihood ratio of all captured uploads of a sender, under the known noise (plain SGD)",

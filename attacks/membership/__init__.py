@@ -2,6 +2,7 @@
 
 from .attribute import AttributeInference
 from .captured_attack import CapturedMembership
+from .exposure import ExposedNumbers
 from .loss_attack import LossThreshold
 from .quantile import QuantileMembership
 from .sequence import SequenceMembership
@@ -12,6 +13,7 @@ from .stacked import StackedMembership
 __all__ = [
     "AttributeInference",
     "CapturedMembership",
+    "ExposedNumbers",
     "LossThreshold",
     "QuantileMembership",
     "SequenceMembership",

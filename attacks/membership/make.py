@@ -11,6 +11,7 @@ from ..base import Attack
 from ..settings import check_types
 from .attribute import AttributeInference
 from .captured_attack import CapturedMembership
+from .exposure import ExposedNumbers
 from .loss_attack import LossThreshold
 from .quantile import QuantileMembership
 from .sequence import SequenceMembership
@@ -25,6 +26,7 @@ OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow 
 _Kind = (
     type[AttributeInference]
     | type[CapturedMembership]
+    | type[ExposedNumbers]
     | type[LossThreshold]
     | type[QuantileMembership]
     | type[SequenceMembership]

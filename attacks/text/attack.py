@@ -23,6 +23,7 @@ from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .by_attention import by_attention
 from .by_head import TRIED as TRIED_HEAD
 from .by_head import by_head
+from .decay import without_decay
 from .last_words import head_of, with_last_words
 from .layers import LORA_A, LORA_B, Layers
 from .left import Left
@@ -78,7 +79,8 @@ class TextInversion:
 
         Args:
             part: of `parts`. view: what the observer saw. knowledge: its own texts, by which others are likely
-                under noise. seed: of guesses, from which texts are sought. progress: called at the end.
+                under noise. seed: of guesses, from which texts are sought. progress: called at the end, and after every
+                sweep of the search under noise.
         """
         aim: Aim = part.content
         vocabulary, length = _vocabulary(view), view.input_shape[0]
@@ -90,7 +92,7 @@ class TextInversion:
             methods = (*methods, *how)
         words, noise = bag.words, view.facts.noise_std is not None and aim.target.noise_std > 0
         if self.sentences and noise and not texts:
-            texts, told, why = by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed)
+            texts, told, why = by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed, progress)
             words = torch.tensor(sorted({*words.tolist(), *told}), dtype=torch.int64)
             methods = (*methods, ("texts by the head's gradient", why))
         texts = [text for text in texts if len(text.tokens)][: aim.count]
@@ -142,11 +144,13 @@ class _Reader:
                 noise = target.noise_std * target.recipe.scale
         known = None if view.facts.noise_std is None else noise
         rounding: dict[str, float] = {}
+        sent: Mapping[str, Tensor] = view.layout.split(value)
         if target.update is not None:  # a difference of weights, each of which is rounded by its own size
             named = view.layout.split(target.weights.double())
             rounding = {name: 2.0**-24 * float(part.square().mean().sqrt()) for name, part in named.items()}
-        moved = target.update is not None
-        return cls(layers, view.layout.split(value), known, length, vocabulary, rounding, moved)
+            if not noise:
+                sent = without_decay(sent, named, f"{layers.words}.weight", f"{layers.positions}.weight")
+        return cls(layers, sent, known, length, vocabulary, rounding, target.update is not None)
 
     def bag(self) -> tuple[Bag, tuple[tuple[str, str], ...]]:
         table = self.sent.get(f"{self.layers.words}.weight")

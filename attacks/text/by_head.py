@@ -16,6 +16,7 @@ from scipy.stats import chi2
 from torch import Tensor, nn
 
 from ...defenses.data.vocabulary import PAD, padded
+from ...defenses.progress import Progress
 from ..base import View
 from ..inversion.read.target import Target
 from .layers import Layers
@@ -119,7 +120,7 @@ class HeadSent:
 @dataclass(frozen=True, eq=False)
 class HeadSearch:
     """For the texts of a message. own: the attacker's texts. most: words of a text. barred: words that are not tried,
-    nor taken away, as a tokenizer's marks.
+    nor taken away, as a tokenizer's marks. progress: called after every sweep.
     """
 
     head: HeadSent
@@ -127,6 +128,7 @@ class HeadSearch:
     most: int
     barred: frozenset[int]
     random: Random
+    progress: Progress | None = None
 
     def run(self) -> tuple[list[TextGuess], list[dict[WordNumbers, TextGuess]]]:
         """The likeliest texts and, where they fit the noise, what was tried in the place of each beside the others."""
@@ -141,6 +143,8 @@ class HeadSearch:
             still, tried = 0, [dict.fromkeys(self.own[:WIDTH], guess) for guess in guesses]
             while left > 0 and still < STILL:
                 before, left = self._score(guesses), left - 1
+                if self.progress is not None:
+                    self.progress(SWEEPS - left, SWEEPS)
                 for at in range(len(guesses)):
                     tried[at] = self._tried(guesses, [*tried[at]][:WIDTH], at, still == THOROUGH)
                     guesses[at] = next(iter(tried[at].values()))
@@ -191,7 +195,7 @@ class HeadSearch:
 
 
 def by_head(
-    layers: Layers, view: View, target: Target, own: Tensor, seed: int
+    layers: Layers, view: View, target: Target, own: Tensor, seed: int, progress: Progress | None = None
 ) -> tuple[list[FoundText], set[int], str]:
     """Texts of a message under noise of known size, those of their words that are told, and why nothing is.
 
@@ -201,6 +205,7 @@ def by_head(
 
     Args:
         layers: the network. view, target: the message. own: (m, length), the attacker's texts. seed: of what is tried.
+        progress: called after every sweep of the search.
     """
     assert view.vocabulary is not None
     texts = [tuple(word for word in record if word != PAD) for record in own.tolist() if view.vocabulary.plain(record)]
@@ -219,7 +224,7 @@ def by_head(
     assert isinstance(words, nn.Embedding)
     head = HeadSent(network, linear, words, sent, target.noise_std, target.count, clipped, prior)
     own_texts, most = tuple(dict.fromkeys(texts)), view.input_shape[0]
-    guesses, tried = HeadSearch(head, own_texts, most, view.vocabulary.special, Random(seed)).run()
+    guesses, tried = HeadSearch(head, own_texts, most, view.vocabulary.special, Random(seed), progress).run()
     if not tried or energy < CERTAIN:
         why = "the texts are guesses: none that was tried fits the noise, or there is too much of it to tell them apart"
         return [FoundText(torch.tensor(guess.text), 1.0) for guess in guesses], set(), why

@@ -77,9 +77,20 @@ def _row(label: str, attack: AttackResult) -> dict[str, Any]:
         "classes": [(row.label, row) for row in attack.per_class],
         "clients": [(row.client, row) for row in _shown(attack.per_client)],
         "more_clients": _left_out(attack.per_client),
+        "exposure": _exposure(attack),
         "lack": "; ".join(dict.fromkeys(attack.not_measured.values())),
         "histogram": None if attack.histogram is None else plots.histogram(attack.histogram),
     }
+
+
+def _exposure(attack: AttackResult) -> str:
+    """What members' numbers are exposed by, beside outsiders'; "" of an attack that does not ask."""
+    value, others = attack.value("exposure"), attack.controls.get("outsiders", {}).get("exposure")
+    if value is None or others is None:
+        return ""
+    interval = attack.intervals.get("exposure")
+    between = "" if interval is None else f" ({_span(*interval)})"
+    return f"exposure {words.number(value)} bits{between}, outsiders {words.number(others)}"
 
 
 CLIENTS = 30  # that a page lists

@@ -40,7 +40,7 @@ GATED = {  # beside the metrics
 }
 EQUAL = {"==": operator.eq, "!=": operator.ne}  # of words alone
 SIGNS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, **EQUAL}
-MEMBERSHIP = ("auc", "balanced_accuracy")
+MEMBERSHIP = ("auc", "balanced_accuracy", "exposure")
 LINKING = ("linked", "tracked")
 ATTRIBUTE = ("attribute", "attribute_advantage")
 CANARY = (

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...attacks.base import MembershipScores
 from ...defenses.randomness import generator
+from ...metrics.intervals import bootstrap_interval
 from ...metrics.membership import LEVELS, auc, auc_p_value, balanced_accuracy, roc, tpr_at_fpr
 from ..errors import BadInput
 from .checks import STRICT_FPR
@@ -53,6 +54,12 @@ def score_membership(scores: MembershipScores, member: Tensor, classes: Tensor |
     leasts = {"auc": auc_p_value(1.0, len(inside), len(outside), max(0.5, shuffled["auc"]))} | (
         {} if perfect is None else {"tpr": perfect.p_value}
     )
+    controls: dict[str, dict[str, float | None]] = {"shuffled": dict(shuffled)}
+    means: dict[str, float] = {}
+    intervals: dict[str, tuple[float, float] | None] = {"auc": interval}
+    if scores.metric:
+        means[scores.metric], controls["outsiders"] = float(inside.mean()), {scores.metric: float(outside.mean())}
+        intervals[scores.metric] = bootstrap_interval(torch.from_numpy(inside), seed=seed)
     points = tuple(
         None if rate is None else TprPoint(fpr=level, tpr=rate.tpr, interval=rate.tpr_interval, realised_fpr=rate.fpr)
         for level, rate in ((level, rates[level]) for level in LEVELS)
@@ -68,11 +75,12 @@ def score_membership(scores: MembershipScores, member: Tensor, classes: Tensor |
                 "balanced_accuracy": balanced_accuracy(inside, outside),
                 "n_members": len(inside),
                 "n_nonmembers": len(outside),
+                **means,
             },
             points,
         ),
-        controls={"shuffled": dict(shuffled)},
-        intervals={"auc": interval},
+        controls=controls,
+        intervals=intervals,
         p_values=p_values,
         least_p_values=leasts,
         roc=_thinned_roc(inside, outside),

@@ -135,6 +135,12 @@ METRICS = {
     "balanced_accuracy": Metric(
         "balanced accuracy", +1, "mean of the right answers on members and on non-members", True
     ),
+    "exposure": Metric(
+        "exposure (bits)",
+        +1,
+        "how far up a text's number stands among those that might be in its place, by the model's loss; guessing gives"
+        " 1.44 on average, and outsiders tell what the model knows without any training on it",
+    ),
     "epsilon": Metric("ε demonstrated", +1, "lower confidence bound on ε, whatever the mechanism", bound=True),
     "epsilon_ceiling": Metric("most ε a perfect attack shows", 0, "with this many trials, whatever leaks"),
     "epsilon_if_gaussian": Metric("ε if the noise is Gaussian", +1, "lower confidence bound on ε if it is", bound=True),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.bag import bag_of_rows
+from dpfl_audit.attacks.text.decay import without_decay
 from dpfl_audit.attacks.text.span import SpanOfInputs
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
@@ -85,6 +88,43 @@ def test_as_many_tokens_as_the_layers_are_wide_come_back_by_their_own_part_of_th
 def test_words_are_read_off_an_update_too(notes, optimiser):
     found = read(view_of(notes, [3, 4, 5], share="update", optimiser=optimiser), sentences=False)
     assert set(found.words.tolist()) == words_of(notes, [3, 4, 5]) and not len(found.texts)
+
+
+DECAYING = [partial(torch.optim.AdamW, lr=0.01, weight_decay=0.1), partial(torch.optim.SGD, lr=0.1, weight_decay=0.01)]
+
+
+def after_decay(view, data, rows, optimiser, steps):
+    """The view with the update of a training by torch's own optimiser."""
+    start, network = view.messages[0].load(), copy.deepcopy(view.module).requires_grad_(True)
+    parameters = dict(network.named_parameters())
+    for name, value in view.layout.split(start).items():
+        parameters[name].data.copy_(value)
+    training = optimiser(network.parameters())
+    for _ in range(steps):
+        training.zero_grad()
+        torch.nn.functional.cross_entropy(network(data.inputs[rows]), data.targets[rows]).backward()
+        training.step()
+    update = view.layout.join({name: value.detach() for name, value in parameters.items()}) - start
+    return replace(view, messages=(view.messages[0], replace(view.messages[1], load=lambda: update)))
+
+
+@pytest.mark.parametrize("optimiser", DECAYING, ids=["adamw", "sgd"])
+def test_words_are_told_where_weight_decay_moves_every_row(notes, optimiser):
+    view = after_decay(view_of(notes, [3, 4, 5], share="update"), notes, [3, 4, 5], optimiser, 3)
+    assert set(read(view, sentences=False).words.tolist()) == words_of(notes, [3, 4, 5])
+
+
+def test_notes_come_back_from_a_step_with_weight_decay(notes):
+    found = read(after_decay(view_of(notes, [0, 1], share="update"), notes, [0, 1], DECAYING[1], 1))
+    assert texts_of(found.texts) == texts_of(notes.inputs[:2])
+
+
+@pytest.mark.parametrize("moved", [lambda w: -0.01 * w.sign(), lambda w: 0.01 * torch.ones_like(w)], ids=["l2", "same"])
+def test_rows_that_moved_by_anything_else_are_left_as_they_are(moved):
+    """L2 inside Adam's first step moves every weight by its sign, a head that is tied every row by the same."""
+    weights = torch.randn(500, 64, generator=torch.Generator().manual_seed(1))
+    sent = {"words": moved(weights)}
+    assert torch.equal(without_decay(sent, {"words": weights}, "words", "places")["words"], sent["words"])
 
 
 def test_notes_come_back_from_several_local_steps_and_none_is_called_certain(notes):

@@ -26,7 +26,7 @@ from dpfl_audit.audit.run.choice import Applying, choose
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
 # Here, where senders have names and records are no texts.
-OTHERS = ("membership-quantile", "membership-stacked", "linking", "inversion-text", "attribute")
+OTHERS = ("membership-quantile", "membership-stacked", "linking", "inversion-text", "attribute", "membership-exposure")
 APPLY = [name for name in ATTACKS if name not in OTHERS]
 MEMBERSHIP = [name for name in ATTACKS if name.startswith("membership")]
 FEW = {"inversion": {"iterations": 9, "objective": "cosine"}} | {
