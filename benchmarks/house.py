@@ -285,10 +285,10 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=2925, pages_used=4),
-    "own trainings": Allowance(3000, 20, lines_used=2083, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=1424, pages_used=6),
-    "evidence": Allowance(1500, lines_used=1231),
+    "text": Allowance(4000, 20, lines_used=3125, pages_used=4),
+    "own trainings": Allowance(3000, 20, lines_used=2125, pages_used=4),
+    "first hour": Allowance(1500, 20, lines_used=1488, pages_used=6),
+    "evidence": Allowance(1500, lines_used=1264),
 }
 
 
@@ -322,7 +322,7 @@ ROWS = (
     Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
     Row("product: lines", product_lines, 83075 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 54759, 40000),
+    Row("tests: lines", test_lines, 54750, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

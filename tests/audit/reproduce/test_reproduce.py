@@ -15,10 +15,8 @@ from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.reproduce import cifar10 as table_cifar10
 from dpfl_audit.audit.reproduce.cells import Cells
 from dpfl_audit.audit.reproduce.cifar10 import CifarTable
-from dpfl_audit.audit.reproduce.geometric import PUBLISHED, SETTINGS, GeometricTable, TableSetting, interval, scheme_of
+from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting, interval
 from dpfl_audit.audit.reproduce.tables import TABLES, reproduce
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.steps.perturb import Perturb
 from dpfl_audit.defenses.workers import HERE
 from scipy.stats import t as student
 from torch import nn
@@ -105,40 +103,6 @@ def test_the_same_figures_as_text_markdown_csv_and_json(tiny: None, tmp_path: Pa
     results = json.loads((tmp_path / "results.json").read_text())
     assert results == table.document() and results["quick"] is True and results["rows"] == table.rows
     assert not reproduce("geometric-table3", trials=1).quick
-
-
-def test_the_published_table_and_its_settings() -> None:
-    assert (
-        len(PUBLISHED) == 10
-        and {r for r, _ in PUBLISHED} == {None, 0.95, 1.0, 1.05}
-        and {e for _, e in PUBLISHED} == {None, 5.0, 10.0, 20.0}
-    )
-    stated = SETTINGS[0]
-    assert (
-        stated.clients,
-        stated.participants,
-        stated.rounds,
-        stated.steps,
-        stated.clip,
-        stated.delta,
-        stated.shadows,
-    ) == (100, 10, 30, 5, 5.0, 1e-3, 25)
-    assert (
-        stated.fitted(70_000, False).records == 100
-        and stated.fitted(1797, False).records == 4
-        and stated.fitted(70_000, True).shadows < 25
-    )
-    layout = Layout.of(nn.Linear(4, 2))
-    noisy, plain = (scheme_of(stated, ratio, epsilon, layout) for ratio, epsilon in ((0.95, 5.0), (None, None)))
-    assert (
-        noisy.local == plain.local
-        and noisy.participation == plain.participation
-        and noisy.claim is not None
-        and plain.claim is None
-    )
-    assert [s for s in noisy.client if not isinstance(s, Perturb)] == list(plain.client)
-    assert len(noisy.client) == len(plain.client) + 1
-    assert noisy.claim.epsilon(30, 1e-3) == pytest.approx(5.0)
 
 
 def test_the_interval_knows_both_trials_and_records() -> None:

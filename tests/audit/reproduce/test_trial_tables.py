@@ -5,7 +5,6 @@ killed run goes on.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,7 +33,6 @@ from dpfl_audit.audit.reproduce.thesis_4_5 import TABLE_4_5
 from dpfl_audit.audit.reproduce.trends import LEAST_ALIKE, Trend, answer_of, rank_correlation, student
 from dpfl_audit.audit.reproduce.trial_table import Measure, TableCell, TrialPlan, TrialTable
 from dpfl_audit.defenses.local import LocalTraining
-from dpfl_audit.defenses.models import build as build_model
 from dpfl_audit.defenses.presets import PRESETS, Population
 from tiers import quick
 
@@ -107,80 +105,6 @@ def test_those_of_table_4_4_too() -> None:
     assert answer.answer == "yes" and answer.contrast == pytest.approx(0.27, abs=1e-9)  # 36.32/3 − 35.51/3
 
 
-def test_those_of_tables_5_1_and_iv_too() -> None:
-    trial = {
-        thesis_5_1.leader_cell_name(data, optimiser, clip): {"best_accuracy": accuracy}
-        for (data, clip), accuracy in thesis_5_1.PUBLISHED.items()
-        for optimiser in thesis_5_1.OPTIMISERS
-    }
-    assert {answer_of(trend, [trial] * LEAST_ALIKE).answer for trend in thesis_5_1.TRENDS} == {"yes"}
-    scale = iteration_tables.CHARACTERS
-    accuracies = {
-        iteration_tables.local_steps_name(epsilon, steps, 2): {"test_accuracy": good if steps == best else bad}
-        for epsilon, (best, good, bad) in iteration_tables.TABLE_IV.items()
-        for steps in scale.steps
-    }
-    trends = iteration_tables.steps_trends(
-        scale, iteration_tables.BUDGETS_IV, iteration_tables.accuracy_at, "accuracy", 0.01
-    )
-    assert [answer_of(trend, [accuracies] * 2 * LEAST_ALIKE).answer for trend in trends] == ["yes"] * 4
-
-
-def test_those_of_figure_3_too() -> None:
-    def loss(ratio: float | str, rounds: int) -> float:
-        least = 1.5 if isinstance(ratio, str) else geometric_figure_3.TABLE_II[ratio][1]
-        return least + abs(rounds - 17) / 10
-
-    lengths, ratios = (3, 17, 30), (*geometric_figure_3.TABLE_II, geometric_figure_3.LAPLACE)
-    trial = {geometric_figure_3.point_name(r, m): {"test_loss": loss(r, m)} for r in ratios for m in lengths}
-    answers = [answer_of(trend, [trial] * 2 * LEAST_ALIKE) for trend in geometric_figure_3.figure_trends(lengths)]
-    assert [a.answer for a in answers] == ["yes"] * 4
-    assert answers[1].contrast == pytest.approx(0.94142 - 0.88862)
-
-
-# --- published numbers, typed from the papers ---
-
-
-def test_published_numbers_of_the_thesis_are_the_papers() -> None:
-    by_name = {name: {c.name: c for c in t.cells} for name, t in (("1", TABLE_4_1), ("3", TABLE_4_3), ("5", TABLE_4_5))}
-    assert by_name["1"]["σ=0.1 C=0.4"].published == {"psnr": 10.22, "pixel_cosine": 0.14, "pixel_euclidean": 64.54}
-    assert by_name["1"]["σ=1 C=1"].published == {"psnr": 8.95, "pixel_cosine": 0.00, "pixel_euclidean": 74.81}
-    assert by_name["3"]["C=median σ=0.001"].published == {"psnr": 28.3672, "leak_probability": 0.59, "lpips": 0.0078}
-    assert by_name["3"]["C=10.0 σ=0.0004"].published == {"psnr": 22.9730, "leak_probability": 0.56, "lpips": 0.0246}
-    five = by_name["5"]["euclidean-naive C=0.1 σ=0.01"].published
-    assert five == {"psnr": 17.1171, "leak_probability": 0.54, "lpips": 0.1146}
-    assert (len(by_name["1"]), sum(bool(c.published) for c in TABLE_4_3.cells), len(by_name["5"])) == (12, 25, 18)
-    # The remarks on repeated rows hold.
-    for sigma in (0.001, 0.01, 0.1):
-        four, tenth = (by_name["3"][f"C={c} σ={s:g}"].published for c, s in ((4.0, sigma), (0.4, 10 * sigma)))
-        assert all(four[k] == tenth[k] for k in ("psnr", "leak_probability"))
-    repeated = [by_name["5"][f"euclidean-naive C={c} σ={s}"].published for c, s in ((1, 0.1), (10, 0.01))]
-    assert repeated[0] == repeated[1] == {"psnr": 12.1396, "leak_probability": 0.21, "lpips": 0.2525}
-
-
-def test_published_numbers_of_the_other_papers_are_theirs() -> None:
-    assert thesis_5_1.PUBLISHED["IID-MNIST", 1.0] == 0.4123 and thesis_5_1.PUBLISHED["IID-CIFAR10", 4.0] == 0.3724
-    assert geometric_figure_3.TABLE_II[1.05] == (0.003841, 0.88862)
-    for ratio, (sigma, _) in geometric_figure_3.TABLE_II.items():  # what the notes say of σ
-        assert sigma == pytest.approx(0.003749 * ratio**0.5, abs=1e-6)
-    assert iteration_tables.TABLE_IV[20.0] == (12, 0.6347, 0.0521)
-
-
-def test_settings_are_the_publications() -> None:
-    from dpfl_audit.audit.reproduce.reconstructed import THESIS
-    from dpfl_audit.audit.reproduce.thesis_4_4 import PUBLISHED_SCALE
-
-    assert (THESIS.width, THESIS.batch, THESIS.iterations, THESIS.lr) == (1024, 25, 2500, 0.01)
-    assert FederationScale(clients=40, rounds=15, epochs=5, batch=20) == PUBLISHED_SCALE
-    stated = geometric_figure_3.STATED
-    assert (stated.users, stated.chosen, stated.records) == (100, 10, 600) and 17 in stated.lengths
-    assert (thesis_5_1.WHOLE["IID-MNIST"].clients, thesis_5_1.ROUNDS) == (100, 20)
-    # σ² = 7·.49·20·(8 + 2·11.5129)/(100·8)² = .003325; 2·1·√σ²/600.
-    assert thesis_5_1.published_noise(1.0, 600) == pytest.approx(2 * 0.003325**0.5 / 600, rel=1e-3)
-    for scale in (iteration_tables.CHARACTERS, iteration_tables.REGRESSION):
-        assert not any(scale.total % steps for steps in scale.steps)
-
-
 # --- tiny versions run ---
 
 
@@ -244,25 +168,6 @@ def test_tiny_trained_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     figure = reproduce("geometric-figure3", quick=True, trials=1).rows
     published = [row["published_test_loss"] for row in figure if "table II" in row["noise"]]
     assert published[2] == 0.94142
-
-
-def test_component_figure_3_has_the_ends_of_the_stored_curves() -> None:
-    figure = component_figure_3
-    cells = {cell.name: cell for cell in figure.component_cells(figure.STATED_COMPONENT)}
-    ends = {
-        epsilon: [
-            cells[figure.component_cell_name("code", epsilon, one)].published["test_accuracy"]
-            for one in figure.OPTIMISERS
-        ]
-        for epsilon in (0.5, 2.0, 8.0)
-    }
-    assert ends[0.5] == [0.8758, 0.9046, 0.9498, 0.9685]
-    assert ends[2.0] == [0.9762, 0.9768, 0.9828, 0.9848] and ends[8.0] == [0.9791, 0.9895, 0.9916, 0.9902]
-    stated = cells["code ε=2 adam"].tables
-    assert stated["scheme"] == {"reading": "code", "sigma": 22.0, "rounds": 94} and stated["local"]["lr"] == 0.001
-    options = {"layers": [list(layer) for layer in figure.SAMPLE_CONV_NET]}
-    net = build_model("layers", input_shape=(1, 28, 28), classes=10, mean=[0.0], std=[1.0], seed=0, **options)
-    assert sum(math.prod(p.shape) for p in net.parameters()) == 26_010
 
 
 @pytest.mark.few(1)
