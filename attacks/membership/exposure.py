@@ -44,27 +44,29 @@ class ExposedNumbers:
         """One part.
 
         Raises:
-            ValueError: there are no candidates, they are no texts of a model that tells the next word, none of them has
-                a number of which there are enough others, or no global model is seen.
+            ValueError: there are no candidates, they are no texts of a model that tells the next word, the vocabulary
+                has too few numbers of any length, or no global model is seen.
         """
         check_candidates(view, knowledge)
         if view.vocabulary is None or not view.target_shape:
             raise ValueError(f"{self.name!r} needs texts, and a model of their next words (loss 'next_token')")
-        secrets = secrets_of(knowledge.candidate_inputs, numbers_by_length(view.vocabulary))
-        if not secrets:
-            raise ValueError(f"no candidate has a number of which the vocabulary has {FEWEST} of the same length")
-        runs = len(secrets) * (1 + self.alternatives)
+        if not numbers_by_length(view.vocabulary):
+            raise ValueError(f"{self.name!r} needs {FEWEST} numbers of one length in the vocabulary")
+        runs = len(knowledge.candidate_ids) * (1 + self.alternatives)
         work = CALL + runs * forward_operations(view.module, view.input_shape)
         return [Part("final-model", work, global_models(view)[-1])]
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> MembershipScores:
+        """Raises ValueError where no candidate has a number of which the vocabulary has enough others."""
         assert view.vocabulary is not None
         weights, network = part.content.load(), network_sent(view, part.content)
         signal = signals.loss_signal(loss_of(view.facts.loss))
         numbers, rng = numbers_by_length(view.vocabulary), generator(seed, "alternatives of secrets")
         secrets = secrets_of(knowledge.candidate_inputs, numbers)
+        if not secrets:
+            raise ValueError(f"no candidate has a number of which the vocabulary has {FEWEST} of the same length")
         bits = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
         for done, (row, (place, length)) in enumerate(secrets.items(), 1):
             record, alike = knowledge.candidate_inputs[row], numbers[length]

@@ -128,7 +128,7 @@ def build_dp_ftrl(parameters: DpFtrlParameters, local: LocalTraining, population
     Assumes a server that is trusted with raw updates. Claim: what the accountant proves towards the downlink, whoever
     knows who takes part.
     Provable: nothing towards the server; the downlink is one Gaussian of sensitivity √ζ·C, ζ that of what the prefix
-    sums show (`strategies.Tree`): below the paper's Σ over nodes of (how often a client is in it)².
+    sums show (its formula: Tree in strategies.py): below the paper's Σ over nodes of (how often a client is in it)².
 
     8 rounds in one tree: a round is in 4 nodes, and in at most 4 of the numbers that rounds show.
 

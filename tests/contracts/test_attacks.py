@@ -64,9 +64,17 @@ TEXT = {
     "scheme": {"name": "fedavg", "rounds": 1, "share": "gradient"},
     "capture": {"clients": [0, 1], "auxiliary": 60},
 }
+# And one of text that tells the next word.
+NEXT = {**TEXT, "local": {**CONFIG["local"], "loss": "next_token"}, "capture": CONFIG["capture"] | {"clients": [0, 1]}}
+NEXT |= {"data": {"name": "notes", "clients": 2, "samples_per_client": 20}, "scheme": {"name": "fedavg", "rounds": 1}}
 # And one of a table.
 TABLE = {**CONFIG, "data": {**CONFIG["data"], "name": "breast_cancer"}}
-WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT, "attribute": TABLE}  # of attacks that another view is for
+WORLDS = {  # of attacks that another view is for
+    "linking": ANONYMOUS,
+    "inversion-text": TEXT,
+    "attribute": TABLE,
+    "membership-exposure": NEXT,
+}
 OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
 NEEDS_NOTHING = ("linking", "inversion-text")  # of knowledge
