@@ -55,8 +55,9 @@ def read(data, rows, ratio, *, clip=None, own=True, share="gradient"):
 
 @pytest.mark.parametrize(
     ("ratio", "clip", "share"),
-    [(1.0, 0.1, "gradient"), pytest.param(1.0, None, "update", marks=pytest.mark.full)],
+    [(1.0, 0.1, "gradient"), (1.0, None, "update")],
 )
+@pytest.mark.full
 def test_a_note_comes_back_from_noise_as_long_as_the_gradient(notes, ratio, clip, share):
     """A clip hides the scale, which the search does not need."""
     found, texts = read(notes, [4], ratio, clip=clip, share=share)

@@ -69,12 +69,8 @@ NEXT = {**TEXT, "local": {**CONFIG["local"], "loss": "next_token"}, "capture": C
 NEXT |= {"data": {"name": "notes", "clients": 2, "samples_per_client": 20}, "scheme": {"name": "fedavg", "rounds": 1}}
 # And one of a table.
 TABLE = {**CONFIG, "data": {**CONFIG["data"], "name": "breast_cancer"}}
-WORLDS = {  # of attacks that another view is for
-    "linking": ANONYMOUS,
-    "inversion-text": TEXT,
-    "attribute": TABLE,
-    "membership-exposure": NEXT,
-}
+# Of attacks that another view is for.
+WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT, "attribute": TABLE, "membership-exposure": NEXT}
 OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
 NEEDS_NOTHING = ("linking", "inversion-text")  # of knowledge

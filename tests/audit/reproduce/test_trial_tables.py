@@ -27,7 +27,6 @@ from dpfl_audit.audit.reproduce.table import FilledTable, Request
 from dpfl_audit.audit.reproduce.tables import TABLES, PublishedTable, reproduce
 from dpfl_audit.audit.reproduce.thesis_4_1 import TABLE_4_1
 from dpfl_audit.audit.reproduce.thesis_4_3 import TABLE_4_3
-from dpfl_audit.audit.reproduce.thesis_4_4 import TRENDS as LEARNING_TRENDS
 from dpfl_audit.audit.reproduce.thesis_4_4 import FederationScale, learning_cells, learning_plan
 from dpfl_audit.audit.reproduce.thesis_4_5 import TABLE_4_5
 from dpfl_audit.audit.reproduce.trends import LEAST_ALIKE, Trend, answer_of, rank_correlation, student
@@ -97,12 +96,6 @@ def test_the_best_of_many_is_no_yes_where_all_are_alike(count: int) -> None:
         trials = [{name: {"test_loss": float(10 ** rng.normal(0, 0.05))} for name in cells} for _ in range(count)]
         yes += answer_of(asked, trials).answer == "yes"
     assert yes <= 0.05 * 300
-
-
-def test_those_of_table_4_4_too() -> None:
-    cells = learning_cells(FederationScale(2, 2, 1, 20))
-    answer = answer_of(LEARNING_TRENDS[0], [{c.name: dict(c.published) for c in cells}] * LEAST_ALIKE)
-    assert answer.answer == "yes" and answer.contrast == pytest.approx(0.27, abs=1e-9)  # 36.32/3 − 35.51/3
 
 
 # --- tiny versions run ---

@@ -104,6 +104,7 @@ def test_a_replay_of_a_right_training_contradicts_nothing():
     assert not [note for note in audit.about.notes if note.startswith(("Violated", "Contradicted"))]
 
 
+@pytest.mark.full
 def test_batches_that_are_no_coins_have_the_price_of_what_they_are():
     """Once a pass: one Gaussian release at σ = 1, ε = 4.377 at δ = 10⁻⁵; the accountant states 3.89."""
     audit = audited(training(leaks=False, poisson=False))

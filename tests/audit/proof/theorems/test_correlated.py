@@ -78,6 +78,7 @@ def test_two_rounds_of_a_tree_by_hand():
     assert zeta(Tree(2, 2), 1, 1) == pytest.approx(9 / 5)
 
 
+@pytest.mark.full
 def test_gboards_production_run():
     """2,000 rounds, at most 6 participations, 313 rounds between: ζ = 79, ρ = .806; exact ε 8.526 at δ = 1e-10 (8.90 by
     their RDP).
