@@ -1,5 +1,4 @@
 # `make demo` and `make test` do all their set-up: each makes .venv and installs what it needs; a second call reuses it.
-# Modules are compiled when they are first imported: most of 18,000 never are, and that took a minute and more.
 PYTHON ?= python3
 BIN := .venv/bin
 THREADS ?= 2
@@ -10,7 +9,7 @@ export OMP_NUM_THREADS ?= $(THREADS)
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dpfl-audit needs Python 3.11 or newer") if sys.version_info < (3, 11) else 0'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch $@
 
 demo: .venv/installed
