@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREADS ?= 2
 export OMP_NUM_THREADS ?= $(THREADS)
+# Modules are compiled once: an image of Python may say otherwise, and the tests start many programs, 2 s each.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test full lint house docs bench validity mutants soundness clean
 
