@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ OBSERVERS = {
 }
 UNITS = {"record": "one record, such as a patient's row", "client": "a client with all that it has"}
 RECORDS = {"table": "rows of a table", "images": "pictures"}
+SHOWN = 6  # holders that are listed
 FILES = {"table": "Your table, a file", "images": "Your pictures, a folder with a folder for every class"}
 
 
@@ -62,16 +64,28 @@ def _asked() -> Wanted:
     if columns:
         click.echo(f"Columns: {', '.join(columns)}", err=True)
         target = _column("Which column is predicted?", columns)
-        question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"
-        holder = _column(question, [name for name in columns if name != target], default="")
-        clients = columns[holder] if holder else 0
+        holder, clients = _holder({name: cells for name, cells in columns.items() if name != target})
     if not holder:
         clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
     return Wanted(observer, unit, records, root=root, target=target, holder=holder, clients=clients)
 
 
-def _records(kind: str) -> tuple[str, dict[str, int]]:
-    """Where they are, and of a table how many different cells each column has; asked again until it can be read."""
+def _holder(columns: Mapping[str, Counter[str]]) -> tuple[str, int]:
+    """The column that says whose a row is, and how many they are; "" and 0 where none does."""
+    question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"
+    while name := _column(question, columns, default=""):
+        rows = columns[name]
+        listed = ", ".join(f"{holder} {count}" for holder, count in rows.most_common(SHOWN))
+        click.echo(f"{len(rows)} holders, by rows: {listed}{', …' if len(rows) > SHOWN else ''}", err=True)
+        if "" not in rows and len(rows) > 1:
+            return name, len(rows)
+        lack = "has one holder alone" if len(rows) == 1 else f"is empty in {rows['']} rows"
+        click.echo(f"{name!r} {lack}; every row needs one of two holders or more.", err=True)
+    return "", 0
+
+
+def _records(kind: str) -> tuple[str, dict[str, Counter[str]]]:
+    """Where they are, and of a table the cells of each column; asked again until it can be read."""
     while True:
         question = f"{FILES[kind]} (Enter: bundled ones, to try)"
         root = click.prompt(question, default="", show_default=False, err=True)
@@ -81,14 +95,14 @@ def _records(kind: str) -> tuple[str, dict[str, int]]:
             click.echo(f"{error}.", err=True)
 
 
-def _columns(root: str) -> dict[str, int]:
-    """How many different cells each column of the table `root` has. Raises ValueError where it cannot be read."""
+def _columns(root: str) -> dict[str, Counter[str]]:
+    """How often each cell stands in each column of the table `root`. Raises ValueError where it cannot be read."""
     from ...defenses.data.delimited import read_delimited
 
     if not Path(root).is_file():
         raise ValueError(f"{root!r} is no file; a table with a header is needed, such as patients.csv")
     table = read_delimited(Path(root)).table
-    return {str(name): int(table[name].astype(str).str.strip().nunique()) for name in table.columns}
+    return {str(name): Counter(table[name].fillna("").astype(str).str.strip()) for name in table.columns}
 
 
 def _column(question: str, columns: Collection[str], default: str | None = None) -> str:

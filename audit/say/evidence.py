@@ -46,7 +46,8 @@ def cells_beside(attack: AttackResult, right: Sequence[bool]) -> str:
     '3 of its 4 cells are right; the average row has 2.4, and one that was made without any message 2'
     """
     known = [value for own in attack.controls.values() if (value := own.get("cells_right")) is not None]
-    found = f"{sum(right)} of its {words.times(len(right), 'cell')} are right"
+    verb = "is" if sum(right) == 1 else "are"
+    found = f"{sum(right)} of its {words.times(len(right), 'cell')} {verb} right"
     average = attack.value("cells_right")
     if not known or average is None:
         return found

@@ -13,6 +13,7 @@ from ..errors import BadInput
 from .config import current_name
 
 WIDTH = 120
+MOST_CAPTURED = 12  # holders: more messages than that no run of ten minutes attacks
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Wanted:
         if self.holder:
             holder = json.dumps(self.holder, ensure_ascii=False)
             options = f'options = {{ holder = {holder} }}  # and drop = ["id"]: columns to leave out'
-            deal = ['partition = "writer"           # each holder is a client with all of its rows']
+            deal = ['partition = "writer"           # each holder is a client, of those of its rows that train']
         lines += [options, f"clients = {self.clients}", *deal]
         return "[data]\n" + "\n".join(lines) + "\n\n"
 
@@ -62,6 +63,8 @@ def wanted_config(wanted: Wanted) -> str:
     audit = AUDIT.replace('unit = "client"', f'unit = "{wanted.unit}"').replace('"server" ', f'"{wanted.observer}" ')
     scheme = _scheme_table(wanted.scheme, wanted.epsilon)
     local, capture = LOCAL, CAPTURE
+    if wanted.holder:  # whoever has fewest rows has the largest ε, and is to be among those who are attacked
+        capture = capture.replace("clients = [0]  ", f"clients = {[*range(min(wanted.clients, MOST_CAPTURED))]}")
     if wanted.records == "table":  # Adam at 1e-3 takes more rounds than noise allows a logistic model
         local = LOCAL.replace('"adam"', '"sgd" ').replace("lr = 1e-3", "lr = 0.5 ")
     return _head(wanted.scheme) + wanted.data + MODEL[wanted.records] + local + scheme + capture + audit + ATTACK

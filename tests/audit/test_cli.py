@@ -325,15 +325,16 @@ def test_a_table_that_cannot_be_read_is_asked_for_again(tmp_path, capsys, monkey
 def test_each_holder_that_a_column_names_is_a_client(tmp_path, capsys, monkeypatch):
     rng = np.random.default_rng(0)
     where = np.repeat(["north", "south", "west"], (600, 200, 100))
-    pd.DataFrame({"age": rng.normal(size=900), "ill": rng.random(900) > 0.5, "clinic": where}).to_csv(
+    pd.DataFrame({"age": rng.normal(size=900), "ill": rng.random(900) > 0.5, "clinic": where, "one": 1}).to_csv(
         tmp_path / "p.csv", index=False
     )
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", Terminal("1\n2\n1\np.csv\nill\nclinic\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("1\n2\n1\np.csv\nill\none\nclinic\n"))
     assert call("init") == 0
     (tmp_path / "config.toml").write_text(capsys.readouterr().out)
     data = tomllib.loads((tmp_path / "config.toml").read_text())["data"]
     assert (data["clients"], data["partition"], data["options"]) == (3, "writer", {"holder": "clinic"})
+    assert tomllib.loads((tmp_path / "config.toml").read_text())["capture"]["clients"] == [0, 1, 2]
     assert call("train", "config.toml", "-o", "setup", "-q") == 0
 
 
