@@ -286,8 +286,8 @@ class Allowance:
 
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=3127, pages_used=4),
-    "own trainings": Allowance(3000, 20, lines_used=2125, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=1488, pages_used=6),
+    "own trainings": Allowance(3000, 20, lines_used=2133, pages_used=4),
+    "first hour": Allowance(1500, 20, lines_used=1500, pages_used=6),
     "evidence": Allowance(1500, lines_used=1264),
 }
 
