@@ -201,10 +201,10 @@ def _check_holders(config: Config, data: Dataset) -> None:
 def _check_all_train(table: DataTable, holders: int) -> None:
     """Raises BadInput where a holder, or some of its rows, would be left out: ε is of the least of those who train."""
     if table.clients != holders:
-        raise BadInput(f"[data] clients = {table.clients}: each holder is a client; holders: {holders}")
+        raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and there are {holders}")
     if table.samples_per_client is not None:
         raise BadInput(
-            "[data] samples_per_client: each holder trains on all rows that it has for training; leave it out"
+            "[data] samples_per_client: each holder trains on all of its rows; leave it out"
         )
 
 
