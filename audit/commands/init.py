@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ OBSERVERS = {
 UNITS = {"record": "one record, such as a patient's row", "client": "a client with all that it has"}
 RECORDS = {"table": "rows of a table", "images": "pictures"}
 SHOWN = 6  # holders that are listed
+CAPTURED = 12  # holders: more messages than theirs no run of ten minutes attacks
 FILES = {"table": "Your table, a file", "images": "Your pictures, a folder with a folder for every class"}
 
 
@@ -60,28 +62,37 @@ def _asked() -> Wanted:
     unit = _chosen("Whose data does one ε hide?", UNITS)
     records = _chosen("What are the records?", RECORDS)
     root, columns = _records(records)
-    target, holder, clients = "", "", 0
+    wanted = Wanted(observer, unit, records, root=root)
     if columns:
         click.echo(f"Columns: {', '.join(columns)}", err=True)
         target = _column("Which column is predicted?", columns)
-        holder, clients = _holder({name: cells for name, cells in columns.items() if name != target})
-    if not holder:
-        clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
-    return Wanted(observer, unit, records, root=root, target=target, holder=holder, clients=clients)
+        holder = _holder({name: cells for name, cells in columns.items() if name != target})
+        wanted = replace(wanted, target=target, holder=holder)
+    if wanted.holder:
+        rows = columns[wanted.holder]
+        return replace(wanted, clients=len(rows), captured=_fewest(rows))
+    clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
+    return replace(wanted, clients=clients)
 
 
-def _holder(columns: Mapping[str, Counter[str]]) -> tuple[str, int]:
-    """The column that says whose a row is, and how many they are; "" and 0 where none does."""
+def _fewest(rows: Counter[str]) -> tuple[int, ...]:
+    """The numbers, by their names' order, of the holders who have fewest rows: ε per record is largest there."""
+    numbers = sorted(range(len(rows)), key=[rows[name] for name in sorted(rows)].__getitem__)
+    return tuple(sorted(numbers[:CAPTURED]))
+
+
+def _holder(columns: Mapping[str, Counter[str]]) -> str:
+    """The column that says whose a row is, "" where none does."""
     question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"
     while name := _column(question, columns, default=""):
         rows = columns[name]
         listed = ", ".join(f"{holder} {count}" for holder, count in rows.most_common(SHOWN))
         click.echo(f"{len(rows)} holders, by rows: {listed}{', …' if len(rows) > SHOWN else ''}", err=True)
         if "" not in rows and len(rows) > 1:
-            return name, len(rows)
+            return name
         lack = "has one holder alone" if len(rows) == 1 else f"is empty in {rows['']} rows"
         click.echo(f"{name!r} {lack}; every row needs one of two holders or more.", err=True)
-    return "", 0
+    return ""
 
 
 def _records(kind: str) -> tuple[str, dict[str, Counter[str]]]:

@@ -203,9 +203,7 @@ def _check_all_train(table: DataTable, holders: int) -> None:
     if table.clients != holders:
         raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and there are {holders}")
     if table.samples_per_client is not None:
-        raise BadInput(
-            "[data] samples_per_client: each holder trains on all of its rows; leave it out"
-        )
+        raise BadInput("[data] samples_per_client: each holder trains on all of its rows; leave it out")
 
 
 def _check_records(config: Config, data: Dataset) -> None:

@@ -13,7 +13,6 @@ from ..errors import BadInput
 from .config import current_name
 
 WIDTH = 120
-MOST_CAPTURED = 12  # holders: more messages than that no run of ten minutes attacks
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Wanted:
     ε. The scheme follows: noise on each record's gradient hides records; noise on updates hides a client from the
     server; noise on their sum hides it from everybody else. root: the file or folder of the records, "" for bundled
     ones; target: the column of a table that is predicted; holder: the column that says whose row it is, "" for rows
-    dealt evenly; clients: how many parties train together, each of the holders one.
+    dealt evenly; clients: how many parties train together, each of the holders one; captured: whose uploads are kept.
     """
 
     observer: Literal["server", "downlink", "model"]
@@ -33,6 +32,7 @@ class Wanted:
     target: str = ""
     holder: str = ""
     clients: int = 3
+    captured: tuple[int, ...] = (0,)
 
     @property
     def data(self) -> str:
@@ -63,8 +63,7 @@ def wanted_config(wanted: Wanted) -> str:
     audit = AUDIT.replace('unit = "client"', f'unit = "{wanted.unit}"').replace('"server" ', f'"{wanted.observer}" ')
     scheme = _scheme_table(wanted.scheme, wanted.epsilon)
     local, capture = LOCAL, CAPTURE
-    if wanted.holder:  # whoever has fewest rows has the largest ε, and is to be among those who are attacked
-        capture = capture.replace("clients = [0]  ", f"clients = {[*range(min(wanted.clients, MOST_CAPTURED))]}")
+    capture = capture.replace("clients = [0]", f"clients = {[*wanted.captured]}")
     if wanted.records == "table":  # Adam at 1e-3 takes more rounds than noise allows a logistic model
         local = LOCAL.replace('"adam"', '"sgd" ').replace("lr = 1e-3", "lr = 0.5 ")
     return _head(wanted.scheme) + wanted.data + MODEL[wanted.records] + local + scheme + capture + audit + ATTACK
