@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...defenses.terms import Observer
 from ..proof.theorems.gaussian import gaussian_multiplier
-from ..results.checks import USEFUL_EPSILON
+from ..results.checks import COMPARABLE, USEFUL_EPSILON
 from ..results.format import Epsilon
 from ..say import advice as say
 from ..say.words import number
@@ -92,7 +92,10 @@ def _alone(setting: ReportedSetting) -> list[str]:
     if setting.results.setup.own_code:
         return [say.LOOK_IN_CODE if judgement.refuting("claimed") else say.OTHER_CANARIES]
     if not judgement.measured:
-        if any(attack.scored for attack in setting.results.attacks):
+        scored = [attack for attack in setting.results.attacks if attack.scored]
+        if scored and all(COMPARABLE in attack.not_measured for attack in scored):
+            return [say.PLANT_CANARIES]
+        if scored:
             return [say.MEASURE_MORE]
         return [say.SCORE_ATTACKS if judgement.attacked else say.RUN_ATTACKS]
     if judgement.shows_leak:

@@ -19,6 +19,7 @@ NOT_COMPARABLE = (
 RUN_ATTACKS = "Run attacks with the truth at hand before changing anything: nothing was measured here."
 SCORE_ATTACKS = "Score the attacks where the training data is at hand: without it what they reached is unknown."
 MEASURE_MORE = "Attack more images or records, until success can be told from luck: nothing was measured here."
+PLANT_CANARIES = "Run `audit run --attack canary`, which needs no control among the records: these attacks have none."
 STRENGTHEN = (
     "Strengthen the noise and attack again. Only this one setting was measured, so these results do not say how much is"
     " enough; `audit report` puts the results of several settings side by side."

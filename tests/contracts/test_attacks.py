@@ -56,7 +56,7 @@ CONFIG: dict[str, Any] = {  # one view that allows every attack: plain SGD, six 
 }
 # And one whose senders are anonymous, for what is about these.
 ANONYMOUS = {**CONFIG, "scheme": {"name": "anonymous-leader", "rounds": 2, "noise_std": 1e-4, "train_share": 1.0}}
-# And one of text.
+# And one of text, and of text that tells the next word.
 TEXT = {
     **CONFIG,
     "data": {"name": "notes", "clients": 2, "samples_per_client": 2},
@@ -64,12 +64,10 @@ TEXT = {
     "scheme": {"name": "fedavg", "rounds": 1, "share": "gradient"},
     "capture": {"clients": [0, 1], "auxiliary": 60},
 }
-# And one of text that tells the next word.
 NEXT = {**TEXT, "local": {**CONFIG["local"], "loss": "next_token"}, "capture": CONFIG["capture"] | {"clients": [0, 1]}}
 NEXT |= {"data": {"name": "notes", "clients": 2, "samples_per_client": 20}, "scheme": {"name": "fedavg", "rounds": 1}}
 # And one of a table.
 TABLE = {**CONFIG, "data": {**CONFIG["data"], "name": "breast_cancer"}}
-# Of attacks that another view is for.
 WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT, "attribute": TABLE, "membership-exposure": NEXT}
 OF_ANONYMOUS = ("linking",)
 QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long

@@ -33,6 +33,7 @@ from dpfl_audit.audit.report.pictures import data_uri
 from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.report.side_by_side import several
+from dpfl_audit.audit.results.checks import COMPARABLE
 from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS, AttackResult, ClientRow, Epsilon, Results, Roc
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from dpfl_audit.audit.say import advice as say
@@ -652,13 +653,14 @@ def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
 def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, row: Any, tmp_path: Path) -> None:
     rows = [row(claimed=8.0, proven=800.0, accountant="closed form")]
     (loud,) = read_settings([make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=rows)])
-    factor = noise_factor(loud.results.epsilon[0], 8.0)
-    assert factor is not None
-    computed = say.calibrate(loud.results.epsilon[0], say.target(8.0, claimed=True), factor, loud.results.setup)
+    first = loud.results.epsilon[0]
+    computed = say.calibrate(first, say.target(8.0, claimed=True), noise_factor(first, 8.0) or 0.0, loud.results.setup)
     assert advice([loud]) == [say.STRENGTHEN, computed]
-    proven = [row(proven=2.0)]
-    (quiet,) = read_settings([make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=proven)])
+    (quiet,) = read_settings([make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)])])
     assert advice([quiet]) == [say.nothing_to_change(quiet.judgement)]
+    attacks = [attack.having(not_measured={COMPARABLE: "of a kind"}) for attack in quiet.results.attacks]
+    blind = ReportedSetting(quiet.folder, quiet.results.model_copy(update={"attacks": attacks}), "")
+    assert advice([blind])[0] == say.PLANT_CANARIES
     assert advice(read_settings([make_results(tmp_path / "c", n=2, truth=False, epsilon=[])]))[0] == say.SCORE_ATTACKS
 
 
