@@ -64,13 +64,16 @@ TEXT = {
     "scheme": {"name": "fedavg", "rounds": 1, "share": "gradient"},
     "capture": {"clients": [0, 1], "auxiliary": 60},
 }
-NEXT = {**TEXT, "local": {**CONFIG["local"], "loss": "next_token"}, "capture": CONFIG["capture"] | {"clients": [0, 1]}}
+NEXT = {**TEXT, "local": {**CONFIG["local"], "loss": "next_token"}}
 NEXT |= {"data": {"name": "notes", "clients": 2, "samples_per_client": 20}, "scheme": {"name": "fedavg", "rounds": 1}}
+NEXT |= {"capture": {"clients": [0, 1], "candidates": 40}}
+NEXT["model"] = {"name": "transformer", "options": {"width": 16, "causal": True}}
 # And one of a table.
 TABLE = {**CONFIG, "data": {**CONFIG["data"], "name": "breast_cancer"}}
 WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT, "attribute": TABLE, "membership-exposure": NEXT}
 OF_ANONYMOUS = ("linking",)
-QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}}  # beyond what `--quick` spares, where that is long
+# Beyond what `--quick` spares, where that is long.
+QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}, "membership-exposure": {"alternatives": 31}}
 NEEDS_NOTHING = ("linking", "inversion-text")  # of knowledge
 KINDS = {
     MembershipScores: "membership",
