@@ -41,7 +41,7 @@ class Reporter:
         self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
         self.began = self.since = time.monotonic()
-        self.done, self.total, self.first, self.words = 0, 0, 0, "reading"
+        self.done, self.total, self.first, self.words = 0, 0, 0, "preparing"
         self.ends: float | None = None  # when the work is over
         self.held: float | None = None  # seconds left at least, where it may be over later than that
         self.expected = 0.0  # when it was to be over at first

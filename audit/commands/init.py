@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...defenses.nearest import instead
 from ..errors import BadInput
 from .options import common
 from .printing import json_document
@@ -117,9 +118,12 @@ def _columns(root: str) -> dict[str, Counter[str]]:
 
 
 def _column(question: str, columns: Collection[str], default: str | None = None) -> str:
-    """One of the columns, or `default`, which Enter stands for."""
-    kind = click.Choice([*columns, *([] if default is None else [default])])
-    return click.prompt(question, type=kind, default=default, show_choices=False, show_default=False, err=True)
+    """One of the columns, or `default`, which Enter stands for; asked again for any other word."""
+    while True:
+        name = click.prompt(question, default=default, show_default=False, err=True)
+        if name in columns or name == default:
+            return str(name)
+        click.echo(f"There is no column {name!r}{instead(name, columns)}.", err=True)
 
 
 def _chosen(question: str, answers: dict[str, str]) -> Any:

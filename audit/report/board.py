@@ -15,7 +15,7 @@ from ..say import board as say
 from ..say.accuracy import accuracy_said, without_noise
 from ..say.card import NOT_STATED
 from ..say.statement import NOT_PRICED, counts_on_a_draw, draw_line, holds_if
-from ..say.warnings import not_run
+from ..say.warnings import not_run, set_aside
 from ..say.words import NO_SECRET
 from .decision import decision_on
 from .decision.sharing import with_spent
@@ -60,13 +60,12 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
         row.unit for row in results.epsilon if row.proven is not None and row.proven <= USEFUL_EPSILON
     )
     covered = [*map(say.covered, units)] or [say.NOBODY]
-    aside = say.set_aside(results.setup.test_records, results.setup.auxiliary_records)
     return [
         (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
         ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
         ("What an attacker got, and what follows", [setting.sentences[0], setting.sentences[2]]),
         ("What any attack can do", _proven(setting, owner)),
-        ("Who is covered", [*covered, *aside]),
+        ("Who is covered", [*covered, *set_aside(results.setup)]),
         (
             "What has to hold",
             [

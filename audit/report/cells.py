@@ -24,18 +24,20 @@ def columns_shown(setup: AuditedSetup, features: int) -> tuple[TableColumn, ...]
 
 
 def cell_table(pictures: Pictures, setup: AuditedSetup) -> dict[str, Any] | None:
-    """The worst leaks' rows, None for images, without originals, or without columns: names of the columns, and of each
-    row pairs of (original, rebuilt, right) cells. right: of the worst row, every cell's.
+    """The rows with the most cells right, None for images, without originals, or without columns: names of the columns,
+    and of each row pairs of (original, rebuilt, right) cells. right: of the first row, every cell's.
     """
     if pictures.rebuilt is None or pictures.originals is None or pictures.rebuilt.shape[2:] != (1, 1):
         return None
     columns = columns_shown(setup, pictures.rebuilt.shape[1])
-    pairs = pictures.worst_first[:SHOWN_ROWS]
+    pairs = pictures.worst_first
     if not columns or not pairs:
         return None
-    scale = UnitScale.of(columns)
+    scale, kinds = UnitScale.of(columns), [(column.width, column.spread) for column in columns]
     own = scale.rows(torch.from_numpy(pictures.originals[[pair.original for pair in pairs]]))
     made = scale.rows(torch.from_numpy(pictures.rebuilt[[pair.reconstruction for pair in pairs]]))
+    best = cells_right(own, made, kinds).argsort(descending=True, stable=True)[:SHOWN_ROWS]
+    own, made, pairs = own[best], made[best], [pairs[i] for i in best.tolist()]
     lines, place = [], 0
     for column in columns:
         cell = [(column.width, column.spread)]

@@ -129,6 +129,7 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
         _fact("noise_multiplier", words.number(setup.noise_multiplier), _sensitivity(setup)),
         _fact("clip norm", words.number(setup.clip_norm).replace(words.MISSING, "none"), _clipped(setup)),
         *central,
+        *_holders(setup),
         *_constants(results),
         _fact("test accuracy", *_accuracy(setup, without_noise)),
     ]
@@ -201,9 +202,18 @@ def _constants(results: Results) -> list[dict[str, str]]:
     if source not in CONSTANTS:
         return []
     note = "in front of the model, so everybody gets them"
-    if source == "training":
+    if source in ("training", "auxiliary"):
         note += " without noise"
     return [_fact("mean and std", CONSTANTS[source], note)]
+
+
+def _holders(setup: AuditedSetup) -> list[dict[str, str]]:
+    """Which client is which holder of a table's rows."""
+    column = (setup.config or {}).get("data", {}).get("options", {}).get("holder")
+    if not column:
+        return []
+    note = f"numbered from 0 in the order of the names in the column {column}"
+    return [_fact("clients", words.number(setup.clients), note)]
 
 
 def _central(results: Results) -> list[dict[str, str]]:

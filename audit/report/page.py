@@ -439,4 +439,5 @@ def _inline(content: dict[str, Any]) -> str:
     return ", ".join(
         f"{key} = {json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value}"
         for key, value in content.items()
+        if value is not None
     )

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
-from .words import at_most, listed, number, observer, percent_at_most, terms, times
+from .words import at_most, listed, number, observer, percent_at_most, terms
 
 FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hundred
 NOT_COVERED = "not covered"
@@ -83,17 +83,6 @@ def most_recognised_at(epsilon: float, delta: float) -> float:
 
 def covered(unit: str) -> str:
     return f"{unit.capitalize()}: {PEOPLE[unit]}."
-
-
-def set_aside(test: int | None, auxiliary: int | None) -> list[str]:
-    """Whom no ε covers, as nobody trains on them; one sentence, or none where no record was set aside.
-
-    >>> set_aside(480, 240), set_aside(0, None)
-    (['Not covered: the people of 480 test records and 240 auxiliary records, on which nobody trained.'], [])
-    """
-    kinds = ((test, "test record"), (auxiliary, "auxiliary record"))
-    held = [times(count, kind) for count, kind in kinds if count]
-    return [f"Not covered: the people of {listed(held)}, on which nobody trained."] if held else []
 
 
 def declared(stated: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..judge.judgement import Judgement
-from ..results.checks import STRICT_FPR, most_demonstrated, picked, strict_point
+from ..results.checks import COMPARABLE, STRICT_FPR, most_demonstrated, picked, strict_point
 from ..results.format import AttackResult, Epsilon
 from . import words
 
@@ -18,7 +18,9 @@ def rebuilt(attack: AttackResult, control: float | None, against: str) -> str:
     parts = []
     if share is not None:
         parts.append(_reidentified(attack, share, control, against))
-    if margin is not None and margin > 0:
+    if why := attack.not_measured.get(COMPARABLE):
+        parts.append(f"not tested against a control, as {why}")
+    elif margin is not None and margin > 0:
         parts.append(f"{words.number(margin, 2)} dB closer to the original than the best control")
     elif margin is not None:
         parts.append("no closer to the original than the best control")

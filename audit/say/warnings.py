@@ -25,6 +25,7 @@ IN_FULL = {LAST_MODEL: "The last model", MISSING: "Missing uploads", RESTART: "A
 NO_CLIP = "Nothing was clipped in training: this setup has no clip."
 ANONYMOUS = ("anonymous-gossip", "anonymous-leader")
 NOT_TESTED = "inversions were compared by what they got, as a search does, and not tested against luck"
+OWN_RECORDS = ("csv", "images", "text")  # data sets whose people the reader knows
 EVERYTHING = "all"  # in `not_measured`: the reason is about every metric, and says itself what is missing
 
 
@@ -55,10 +56,23 @@ def implied(results: Results) -> list[str]:
     sentences += [said for row in asked for said in promise(row.delta or 0.0, _counted(setup, row))]
     sentences += filter(None, [spent_before(setup)])
     sentences += not_asked(results.epsilon)
+    if setup.data.get("name") in OWN_RECORDS and any(row.finite for row in results.epsilon):
+        sentences += set_aside(setup)
     if results.quick:
         sentences.append("A --quick run: fewer iterations, so the attacks are weaker than they could be.")
     sentences += stronger_without(results)
     return sentences + not_run(results) + not_tested(results.epsilon) + _weak_classifiers(results)
+
+
+def set_aside(setup: AuditedSetup) -> list[str]:
+    """Whom no ε covers, as nobody trains on them; one sentence, or none where no record was set aside.
+
+    >>> set_aside(AuditedSetup(digest="", scheme="", data={"sizes": {"test": 480, "auxiliary": 240}}))
+    ['Not covered: the people of 480 test records and 240 auxiliary records, on which nobody trained.']
+    """
+    kinds = ((setup.test_records, "test record"), (setup.auxiliary_records, "auxiliary record"))
+    held = [words.times(count, kind) for count, kind in kinds if count]
+    return [f"Not covered: the people of {words.listed(held)}, on which nobody trained."] if held else []
 
 
 def not_all_attacked(setup: AuditedSetup) -> str:

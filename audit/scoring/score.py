@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...attacks.base import Links, MembershipScores, ReadTexts, Reconstruction
 from ...attacks.cells import CellEvidence
-from ...defenses.data.partition import BY_LOT
+from ...defenses.data.partition import BY_LOT, UNALIKE
 from ...defenses.progress import Progress, part_of
 from ...defenses.terms import Observer
 from ...metrics import classifiers, perceptual
@@ -143,11 +143,6 @@ def score(
 MOST_BY_CHANCE = 0.5  # a line-up in which guessing picks more originals than that tells no leak from none
 
 
-def _dealt(partition: str) -> str:
-    """How clients got their records, where no lot is known to have dealt them."""
-    return "nobody says that a lot dealt the records" if partition == "recorded" else f"partition {partition}"
-
-
 def _in_its_pool(
     entry: AttackResult, setup: Setup, auditor: Auditor, reconstruction: Reconstruction, limits: Limits | None
 ) -> AttackResult:
@@ -160,10 +155,12 @@ def _in_its_pool(
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
     if not dealt:
-        why = f"a client's records may resemble each other ({_dealt(partition)}), and then a guess at their kind scores"
+        why = (
+            f"a client's records may resemble each other ({UNALIKE[partition]}), and then a guess at their kind scores"
+        )
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     if entry.thing == "row" or partition not in BY_LOT:
-        why = ROWS_OF_A_TABLE if entry.thing == "row" else f"there is no pool ({_dealt(partition)})"
+        why = ROWS_OF_A_TABLE if entry.thing == "row" else f"there is no pool ({UNALIKE[partition]})"
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     line_up = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...attacks.base import Knowledge, ReadTexts
 from ...attacks.cells import Cell
+from ...defenses.data.partition import UNALIKE
 from ...defenses.data.vocabulary import Vocabulary
 from ...metrics.text import TextsBeside, counted_words, score_texts
 from ..files import write_json
@@ -62,7 +63,7 @@ def text_entry(
     scores = score_texts(beside, lines(read.texts), told, *draws)
     parts = {name: scores.pop(name) for name in PARTS}
     if setup.config.data.partition != "iid":
-        why = f"a client's texts may resemble each other (partition {setup.config.data.partition})"
+        why = f"a client's texts may resemble each other ({UNALIKE[setup.config.data.partition]})"
         parts["not_measured"] = {**parts["not_measured"], COMPARABLE: why}
     pairs = [(pair["original"], pair["reconstruction"]) for pair in parts["pairs"]]
     shown = {original: read.texts[made].tolist() for original, made in pairs}

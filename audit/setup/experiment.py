@@ -181,7 +181,8 @@ def _check_holders(config: Config, data: Dataset) -> None:
     table = config.data
     if table.partition == "writer" and table.train_on == "auxiliary":
         raise BadInput(
-            '[data] partition = "writer" deals training records; train_on = "auxiliary" needs "iid" or another'
+            '[data] train_on = "auxiliary": auxiliary rows are dealt to no holder; train on "training" rows, or take'
+            ' partition = "iid" without options.holder'
         )
     if table.name != OWN_TABLE:
         return

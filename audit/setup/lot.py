@@ -14,7 +14,7 @@ from fractions import Fraction
 import torch
 
 from ...defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
-from ...defenses.data.partition import BY_LOT
+from ...defenses.data.partition import BY_LOT, UNALIKE
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,11 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
     ('outsiders have the classes that members have, client by client', False)
     """
     if partition != "iid" and not (partition in BY_LOT and classes):
-        differ = f"differ in kind (partition {partition})"
-        if partition == "recorded":
-            differ = "may differ in kind (nobody says that a lot dealt the records)"
         return Lot(
             False,
             False,
-            f"members and outsiders {differ}, so scores that tell them apart say nothing of single records and have no"
-            " control",
+            f"members and outsiders may differ in kind ({UNALIKE[partition]}), so scores"
+            " that tell them apart say nothing of single records and have no control",
         )
     if test not in (DEALT_BY_LOT, OF_ONE_SET):
         return Lot(

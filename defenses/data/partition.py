@@ -19,6 +19,15 @@ PARTITIONS: dict[str, str] = {
 }
 
 
+# Why the records of one client may be of another kind than those of another.
+UNALIKE = {
+    "shards": "each client has a few classes",
+    "dirichlet": "each client has its own shares of the classes",
+    "sorted": "records were dealt in the order of their targets",
+    "writer": "each client has the records of one holder",
+    "recorded": "nobody says that a lot dealt the records",
+}
+
 BY_LOT = ("iid", "shards", "dirichlet")  # which records of a class a client gets is drawn uniformly
 
 

@@ -91,10 +91,10 @@ def test_a_bar_appears_after_two_seconds_of_anything_and_leaves_nothing_behind(m
         screen = Terminal()
         with Reporter(stream=screen):
             time.sleep(0.2)  # not a word from the work
-        assert ("reading, 00:00 so far" in screen.getvalue()) is shown
+        assert ("preparing, 00:00 so far" in screen.getvalue()) is shown
         last = screen.getvalue().split("\r")
         assert not shown or (
-            last[-1] == "" and last[-2].strip() == "" and len(last[-2]) >= len("reading, 00:00 so far")
+            last[-1] == "" and last[-2].strip() == "" and len(last[-2]) >= len("preparing, 00:00 so far")
         )
 
 
