@@ -19,6 +19,7 @@ from ..run.choice import DEFAULT_MINUTES, IN_PARTS
 from ..run.job import Job
 from ..run.options import INVERSION
 from ..run.shortened import LEAST_ITERATIONS, fewer_iterations, iterations_set
+from ..say.words import times
 from ..setup.config import CANARY
 from .outcome import outcome_of
 
@@ -179,7 +180,7 @@ def _lasting(
     short, few = fewer_iterations(settings, cost, limit)
     if (short, few) == (iterations, restarts):
         return (), []
-    whole = f"{INVERSION} with {iterations} iterations and {restarts} restarts ({_about(cost)})"
+    whole = f"{INVERSION} with {times(iterations, 'iteration')} and {times(restarts, 'restart')} ({_about(cost)})"
     return iterations_set(short, few, quick), [f"{whole} ran with {short} and {few}"]
 
 

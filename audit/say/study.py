@@ -143,7 +143,7 @@ def settings_counted(settings: int, measured: int, never: int) -> str:
     dropped = settings - measured
     if not dropped:
         return f"{settings} settings, all trained and attacked"
-    return f"{settings} settings: {measured} trained and attacked, {dropped} dropped ({never} before any training)"
+    return f"{settings} settings: {measured} trained and attacked, {dropped - never} not attacked, {never} not trained"
 
 
 def auxiliary_alone(trainings: int) -> str:
