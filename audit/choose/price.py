@@ -72,7 +72,8 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
         said += say.OF_NUMBERS
     if case.search == "random":
         said += say.why_no_selection(case.no_selection)
-    return SearchPrice(epsilon, count, (said, say.SCORES))
+    instead = "" if case.config.data.partition == "writer" else say.ON_AUXILIARY  # of holders there are none
+    return SearchPrice(epsilon, count, (said, f"{say.SCORES}{instead}."))
 
 
 def terms_of(asked: AuditTable) -> str:

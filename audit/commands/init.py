@@ -28,6 +28,7 @@ OBSERVERS = {
 UNITS = {"record": "one record, such as a patient's row", "client": "a client with all that it has"}
 RECORDS = {"table": "rows of a table", "images": "pictures"}
 SHOWN = 6  # holders that are listed
+SEED = 0  # of the config that is written, whose lot decides which rows train
 CAPTURED = 12  # holders: more messages than theirs no run of ten minutes attacks
 FILES = {"table": "Your table, a file", "images": "Your pictures, a folder with a folder for every class"}
 
@@ -36,8 +37,8 @@ FILES = {"table": "Your table, a file", "images": "Your pictures, a folder with 
 @click.argument("scheme", required=False)
 @common
 def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
-    """Print a commented config for SCHEME. Without SCHEME three questions are asked on a terminal, then where the
-    records are; the config proves ε = 8 for the answers.
+    """Print a commented config for SCHEME. Without SCHEME it is asked on a terminal what is to be hidden from whom, and
+    what the records are and where; the config proves ε = 8 for the answers.
 
     \b
     Example:  audit init ldp > config.toml
@@ -46,7 +47,7 @@ def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
     from ..setup.template import config_template, wanted_config
 
     if scheme is None and not sys.stdin.isatty():
-        raise BadInput("audit init asks three questions on a terminal; elsewhere name a scheme, as in `audit init ldp`")
+        raise BadInput("audit init asks its questions on a terminal; elsewhere name a scheme, as in `audit init ldp`")
     try:
         template = wanted_config(_asked()) if scheme is None else config_template(scheme)
     except click.Abort:
@@ -56,7 +57,7 @@ def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
 
 
 def _asked() -> Wanted:
-    """Three questions, and where the records are; on stderr, as stdout is the config."""
+    """From whom, about whom, which records, and what is to be known of these; on stderr, as stdout is the config."""
     from ..setup.template import Wanted
 
     observer = _chosen("From whom are the data to be hidden?", OBSERVERS)
@@ -66,11 +67,11 @@ def _asked() -> Wanted:
     wanted = Wanted(observer, unit, records, root=root)
     if columns:
         click.echo(f"Columns: {', '.join(columns)}", err=True)
-        target = _column("Which column is predicted?", columns)
+        target = _target(columns)
         holder = _holder({name: cells for name, cells in columns.items() if name != target})
         wanted = replace(wanted, target=target, holder=holder)
     if wanted.holder:
-        rows = columns[wanted.holder]
+        rows = Counter(columns[wanted.holder])
         return replace(wanted, clients=len(rows), captured=_fewest(rows))
     clients = click.prompt("How many clients train together?", type=click.IntRange(1), default=3, err=True)
     return replace(wanted, clients=clients)
@@ -82,21 +83,33 @@ def _fewest(rows: Counter[str]) -> tuple[int, ...]:
     return tuple(sorted(numbers[:CAPTURED]))
 
 
-def _holder(columns: Mapping[str, Counter[str]]) -> str:
-    """The column that says whose a row is, "" where none does."""
+def _target(columns: Mapping[str, list[str]]) -> str:
+    """The column that is predicted; asked again for one of a single value."""
+    while len(values := {*columns[name := _column("Which column is predicted?", columns)]} - {""}) < 2:
+        click.echo(f"{name!r} has {f'{min(values)!r} in every row' if values else 'no value'}: nothing to predict.", err=True)
+    return name
+
+
+def _holder(columns: Mapping[str, list[str]]) -> str:
+    """The column that says whose a row is, "" where none does; asked again for one of whose holders one cannot train."""
+    from ..setup.experiment import idle_holders
+
     question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"
     while name := _column(question, columns, default=""):
-        rows = columns[name]
+        rows = Counter(columns[name])
         listed = ", ".join(f"{holder} {count}" for holder, count in rows.most_common(SHOWN))
         click.echo(f"{len(rows)} holders, by rows: {listed}{', …' if len(rows) > SHOWN else ''}", err=True)
-        if "" not in rows and len(rows) > 1:
+        if "" in rows or len(rows) == 1:
+            lack = "has one holder alone" if len(rows) == 1 else f"is empty in {rows['']} rows"
+            click.echo(f"{name!r} {lack}; every row needs one of two holders or more.", err=True)
+        elif idle := idle_holders(columns[name], SEED):
+            click.echo(f"In {name!r} {idle}; join small holders in the file, or take another column.", err=True)
+        else:
             return name
-        lack = "has one holder alone" if len(rows) == 1 else f"is empty in {rows['']} rows"
-        click.echo(f"{name!r} {lack}; every row needs one of two holders or more.", err=True)
     return ""
 
 
-def _records(kind: str) -> tuple[str, dict[str, Counter[str]]]:
+def _records(kind: str) -> tuple[str, dict[str, list[str]]]:
     """Where they are, and of a table the cells of each column; asked again until it can be read."""
     while True:
         question = f"{FILES[kind]} (Enter: bundled ones, to try)"
@@ -107,14 +120,14 @@ def _records(kind: str) -> tuple[str, dict[str, Counter[str]]]:
             click.echo(f"{error}.", err=True)
 
 
-def _columns(root: str) -> dict[str, Counter[str]]:
-    """How often each cell stands in each column of the table `root`. Raises ValueError where it cannot be read."""
+def _columns(root: str) -> dict[str, list[str]]:
+    """The cells of each column of the table `root`. Raises ValueError where it cannot be read."""
     from ...defenses.data.delimited import read_delimited
 
     if not Path(root).is_file():
         raise ValueError(f"{root!r} is no file; a table with a header is needed, such as patients.csv")
     table = read_delimited(Path(root)).table
-    return {str(name): Counter(table[name].fillna("").astype(str).str.strip()) for name in table.columns}
+    return {str(name): list(table[name].fillna("").astype(str).str.strip()) for name in table.columns}
 
 
 def _column(question: str, columns: Collection[str], default: str | None = None) -> str:
@@ -123,7 +136,8 @@ def _column(question: str, columns: Collection[str], default: str | None = None)
         name = click.prompt(question, default=default, show_default=False, err=True)
         if name in columns or name == default:
             return str(name)
-        click.echo(f"There is no column {name!r}{instead(name, columns)}.", err=True)
+        said = f"There is no column {name!r}{instead(name, columns)}"
+        click.echo(said if said.endswith("?") else f"{said}.", err=True)
 
 
 def _chosen(question: str, answers: dict[str, str]) -> Any:

@@ -17,8 +17,9 @@ OF_NUMBERS = (
 )
 SCORES = (
     "Accuracies and attack scores of private records are no output of a private mechanism: no ε covers this page. Show"
-    " it to nobody who may not see the records, or search on auxiliary records (--on auxiliary)."
+    " it to nobody who may not see the records"
 )
+ON_AUXILIARY = ", or search on auxiliary records (--on auxiliary)"
 KEEP = (
     "trials/, again/, auditor/ and study.sqlite3 tell of the others and of how many there were, and so do the progress"
     " that was printed and the time that the search took: keep them. The attacks' scores took the truth to know; no ε"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from ...defenses import models
 from ...defenses.data import NAMES as DATASETS
 from ...defenses.data import load
+from ...defenses.data.csv_table import OF_FILE, deal_of
 from ...defenses.data.dataset import OWN_TABLE, Dataset
+from ...defenses.data.delimited import read_delimited
 from ...defenses.data.partition import partition
 from ...defenses.data.stand_in import most_of_auxiliary, of_auxiliary
 from ...defenses.data.text import told_by_next_words
@@ -31,7 +34,7 @@ from ...defenses.topology import Leader
 from ...defenses.wire import Wire
 from ..errors import BadInput, bad_input
 from .claim import resolved, stated_claim
-from .config import Config, DataTable
+from .config import Config
 from .key import PUBLISHED
 
 
@@ -98,7 +101,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     _check_trainable(config)
     data = load_data(config, base)
     _check_records(config, data)
-    _check_holders(config, data)
+    _check_holders(config, data, base)
     with _options(
         "[data]",
         "partition_options",
@@ -176,18 +179,23 @@ class TooManyRecords(BadInput):
         self.fit = fit
 
 
-def _check_holders(config: Config, data: Dataset) -> None:
+def idle_holders(holders: Sequence[str], seed: int) -> str:
+    """Of whom the lot leaves no row to train on, in words; "" where all train. holders: of each row of a table. seed:
+    of the split.
+    """
+    training = {holders[row] for row in deal_of(len(holders), stream(seed, "data")).train}
+    idle = Counter(name for name in holders if name not in training)
+    named = ", ".join(f"{name!r} ({rows} in all)" for name, rows in sorted(idle.items()))
+    return named and f"the lot leaves no row of {named} to train on"
+
+
+def _check_holders(config: Config, data: Dataset, base: Path) -> None:
     """Raises BadInput where records are dealt by holders whom nothing names, or not by those that a column names."""
     table = config.data
-    if table.partition == "writer" and table.train_on == "auxiliary":
-        raise BadInput(
-            '[data] train_on = "auxiliary": auxiliary rows are dealt to no holder; train on "training" rows, or take'
-            ' partition = "iid" without options.holder'
-        )
     if table.name != OWN_TABLE:
         return
     if table.partition == "writer" and data.groups is not None:
-        _check_all_train(table, int(data.groups.max()) + 1)
+        _check_all_train(config, data.groups, base)
         return
     if table.partition != "writer" and data.groups is None:
         return
@@ -199,12 +207,17 @@ def _check_holders(config: Config, data: Dataset) -> None:
     )
 
 
-def _check_all_train(table: DataTable, holders: int) -> None:
+def _check_all_train(config: Config, groups: Tensor, base: Path) -> None:
     """Raises BadInput where a holder, or some of its rows, would be left out: ε is of the least of those who train."""
-    if table.clients != holders:
-        raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and there are {holders}")
+    table, holders = config.data, int(groups.max()) + 1
     if table.samples_per_client is not None:
         raise BadInput("[data] samples_per_client: each holder trains on all of its rows; leave it out")
+    if table.clients == holders == len(groups.unique()):
+        return
+    reading = {name: table.options[name] for name in OF_FILE if name in table.options}
+    cells = read_delimited(base / Path(table.root or "").expanduser(), **reading).table[table.options["holder"]]
+    why = idle_holders(list(cells.str.strip()), _split_seed(config)) or f"there are {holders}"
+    raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and {why}")
 
 
 def _check_records(config: Config, data: Dataset) -> None:
@@ -224,6 +237,10 @@ def _check_records(config: Config, data: Dataset) -> None:
 
 
 LINE_UP = 30  # images of a class left over, among which an original is to be picked (`scoring._in_its_pool`)
+
+
+def _split_seed(config: Config) -> int:
+    return config.seed if config.data.split_seed is None else config.data.split_seed
 
 
 def load_data(config: Config, base: Path) -> Dataset:
@@ -256,7 +273,7 @@ def load_data(config: Config, base: Path) -> Dataset:
             spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot
             pool=LINE_UP if config.capture.candidates else 0,
             download=table.download,
-            seed=stream(config.seed if table.split_seed is None else table.split_seed, "data"),
+            seed=stream(_split_seed(config), "data"),
             statistics=table.statistics,
             mean=table.mean,
             std=table.std,
@@ -264,6 +281,11 @@ def load_data(config: Config, base: Path) -> Dataset:
         )
     if table.train_on == "training":
         return data
+    if table.partition == "writer":
+        raise BadInput(
+            '[data] partition = "writer" gives each holder its own training rows, and nobody the auxiliary ones;'
+            ' partition = "iid" without options.holder deals both'
+        )
     if samples is None:
         raise BadInput(
             "[data] samples_per_client is needed to train on auxiliary records, as others are set aside too; at most"

@@ -19,6 +19,8 @@ from configs import small_config
 from dpfl_audit import cli
 from dpfl_audit.audit.commands import init
 from dpfl_audit.audit.two_worlds.estimators.bound import GAUSSIAN
+from dpfl_audit.defenses.data.csv_table import deal_of
+from dpfl_audit.defenses.randomness import stream
 from tiers import quick
 
 CONFIG = small_config(
@@ -323,18 +325,27 @@ def test_a_table_that_cannot_be_read_is_asked_for_again(tmp_path, capsys, monkey
 
 
 def test_each_holder_that_a_column_names_is_a_client(tmp_path, capsys, monkeypatch):
+    """A target of one value, and holders of whom one has no row to train on, are asked for again; training refuses
+    these by name.
+    """
     rng = np.random.default_rng(0)
     where = np.repeat(["north", "south", "west"], (600, 200, 100))
-    pd.DataFrame({"age": rng.normal(size=900), "ill": rng.random(900) > 0.5, "clinic": where, "one": 1}).to_csv(
-        tmp_path / "p.csv", index=False
-    )
+    few = where.astype(object)
+    few[min({*range(900)} - {*deal_of(900, stream(0, "data")).train})] = "east"
+    pd.DataFrame(
+        {"age": rng.normal(size=900), "ill": rng.random(900) > 0.5, "clinic": where, "few": few, "one": 1}
+    ).to_csv(tmp_path / "p.csv", index=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.stdin", Terminal("1\n2\n1\np.csv\nill\none\nclinic\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("1\n2\n1\np.csv\none\nil\nill\none\nfew\nclinic\n"))
     assert call("init") == 0
-    (tmp_path / "config.toml").write_text(capsys.readouterr().out)
-    config = tomllib.loads((tmp_path / "config.toml").read_text())
+    written, asked = capsys.readouterr()
+    assert "no row of 'east' (1 in all)" in asked and "?." not in asked
+    (tmp_path / "config.toml").write_text(written)
+    config = tomllib.loads(written)
     assert config["data"]["options"] == {"holder": "clinic"} and config["capture"]["clients"] == [0, 1, 2]
     assert call("train", "config.toml", "-o", "setup", "-q") == 0
+    of_few = ("--set", "data.options.holder=few", "--set", "data.clients=4")
+    assert call("train", "config.toml", "-o", "other", *of_few) == 2 and "'east'" in capsys.readouterr().err
 
 
 def test_an_empty_config_is_no_config(tmp_path, capsys):

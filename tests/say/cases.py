@@ -252,7 +252,7 @@ def of_a_study() -> Iterator[str]:
     yield study.auxiliary_alone(14)
     yield study.search_seen("whoever is the server", 14, 5, 2, True, 31.0, terms) + study.OF_NUMBERS
     yield study.why_no_selection("--search random does not").lstrip()
-    yield study.SCORES
+    yield f"{study.SCORES}{study.ON_AUXILIARY}."
     yield study.selection_seen(3, study.SOME_BARE, 31.0, terms, 20)
     yield from study.plot_words("accuracy", "leakage", True)
 

@@ -32,7 +32,7 @@ from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.choose.outputs import _put, recommended_toml
-from dpfl_audit.audit.choose.price import composed_epsilon
+from dpfl_audit.audit.choose.price import composed_epsilon, search_price
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
 from dpfl_audit.audit.choose.times import StudyTimes
@@ -105,6 +105,20 @@ def test_a_gpu_computes_another_study_and_one_that_is_not_there_is_refused(monke
     moved = opened_case(RAW, there, PUBLISHED, Path())
     assert attacking._options(moved).device == "cuda" and attacking._options(here).device == "cpu"
     assert moved.digest != here.digest == opened_case(RAW, replace(OPTIONS, device="cpu"), PUBLISHED, Path()).digest
+
+
+def test_a_search_among_holders_says_first_why_no_auxiliary_row_serves(tmp_path: Path) -> None:
+    """It asked for samples_per_client, and with that refused it too."""
+    rows = "".join(f"{row % 7},{row % 2},{'nsw'[row % 3]}\n" for row in range(300))
+    (tmp_path / "p.csv").write_text("age,ill,site\n" + rows)
+    data = {"name": "csv", "root": "p.csv", "target": "ill", "options": {"holder": "site"}, "partition": "writer"}
+    raw = {**RAW, "data": {**data, "clients": 3}}
+    case = opened_case(raw, replace(OPTIONS, rows=None), PUBLISHED, tmp_path)
+    assert case.rows == "training" and "samples_per_client" not in case.remarks[0] and "nobody" in case.remarks[0]
+    with pytest.raises(BadInput, match="nobody the auxiliary ones"):
+        opened_case(raw, replace(OPTIONS, rows="auxiliary"), PUBLISHED, tmp_path)
+    trial = Trial(number=0, point=case.first, state="measured", outcome=Performance())
+    assert "--on auxiliary" not in " ".join(search_price(case, [trial], []).sentences)
 
 
 def test_clients_who_ask_for_every_row_have_as_many_as_leave_test_auxiliary_and_outside_records() -> None:
