@@ -198,4 +198,4 @@ def _about(minutes: float) -> str:
 def not_tried(results: Results, plan: AttackPlan) -> tuple[str, ...]:
     """Each attack that did not run, or not for long, or in vain, with why."""
     ran = {leak.attack for leak in outcome_of([results]).leaks} | {CANARY}
-    return (*plan.not_run, *(f"{name} (it found nothing that can be scored)" for name in plan.names if name not in ran))
+    return (*plan.not_run, *(f"{name} (it ran; nothing of it can be scored)" for name in plan.names if name not in ran))

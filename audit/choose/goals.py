@@ -124,7 +124,7 @@ class Goals(GoalLimits):
             return []
         value, limits = outcome.accuracy, outcome.accuracy_limits
         excess = inf if value is None else max(0.0, least - value) / max(least, 0.01)
-        said = _beside(value, limits, *outcome.beside_accuracy)
+        said = _beside(value, limits, *outcome.beside_accuracy, digits=3)  # as its rival beside it
         ok = value is not None and value >= least
         return [Kept(f"accuracy at least {percent(least)}", value, said, ok, ok, "measurement", excess)]
 
@@ -209,7 +209,7 @@ def with_defaults(goals: Goals) -> Goals:
     return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)
 
 
-def _beside(value: float | None, limits: tuple[float, float] | None, *more: str) -> str:
+def _beside(value: float | None, limits: tuple[float, float] | None, *more: str, digits: int = 2) -> str:
     if value is None or limits is None:
         return "not measured"
-    return f"{percent(value)} ({'; '.join([f'{percent(limits[0])} to {percent(limits[1])}', *more])})"
+    return f"{percent(value, digits)} ({'; '.join([f'{percent(limits[0])} to {percent(limits[1])}', *more])})"

@@ -152,7 +152,7 @@ class Performance(_Frozen):
             return ""
         low, high = self.accuracy_limits
         beside = "; ".join([f"{percent(low)} to {percent(high)}", *self.beside_accuracy])
-        return f"accuracy {percent(self.accuracy)} ({beside})"
+        return f"accuracy {percent(self.accuracy, 3)} ({beside})"
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:

@@ -19,12 +19,14 @@ from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..say import study as say
 from ..say.words import MISSING, at_most, number, percent, percent_at_most
+from ..setup.config import CANARY
+from .again import ALONE
 from .attacks import MEMBERSHIP
 from .goals import Goals, Kept
 from .outcome import Performance
 from .space import said, short_name
 from .study import Study
-from .trial import Trial, trial_folder
+from .trial import SCREEN_MESSAGES, Trial, trial_folder
 
 LABEL_SIZE = (26, 13)  # width and height of a trial's number in pixels: nearer points have one label
 MOST_NAMES = 4  # in one label
@@ -48,6 +50,8 @@ def study_page(study: Study) -> str:
         weaker=study.weaker,
         above=study.above,
         fewer=study.case.fewer,
+        screened=SCREEN_MESSAGES,
+        alone=ALONE,
         not_tried=list(dict.fromkeys(lack for again in study.tried for lack in again.not_tried)),
         **_recommended(study),
         steps=[_step(study, step.key, step.up, step.trial) for step in study.steps],
@@ -87,6 +91,7 @@ def _recommended(study: Study) -> dict[str, Any]:
     return {
         **known,
         "utility": _utility(study.case.goals, outcome, again.without_noise),
+        "attacks": [name for name in again.attacks if name in {CANARY, *(leak.attack for leak in outcome.leaks)}],
         "strongest": _strongest(outcome),
         "leakage": percent(outcome.leakage),
         "most": percent_at_most(outcome.most_leakage),
@@ -129,10 +134,10 @@ def _utility(goals: Goals, outcome: Performance, without_noise: Sequence[float])
         low, high = outcome.accuracy_limits
         known = outcome.beside_accuracy
         if without_noise:
-            known.append(f"without clip and noise {percent(mean(without_noise))}")
+            known.append(f"without clip and noise {percent(mean(without_noise), 3)}")
         return {
             "name": "accuracy",
-            "value": percent(outcome.accuracy),
+            "value": percent(outcome.accuracy, 3),
             "beside": "; ".join([*known, f"mean of such trainings {percent(low)} to {percent(high)}"]),
         }
     return {"name": "test loss", "value": number(outcome.loss), "beside": ""}

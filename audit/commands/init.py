@@ -85,13 +85,13 @@ def _fewest(rows: Counter[str]) -> tuple[int, ...]:
 
 def _target(columns: Mapping[str, list[str]]) -> str:
     """The column that is predicted; asked again for one of a single value."""
-    while len(values := {*columns[name := _column("Which column is predicted?", columns)]} - {""}) < 2:
-        click.echo(f"{name!r} has {f'{min(values)!r} in every row' if values else 'no value'}: nothing to predict.", err=True)
+    while len({*columns[name := _column("Which column is predicted?", columns)]} - {""}) < 2:
+        click.echo(f"{name!r} has the same value in every row: there is nothing to predict.", err=True)
     return name
 
 
 def _holder(columns: Mapping[str, list[str]]) -> str:
-    """The column that says whose a row is, "" where none does; asked again for one of whose holders one cannot train."""
+    """The column that says whose a row is, "" where none does; asked again where a holder has no row that trains."""
     from ..setup.experiment import idle_holders
 
     question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"

@@ -12,7 +12,7 @@ from ..files import write_named
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
 from ..say import board as say
-from ..say.accuracy import accuracy_said, without_noise
+from ..say.accuracy import accuracy_said, only_ranks, useless, without_noise
 from ..say.card import NOT_STATED
 from ..say.statement import NOT_PRICED, counts_on_a_draw, draw_line, holds_if
 from ..say.warnings import not_run, set_aside
@@ -25,10 +25,13 @@ from .owner import Owner, read_owner
 
 Section = tuple[str, list[str]]  # a title and its paragraphs
 STYLE = (
-    "body{font:16px/1.5 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}p,td{overflow-wrap:anywhere}"
+    "body{font:16px/1.5 sans-serif;max-width:44rem;margin:2rem auto;padding:0 1rem}p{overflow-wrap:anywhere}"
     "h2{margin-bottom:0}"
     "td{padding:.3rem .6rem .3rem 0;border-bottom:1px solid #ccc;vertical-align:top}"
-    "table{display:block;overflow-x:auto}"
+    "@media(max-width:40rem){td{padding-right:.3rem;font-size:.75rem}}"
+    "table{display:block;overflow-x:auto}@page{margin:14mm}"
+    "@media print{body{font-size:10pt;line-height:1.35;margin:0;max-width:none}td{padding:.1rem .6rem .1rem 0}}"
+    "@media print{h1{font-size:16pt}h2{font-size:12pt;margin-top:.8em;break-after:avoid}p{margin:.3em 0}}"
 )
 
 
@@ -62,7 +65,13 @@ def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:
     covered = [*map(say.covered, units)] or [say.NOBODY]
     return [
         (decision.share.question, [f"{decision.share.sentence}.", decision.share.because]),
-        ("Accuracy", [accuracy_said(results.setup, without_noise(setting.no_noise_accuracy))]),
+        (
+            "Accuracy",
+            [
+                accuracy_said(results.setup, without_noise(setting.no_noise_accuracy)),
+                *filter(None, [useless(results.setup), only_ranks(results.setup)]),
+            ],
+        ),
         ("What an attacker got, and what follows", [setting.sentences[0], setting.sentences[2]]),
         ("What any attack can do", _proven(setting, owner)),
         ("Who is covered", [*covered, *set_aside(results.setup)]),
@@ -107,14 +116,12 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
         return [NOT_PRICED]
     setup, first, lines = setting.results.setup, rows[0], [say.proof_line(rows[0])]
     useful = first.proven is not None and first.proven <= USEFUL_EPSILON
-    share = say.most_recognised(first)
-    if setup.spent and useful and first.asked:
-        epsilon, delta = with_spent(first, setup.spent)
-        share = say.most_recognised_at(epsilon, delta)
-        lines.append(say.spent_too(epsilon, delta, share))
     if owner.people and useful and (first.asked or not setup.spent):
         held = {"record": setup.training_records, "client": setup.clients}[first.unit]
-        lines.append(say.people_line(first.unit, owner.people, held, share))
+        lines.append(say.people_line(first.unit, owner.people, held, say.most_recognised(first)))
+    if setup.spent and useful and first.asked:
+        epsilon, delta = with_spent(first, setup.spent)
+        lines.append(say.spent_too(epsilon, delta, say.most_recognised_at(epsilon, delta)))
     if counts_on_a_draw(first):
         lines.append(draw_line([first]))
     return [*lines, *map(say.proof_line, rows[1:])]
@@ -145,7 +152,8 @@ def _markdown(title: str, sections: Sequence[Section]) -> str:
 
 
 def _html(title: str, sections: Sequence[Section]) -> str:
-    parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"]
+    head = "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+    parts = [f"{head}<title>{escape(title)}</title><style>{STYLE}</style>"]
     parts.append(f"<h1>{escape(title)}</h1>")
     for heading, paragraphs in sections:
         parts.append(f"<h2>{escape(heading)}</h2>" + "".join(f"<p>{escape(text)}</p>" for text in paragraphs))

@@ -17,6 +17,7 @@ from ..results.checks import Check, picked, strength
 from ..results.format import CEILINGS, FILE, AttackResult, AuditedSetup, Epsilon, Results
 from ..say import words
 from ..say.accuracy import accuracy_said, without_noise
+from ..say.change import noised
 from ..say.metrics import METRICS, Metric, metric
 from ..say.reasons import reasons
 from ..say.verdict import sentences
@@ -122,7 +123,7 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
     if setup.own_code:
         return _declared(setup)
     central = _central(results)
-    where = "on what a client sends, in parameter units" if central else "in parameter units"
+    where = "on what a client sends, in parameter units" if central else f"on {noised(setup)}, in its units"
     return [
         _fact("noise_std", words.number(setup.noise_std), where),
         *_own_noise(results),

@@ -17,7 +17,7 @@ def without_noise(accuracy: float | None) -> str:
     >>> without_noise(None), without_noise(0.75).replace("\N{NO-BREAK SPACE}", " ")
     ('without noise not measured', 'without noise 75 %')
     """
-    return f"without noise {'not measured' if accuracy is None else percent(accuracy)}"
+    return f"without noise {'not measured' if accuracy is None else percent(accuracy, 3)}"
 
 
 def accuracy_said(setup: AuditedSetup, *more: str) -> str:
@@ -41,7 +41,7 @@ def accuracy_said(setup: AuditedSetup, *more: str) -> str:
             guess = "always guessing the most frequent class"
         beside.append(f"{guess} gives {percent(guessing, 3)}")
     beside += filter(None, (beyond_accuracy(setup), *more))
-    return percent(setup.test_accuracy) + (f" ({'; '.join(beside)})" if beside else "")
+    return percent(setup.test_accuracy, 3) + (f" ({'; '.join(beside)})" if beside else "")
 
 
 def beyond_accuracy(setup: AuditedSetup) -> str:
@@ -66,7 +66,7 @@ def beyond_said(balanced: float | None, area: float | None, limits: tuple[float,
     """
     known = []
     if balanced is not None:
-        known.append(f"balanced over classes {percent(balanced)}")
+        known.append(f"balanced over classes {percent(balanced, 3)}")
     if area is not None:
         interval = "" if limits is None else f", {number(limits[0], 2)} to {number(limits[1], 2)}"
         known.append(f"AUC {number(area, 2)}{interval}")
@@ -130,8 +130,9 @@ def only_ranks_said(
     """That a model answers no better than a constant, though its scores are of use, in a sentence; "" where it does, or
     where they are not. Arguments as of `useless_said`.
 
-    >>> only_ranks_said(0.77, (0.75, 0.79), 0.761, (0.81, 0.88)).replace("\N{NO-BREAK SPACE}", " ")
-    'Its answers are not shown to beat always the most frequent class (77 % against 76.1 %); its AUC is 0.81 at least.'
+    >>> print(only_ranks_said(0.77, (0.75, 0.79), 0.761, (0.81, 0.88)).replace("\N{NO-BREAK SPACE}", " "))
+    The model ranks records (AUC at least 0.81), but is not shown to be right more often (77 %) than one fixed answer,
+    the most frequent class (76.1 %).
     >>> only_ranks_said(0.8, (0.78, 0.82), 0.761, (0.81, 0.88)), only_ranks_said(0.77, (0.75, 0.79), 0.761, None)
     ('', '')
     """
@@ -140,8 +141,8 @@ def only_ranks_said(
     if of_area is None or of_area[0] <= 0.5:
         return ""
     return (
-        f"Its answers are not shown to beat always the most frequent class ({percent(accuracy, 3)} against"
-        f" {percent(guessing, 3)}); its AUC is {number(of_area[0], 2)} at least."
+        f"The model ranks records (AUC at least {number(of_area[0], 2)}), but is not shown to be right more often"
+        f" ({percent(accuracy, 3)}) than one fixed answer, the most frequent class ({percent(guessing, 3)})."
     )
 
 

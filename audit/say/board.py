@@ -15,8 +15,8 @@ FALSE_ALARMS = 0.01  # of an attacker who may accuse one innocent person in a hu
 NOT_COVERED = "not covered"
 NOBODY = f"Nobody: no ε of {USEFUL_EPSILON:g} or less is proven."
 SPENT_APART = (
-    "The last of these does not hold here: the same records were used before this training. So of these people only the"
-    " sum of both ε holds."
+    "The last of these does not hold here, as the same records were used before this training: towards whoever saw that"
+    " too, only the sum of both ε holds."
 )
 PEOPLE = {"client": "one client with all its records", "record": "one record; a person with several is protected less"}
 # A line of the statement beside what asks for it; "" where the document, as far as it was read, does not. Of the
@@ -112,7 +112,7 @@ def people_line(unit: str, people: int, held: int | None, share: float) -> str:
     """
     beyond = ""
     if held is not None and people > held:
-        beyond = f" The setup that was audited has {held:,} {unit}s, so ε is not of so many people."
+        beyond = f" The audited setup trained on {held:,} {unit}s, so ε is of {held:,} people at most."
     return (
         f"Of {people:,} people in the training, that attacker recognises at most {at_most(share * people)} on average;"
         f" a guess recognises {number(FALSE_ALARMS * people)}. It holds if each person is one {unit}." + beyond
@@ -120,8 +120,8 @@ def people_line(unit: str, people: int, held: int | None, share: float) -> str:
 
 
 def spent_too(epsilon: float, delta: float, share: float) -> str:
-    """Of a training and of what was spent on the same records before. epsilon, delta: of both. share: as above."""
+    """Of a training and of an earlier use of the same records. epsilon, delta: of both. share: as above."""
     return (
-        f"With what was spent on the same records before it, ε is at most {at_most(epsilon)} (δ = {number(delta)}), and"
-        f" that attacker recognises at most {percent_at_most(share)}."
+        f"Towards whoever saw the earlier use of these records too, ε is at most {at_most(epsilon)} (δ ="
+        f" {number(delta)}), and that attacker recognises at most {percent_at_most(share)}."
     )

@@ -39,6 +39,12 @@ def keep(setup: AuditedSetup, label: str, parameter: str = "") -> str:
     return f"Use the noise of “{label}”"
 
 
+def noised(setup: AuditedSetup) -> str:
+    """What `noise_std` is on: with noise inside local training not on what is sent, which sums many steps' noise."""
+    inside = setup.clipped_in_training and "record's gradient" in (setup.sensitivity or "")
+    return "a step's mean gradient" if inside else "a message"
+
+
 def half_of(proven: float) -> str:
     return f"{at_most(proven)} is proven already; this is half of it"
 
@@ -103,9 +109,9 @@ def accuracy_now(setup: AuditedSetup, server_noise_std: float | None, without_no
     """The accuracy that was measured, beside that without noise and what guessing gets; "" where it was not."""
     if setup.test_accuracy is None:
         return ""
-    accuracies = [f"now {percent(setup.test_accuracy)} at {noise(setup.noise_std, server_noise_std)}"]
+    accuracies = [f"now {percent(setup.test_accuracy, 3)} at {noise(setup.noise_std, server_noise_std)}"]
     if without_noise is not None:
-        accuracies.append(f"{percent(without_noise)} without noise")
+        accuracies.append(f"{percent(without_noise, 3)} without noise")
     if setup.guessing_accuracy is not None:
         accuracies.append(f"{percent(setup.guessing_accuracy, 3)} by guessing")
     return "; ".join(accuracies)

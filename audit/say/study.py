@@ -98,8 +98,8 @@ def not_told_apart(figure: str, others: int, least: float, most: float) -> str:
 def attacks_shortened(minutes: float, needed: int) -> str:
     """minutes: that an attack had. needed: for all of it."""
     return (
-        f"`audit run` on this setting attacks longer than --minutes {minutes:g} allowed here, and may find more;"
-        f" --minutes {needed} allows all of it. The page lists what was left out or shortened."
+        f"`audit run` attacks this setting for longer than this study's --minutes {minutes:g} allowed, and may find"
+        f" more; `audit choose --minutes {needed}` allows all of it. The page lists what was left out or shortened."
     )
 
 

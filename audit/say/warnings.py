@@ -12,6 +12,7 @@ from typing import Any
 
 from ...metrics.leakage import ROWS_OF_A_TABLE
 from ..results.ablation import stronger_without
+from ..results.checks import COMPARABLE
 from ..results.format import AuditedSetup, Epsilon, Results
 from ..setup.format import LAST_MODEL, MISSING, REPLAYED, RESTART
 from ..setup.promise import promise
@@ -177,20 +178,22 @@ def spent_before(setup: AuditedSetup) -> str:
 
 
 def unscored(results: Results) -> list[str]:
-    """Every reason why something was not measured, once, with the names of all that it is about."""
+    """Every reason why something was not measured, once, with the names of all that it is about; none that a warning of
+    the run has.
+    """
     names: dict[str, list[str]] = {}
     for attack in results.attacks:
         for name, reason in attack.not_measured.items():
-            if reason != ROWS_OF_A_TABLE:
-                names.setdefault(reason.rstrip("."), []).append(name)
-    return [_unmeasured(metrics, reason) for reason, metrics in names.items()]
+            if reason != ROWS_OF_A_TABLE and not any(reason in warning for warning in results.warnings):
+                label = f"control of {words.KINDS[attack.kind]}" if name == COMPARABLE else metric(name).label
+                names.setdefault(reason.rstrip("."), []).append(EVERYTHING if name == EVERYTHING else label)
+    return [_unmeasured(list(dict.fromkeys(labels)), reason) for reason, labels in names.items()]
 
 
-def _unmeasured(metrics: list[str], reason: str) -> str:
-    if EVERYTHING in metrics:
+def _unmeasured(labels: list[str], reason: str) -> str:
+    if EVERYTHING in labels:
         return f"{reason}."
-    labels = list(dict.fromkeys(metric(name).label for name in metrics))
-    return f"{words.listed(labels)} not measured: {reason}."
+    return f"Not measured: {words.listed(labels)}, as {reason}."
 
 
 def _without_clip(results: Results) -> bool:

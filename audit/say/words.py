@@ -376,12 +376,10 @@ def takes_long(minutes: float, shorter: str) -> str:
 
 
 def spent_said(spent: float) -> str:
-    """The ε that was spent on the same records before a training; "" for 0."""
+    """The ε of what the same records were used for before a training; "" for 0."""
     if not spent:
         return ""
+    used = "The same records were used before this training, as by a search"
     if spent == math.inf:
-        return "Before this training the same records were used without a bound: its ε is not all that was spent."
-    return (
-        f"Before this training ε = {at_most(spent)} was spent on the same records, as by a search; this training's is"
-        " added to it, δ to δ."
-    )
+        return f"{used}, and no ε bounds that: towards whoever saw it too nothing is proven."
+    return f"{used}, with ε = {at_most(spent)}: towards whoever saw that too, the sums of both ε and of both δ hold."

@@ -31,6 +31,7 @@ class Change:
       function and no setting of ours.
     noise_std, server_noise_std: in parameter units, at this clip_norm. proven: the ε that this noise proves, for what
       `where` says.
+    noised: what `noise_std` is on, in words, "" where it is not known.
     why: of a computed target, why this ε, a sentence. accuracy: of the final model, None where it was not measured.
     accuracy_now: what was measured before the change, in words. note: what else to know.
     """
@@ -46,6 +47,7 @@ class Change:
     accuracy_now: str = ""
     why: str = ""
     clip_norm: float | None = None
+    noised: str = ""
 
 
 def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Change:
@@ -97,6 +99,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
         setup.test_accuracy,
         say.accuracy_beside(setup, setting.without_noise),
         clip_norm=setup.clip_norm,
+        noised=say.noised(setup),
     )
 
 
@@ -170,6 +173,7 @@ def _computed(
         accuracy_now=_accuracy_now(setting),
         why="; ".join(filter(None, (why, _asked_then(setting, row, factor)))),
         clip_norm=setup.clip_norm,
+        noised=say.noised(setup),
     )
 
 

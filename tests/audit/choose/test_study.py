@@ -32,6 +32,7 @@ from dpfl_audit.audit.choose.goals import Goals
 from dpfl_audit.audit.choose.opening import StudyOptions, opened_case
 from dpfl_audit.audit.choose.outcome import Performance, SingledOut, outcome_of
 from dpfl_audit.audit.choose.outputs import _put, recommended_toml
+from dpfl_audit.audit.choose.page import study_page
 from dpfl_audit.audit.choose.price import composed_epsilon, search_price
 from dpfl_audit.audit.choose.space import parse_space
 from dpfl_audit.audit.choose.study import Study
@@ -431,6 +432,13 @@ def test_the_page_answers_first_and_fetches_nothing(done: Study) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "") and 'src="data:' in page
     assert page.count("data-sort") > 8
     assert all(lack in unescape(page) for again in done.tried for lack in again.not_tried)
+
+
+def test_what_ran_and_cannot_be_scored_is_not_said_to_have_been_tried(done: Study) -> None:
+    ran = done.again.attacks
+    tried = (*done.tried[:-1], done.again.model_copy(update={"attacks": (*ran, "attribute")}))
+    shown = study_page(replace(done, tried=tried)).partition("was attacked with ")[2].partition(".")[0]
+    assert ran and {*shown.split(", ")} == {*ran}
 
 
 def test_trials_leave_no_setups_behind(done: Study) -> None:

@@ -12,7 +12,8 @@ import pytest
 from command import called
 from dpfl_audit.audit.report.markdown import escaped
 from dpfl_audit.audit.results.format import Results
-from dpfl_audit.audit.say.board import FALSE_ALARMS, most_recognised, proof_line
+from dpfl_audit.audit.say.accuracy import only_ranks, useless
+from dpfl_audit.audit.say.board import FALSE_ALARMS, most_recognised, people_line, proof_line, spent_too
 from dpfl_audit.audit.say.statement import NOT_PRICED
 from dpfl_audit.audit.say.verdict import judged
 from dpfl_audit.audit.say.words import NO_SECRET
@@ -50,6 +51,41 @@ def test_a_statement_of_both_kinds_says_each_line_once(everything: Path, tmp_pat
     assert len(lines) == len(set(lines)) and "stigma" in text and "yearly" in text
     page = (tmp_path / "s.html").read_text()
     assert "Ward &lt;4&gt;" in page and "<script" not in page and page.count("<h1>") == 1
+
+
+def test_a_model_that_only_guesses_is_called_so_in_figures_of_as_many_digits(everything: Path, tmp_path: Path, capsys):
+    """82 % stood beside 82.6 %, and nothing said that no model does as well."""
+    content = json.loads((everything / "results.json").read_text())
+    content["setup"] |= {"test_accuracy": 0.8246, "majority_accuracy": 0.8263, "balanced_accuracy": 0.5}
+    content["setup"]["data"] |= {"classes": 2, "sizes": {"test": 570}}
+    shutil.copytree(everything, tmp_path / "r")
+    for area, said in ((None, useless), (0.65, only_ranks)):
+        content["setup"]["test_auc"] = area
+        (tmp_path / "r" / "results.json").write_text(json.dumps(content))
+        assert called(capsys, "report", tmp_path / "r", "--statement", tmp_path / "s.md")[0] == 0
+        text = (tmp_path / "s.md").read_text().partition("## Accuracy")[2].partition("##")[0].replace("\xa0", " ")
+        assert "82.5 % (" in text and "82.6 %" in text
+        assert said(Results.read(tmp_path / "r").setup).replace("\xa0", " ") in text
+
+
+def test_what_was_spent_before_counts_towards_whoever_saw_it(everything: Path, tmp_path: Path, capsys) -> None:
+    """The people line is of this training, as the first line is; the sum stands after it, with its condition."""
+    read = Results.read(everything)
+    row = proven_row(proven=3.0, mu=0.7, unit="record", asked=True)
+    setup = read.setup.model_copy(update={"config": {"audit": {"spent": 75.0}}})
+    again = judged(
+        **{name: value for name, value in read if name not in ("verdict", "format", "setup", "epsilon")},
+        setup=setup,
+        epsilon=(row,),
+    )
+    shutil.copytree(everything, tmp_path / "r")
+    (tmp_path / "r" / "results.json").write_text(again.model_dump_json(by_alias=True))
+    (tmp_path / "owner.toml").write_text("people = 1000\n")
+    arguments = ("report", tmp_path / "r", "--statement", tmp_path / "s.md", "--card-from", tmp_path / "owner.toml")
+    assert called(capsys, *arguments)[0] == 0
+    text = (tmp_path / "s.md").read_text()
+    alone = people_line("record", 1000, None, most_recognised(row)).partition(" on average")
+    assert text.index(escaped(alone[0])) < text.index(escaped(spent_too(78.0, 2e-5, 1.0)))
 
 
 def test_with_a_published_key_no_epsilon_stands_in_it(everything: Path, tmp_path: Path, capsys) -> None:

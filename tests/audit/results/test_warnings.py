@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dpfl_audit.audit.report.facts import notices
+from dpfl_audit.audit.results.checks import COMPARABLE
 from dpfl_audit.audit.results.format import Results
 from dpfl_audit.audit.say.warnings import EVERYTHING, NO_TRUTH, implied, not_asked, not_run, not_tested, unscored
 from dpfl_audit.audit.say.words import KINDS, observer
@@ -107,6 +108,15 @@ def test_a_reason_is_said_once_with_all_that_it_is_about(results):
     pixels, weights = unscored(read.model_copy(update={"attacks": attacks}))
     assert "PSNR" in pixels and "SSIM" in pixels and "no pixels." in pixels
     assert "LPIPS" in weights and "no weights." in weights
+
+
+def test_without_a_control_it_says_of_which_attack_and_not_again_what_a_warning_has(results):
+    read = results()
+    attacks = tuple(attack.model_copy(update={"not_measured": {COMPARABLE: "of one kind"}}) for attack in read.attacks)
+    alike = read.model_copy(update={"attacks": attacks})
+    (said,) = unscored(alike)
+    assert KINDS[attacks[0].kind] in said and said[0].isupper()
+    assert unscored(alike.model_copy(update={"warnings": ("Membership: of one kind.",)})) == []
 
 
 def test_an_absent_truth_is_said_once(results):
