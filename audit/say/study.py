@@ -89,16 +89,17 @@ def too_weak(useless: str, spare: tuple[float, float] | None = None) -> str:
 def not_told_apart(figure: str, others: int, least: float, most: float) -> str:
     """figure: accuracy or AUC. others: settings within the limits, not shown to differ in it. least, most: their ε."""
     settings = "another setting" if others == 1 else f"{others} other settings"
+    proven = " to ".join(dict.fromkeys([at_most(least), at_most(most)]))
     return (
         f"The search does not show that its {figure} differs from that of {settings} within the limits, of proven ε"
-        f" {at_most(least)} to {at_most(most)}."
+        f" {proven}."
     )
 
 
 def attacks_shortened(minutes: float, needed: int) -> str:
     """minutes: that an attack had. needed: for all of it."""
     return (
-        f"`audit run` attacks this setting for longer than this study's --minutes {minutes:g} allowed, and may find"
+        f"`audit run` attacks this setting for longer than this study's `--minutes {minutes:g}` allowed, and may find"
         f" more; `audit choose --minutes {needed}` allows all of it. The page lists what was left out or shortened."
     )
 
