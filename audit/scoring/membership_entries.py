@@ -32,7 +32,7 @@ from ..files import write_bytes
 from ..results.format import AttackResult, ClientRow, Metrics, Roc
 from ..results.membership import score_membership
 from ..setup.auditor import Auditor
-from ..setup.lot import Lot, allowed, lot_of, proportional
+from ..setup.lot import Lot, allowed, kinds, lot_of, proportional
 
 NOBODY = -1  # the client of a record that nobody trained on
 
@@ -164,7 +164,8 @@ def lot_behind(auditor: Auditor) -> Lot:
     data = auditor.setup.manifest.data
     left_over = auditor.truth is not None and auditor.truth.outsiders_left_over
     test = DEALT_BY_LOT if left_over else data.description.get("test")
-    return lot_of(auditor.setup.config.data.partition, data.classes_of_records, test)
+    by_holder = auditor.truth is not None and auditor.truth.candidate_holders is not None
+    return lot_of(auditor.setup.config.data.partition, data.classes_of_records, test, by_holder)
 
 
 def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], seed: int) -> DealtCandidates | str:
@@ -180,7 +181,10 @@ def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], se
     if parties is None:
         return "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
     lot = lot_behind(auditor)
-    judge = assign(clients, parties, seed, knowledge.candidate_targets if lot.by_class else None)
+    alike, holders = knowledge.candidate_targets, None if auditor.truth is None else auditor.truth.candidate_holders
+    if holders is not None:
+        alike = kinds(alike, holders, auditor.setup.manifest.data.classes_of_records)
+    judge = assign(clients, parties, seed, alike if lot.by_class else None)
     rows = (judge >= 0).nonzero().squeeze(1)
     member = clients[rows] != NOBODY
     heard = torch.tensor([None in parties or client in parties for client in clients.tolist()]) & (clients != NOBODY)

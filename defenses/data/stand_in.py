@@ -59,5 +59,6 @@ def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:
         auxiliary_targets=rest_y,
         description=facts,
         groups=None,
+        test_groups=None,
         extra={},
     )
