@@ -26,6 +26,7 @@ from .format import (
     DECLARED,
     DRAWN_LABELS,
     SEAL,
+    SOURCE,
     Declaration,
     Declarations,
     FactsPart,
@@ -34,6 +35,7 @@ from .format import (
     Parties,
     ReleaseRow,
     Seal,
+    SourcePart,
 )
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, drawn_with, read_key
@@ -162,6 +164,15 @@ class Auditor:
         found = read_checked(Declarations, folder, folder / DECLARED).root
         check_seal(folder, self._sealed, [DECLARED])
         return tuple(found)
+
+    @cached_property
+    def source(self) -> SourcePart:
+        """Where the training was started, and with whose rows."""
+        folder = self.setup.folder
+        if not present(folder / SOURCE):
+            return SourcePart()
+        check_seal(folder, self._sealed, [SOURCE])
+        return read_checked(SourcePart, folder, folder / SOURCE)
 
     @cached_property
     def truth(self) -> Truth | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import platform
 import shutil
 import socket
@@ -64,7 +65,7 @@ from ..lock import writing
 from .auditor import check_setup
 from .description import ROWS, described, digest_of, engine_of, manifest_of, numbers_of, with_key
 from .experiment import Experiment
-from .format import BASE, SEAL
+from .format import BASE, SEAL, SOURCE, SourcePart
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
@@ -477,8 +478,16 @@ class _Recorder:
         rows = [json.loads(path.read_text()) for path in round_files(self.work)]
         done = write_tables(self.folder, rows, self.observers)
         self._write_knowledge_and_truth(rows)
+        self._write_source()
         manifest = manifest_of(self.experiment, status, digest, len(done), engine, done)
         write_sealed(self.folder, manifest)
+
+    def _write_source(self) -> None:
+        """Nothing where the setup stands beside its config, and no column says whose the rows are."""
+        start = Path(os.path.relpath(self.experiment.base, self.folder.parent)).as_posix()
+        source = SourcePart(folder=start, holders=list(self.experiment.data.group_names))
+        if source != SourcePart():
+            write_json(self.folder / SOURCE, source.model_dump())
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture

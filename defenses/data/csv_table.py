@@ -98,7 +98,7 @@ def load(
     numbers, holders = pd.factorize(cells.holders, sort=True)
     remarks.append(_of_holders(list(holders), numbers[deal.train]))
     groups, of_test = torch.tensor(numbers[deal.train]), torch.tensor(numbers[deal.test])
-    return replace(made, groups=groups, test_groups=of_test, remarks=tuple(remarks))
+    return replace(made, groups=groups, test_groups=of_test, group_names=tuple(holders), remarks=tuple(remarks))
 
 
 @dataclass(frozen=True, eq=False)

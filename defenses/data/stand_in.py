@@ -60,5 +60,6 @@ def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:
         description=facts,
         groups=None,
         test_groups=None,
+        group_names=(),
         extra={},
     )

@@ -332,7 +332,7 @@ def experiment_of(source: Auditor | Experiment) -> Experiment:
     setup = source.setup
     config, described = setup.config, setup.manifest.data.description
     try:
-        experiment = build(config, setup.folder.parent, source.allow_model)
+        experiment = build(config, setup.folder.parent / source.source.folder, source.allow_model)
     except BadInput as reason:
         raise NoDemonstration(f"the training data cannot be loaded again ({reason})") from reason
     if not present(setup.folder / KEY_FILE):
