@@ -143,18 +143,6 @@ def test_a_canary_is_refused_with_the_reason(tmp_path):
 # --- declared, checked, contradicted
 
 
-def test_noise_of_a_third_more_or_less_is_told_from_the_declared_one(tmp_path):
-    for std, expected in ((0.5, "checked"), (0.5 * 2 / 3, "contradicted"), (0.5 * 3 / 2, "contradicted")):
-        folder = tmp_path / f"{std:.2f}"
-        with Recorder(folder, WHOLE, mechanism=NOISE, strict=True) as rec:
-            rec.broadcast(0, WHOLE)
-            for c in range(3):
-                rec.upload(0, c, vector(c) + noise(c, std), num_examples=5)
-                rec.raw(0, c, vector(c))
-        assert statuses(folder)["noise"] == expected
-        assert (epsilon(folder) == inf) == (expected == "contradicted")
-
-
 def test_a_clip_that_does_not_happen_is_seen(tmp_path):
     for clipped in (True, False):
         folder = tmp_path / str(clipped)
@@ -165,17 +153,6 @@ def test_a_clip_that_does_not_happen_is_seen(tmp_path):
                 rec.upload(0, c, (raw / 7 if clipped else raw) + noise(c, 0.05), num_examples=5)
                 rec.raw(0, c, raw)
         assert statuses(folder)["norm bound"] == ("checked" if clipped else "contradicted")
-
-
-def test_noise_that_two_clients_share_is_seen(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
-        rec.broadcast(0, START)
-        for c in range(2):
-            rec.upload(0, c, vector(c) + noise(0), num_examples=5)
-            rec.raw(0, c, vector(c))
-    assert statuses(tmp_path / "s")["independence"] == "contradicted"
-    note = next(row for row in table(tmp_path / "s").rows if row.observer == "server").notes
-    assert any(re.findall(r"client (\d)", text) == ["0", "1"] for text in note)
 
 
 def test_two_runs_of_a_round_show_the_noise_without_raw_values(tmp_path):
@@ -439,45 +416,6 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     refused(lambda: Recorder(tmp_path, NET, strict=True), "not empty")
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"claim": -1},
-        {"claim": "eight"},
-        {"claim": {"epsilon": 8, "who": "me"}},
-        {"mechanism": 0.5},
-        {"share": "weight"},
-        {"average": "median"},
-        {"clients": 0},
-        {"secure_aggregation": "false"},
-        {"data": {"shape": [1]}},
-        {"tables": {"scheme": {}}},
-        {"tables": {"audit": {"observer": "nobody"}}},
-    ],
-)
-def test_facts_that_cannot_be_are_refused_before_anything_is_written(options, tmp_path):
-    refused(lambda: Recorder(tmp_path / "s", NET, **options, strict=True))
-    assert not (tmp_path / "s").exists()
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        {"clip": 0, "noise_std": 1},
-        {"clip": 1, "noise_std": 0},
-        {"clip": 1, "noise_std": float("nan")},
-        {"clip": 1, "noise_std": 1, "by": "me"},
-        {"clip": 1, "noise_std": 1, "of": "record", "by": "server"},
-        {"clip": 1, "noise_std": 1, "steps": 3},
-        {"clip": 1, "noise_std": 1, "scale": "median"},
-        {"clip": 1, "noise_std": 1, "sampling": Sampling("poisson", 10, 1)},
-        {"clip": 1, "noise_std": 1, "by": "server", "sampling": Sampling("poisson", 10, 11)},
-    ],
-)
-def test_a_mechanism_that_cannot_be_is_refused(numbers):
-    refused(lambda: Gaussian(**numbers), "Gaussian")
 
 
 def test_records_are_checked_and_an_upload_is_kept_without_them(tmp_path):
