@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..say.words import times
 from ..setup.format import LAST_MODEL, MISSING, RECORDED_CALLS, REPLAYED, RESTART, Declaration
 from .across import nothing_added
 from .copies import COMPARED
@@ -30,6 +31,7 @@ from .recording import Recording
 from .rounds import ClosedRound, named
 from .sent import Attempt, Refusal, Replayed
 from .still import nothing_trained
+from .values import first_few
 from .whitened import whitened
 
 NOBODY_CAN_TELL = "a recording cannot show it"
@@ -101,7 +103,7 @@ def declarations(
         made.append(_last_model(rounds))
     if beside:
         uploads, models = sum(len(a.sent) for a in beside), sum(bool(a.model) for a in beside)
-        said = f"{_many(models, 'model')} and {_many(uploads, 'upload')} were sent in rounds that did not become whole"
+        said = f"{times(models, 'model')} and {times(uploads, 'upload')} were sent in rounds that did not become whole"
         made.append(
             _stated("unfinished rounds", said, Tested("declared", "they are priced, and their values not kept"))
         )
@@ -127,7 +129,7 @@ def _refused(rounds: Sequence[ClosedRound], refusals: Sequence[Refusal]) -> list
         return []
     row = {"what": RECORDED_CALLS, "said": "each of them was taken", "status": "defect", "why": whys[0]}
     if whys[1:]:
-        row["why"] += f"; {_many(len(whys) - 1, 'call')} more"
+        row["why"] += f"; {times(len(whys) - 1, 'call')} more"
     if any(refusal.breaks for refusal in refusals):
         row["status"] = "contradicted"
     return [Declaration.model_validate(row)]
@@ -139,7 +141,7 @@ def replayed_said(replayed: Replayed) -> Declaration:
     if not replayed.violated:
         return _stated(REPLAYED, said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
     first, *others = replayed.sentences[:-1]  # the last says what was tried
-    more = f"; {_many(len(others), 'violation')} more" if others else ""
+    more = f"; {times(len(others), 'violation')} more" if others else ""
     why = f"{first.rstrip('.')}{more}; how far they can move it at most, nobody knows, so that no ε follows"
     return _stated(REPLAYED, said, Tested("contradicted", why))
 
@@ -218,7 +220,7 @@ def _completeness(rounds: Sequence[ClosedRound]) -> list[Declaration]:
     if not sent:
         return [_untested(COMPLETENESS, NOTHING_ELSE)]
     names = ", ".join(repr(what) for what in dict.fromkeys(what for what, _ in sent))
-    clients = _many(len({client for _, client in sent}), "client")
+    clients = times(len({client for _, client in sent}), "client")
     why = (
         f"{clients} sent {names} beside the recorded arrays, and no noise is on it, so that nothing is proven towards"
         " whoever sees single uploads; leave it out of what is sent"
@@ -245,7 +247,7 @@ def _missing(rounds: Sequence[ClosedRound]) -> list[Declaration]:
     if not fewer or len(fewer) > LACKING * len(rounds):
         return []
     less = f"round {fewer[0]} has uploads of fewer" + (f", and so have {len(fewer) - 1} more" if fewer[1:] else "")
-    most = f"{often} of {len(rounds)} rounds have uploads of {_many(usual, 'client')}"
+    most = f"{often} of {len(rounds)} rounds have uploads of {times(usual, 'client')}"
     why = f"{most}, and {less}: what was sent and is not recorded, is not priced"
     return [_untested(MISSING, "who is missing in a round sent nothing in it", why)]
 
@@ -273,10 +275,6 @@ def _untested(what: str, said: str, why: str = NOBODY_CAN_TELL) -> Declaration:
 
 def _stated(what: str, said: str, found: Tested) -> Declaration:
     return Declaration.model_validate({"what": what, "said": said, "status": found.status, "why": found.why})
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
@@ -329,8 +327,7 @@ def _beside(rounds: Sequence[ClosedRound], bound: Tested, noise: Tested) -> list
     """Of tensors that have no noise, and of running statistics, which nobody trains and which tell all the same."""
     made = []
     if harmless := list(dict.fromkeys(name for r in rounds for name in r.harmless)):
-        names = ", ".join(map(repr, harmless[:3])) + (f" and {len(harmless) - 3} more" if len(harmless) > 3 else "")
-        said = f"{names} need no noise of their own, as they tell nothing more"
+        said = f"{first_few([*map(repr, harmless)], 3)} need no noise of their own, as they tell nothing more"
         why = "they never change, or count batches, as many as a client's number of records says, or are sent twice"
         made.append(_stated(OUTSIDE, said, Tested("declared", why)))
     moved = list(dict.fromkeys(name for r in rounds for name in r.moved))

@@ -53,6 +53,7 @@ from .noise_tests import (
 from .outside import Outside, SentValue, outside, without
 from .recording import Average, Recording
 from .still import still_tensors
+from .values import first_few
 
 COORDINATES = 4096  # of a message, whose noise is looked at
 SOME = 64  # of every tensor at least, as far as it has them and there are not too many tensors
@@ -475,8 +476,7 @@ def _of_records(recording: Recording, places: Places, round: OpenRound, noise: D
 
 def named(tensors: Sequence[str]) -> str:
     """Running statistics, for a sentence."""
-    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
-    return f"the running statistics {', '.join(map(repr, tensors[:3]))}{more}"
+    return f"the running statistics {first_few([*map(repr, tensors)], 3)}"
 
 
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:

@@ -56,6 +56,7 @@ from ...defenses.steps.perturb import Perturb
 from ...metrics.intervals import Interval, clopper_pearson_interval
 from ...metrics.membership import auc
 from ..errors import BadInput
+from ..say.words import times
 from ..setup.description import versions
 from .cells import Cells
 from .table import Column, FilledTable, Request, Row, span
@@ -169,7 +170,7 @@ class GeometricTable:
             watch(n + 1)(0, 0)
         rows = [_row(s, ratio, epsilon, figures[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
         sentence = (
-            f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
+            f"{data.name}, MLP of one hidden layer of 32 linear units, {times(trials, 'trial')};"
             f" {'; '.join(s.sentence for s in settings)}."
         )
         return FilledTable(sentence, rows, _columns(request.quick), NOTES)

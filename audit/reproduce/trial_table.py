@@ -15,6 +15,7 @@ from typing import Any
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
+from ..say.words import times
 from ..setup.description import versions
 from .cells import Cells
 from .table import Column, FilledTable, Request, Row
@@ -110,7 +111,7 @@ class TrialTable:
             trials.append({cell: {k: float(v) for k, v in figures.items()} for cell, figures in kept.items()})
             watch(len(trials))(0, 1, "trials")
         rows = [self._row(cell, plan.data, trials) for cell in cells]
-        setting = f"{plan.setting} {count} trial{'s' if count > 1 else ''}, each with seeds of its own."
+        setting = f"{plan.setting} {times(count, 'trial')}, each with seeds of its own."
         answers = [answer_of(trend, trials) for trend in self.trends]
         return FilledTable(setting, rows, self._columns(request.quick), (*self.notes, *plan.notes, INTERVALS), answers)
 

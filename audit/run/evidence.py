@@ -37,7 +37,7 @@ from ..errors import BadInput
 from ..files import plain, remove_all, write_bytes, write_tensors
 from ..lock import empty
 from ..results.format import FILE, SCORING, Results
-from ..setup.reading import left_by_a_killed_run, plain_json, read_text, regular
+from ..setup.reading import left_by_a_killed_run, plain_json, read_text, regular, with_tuples
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +303,7 @@ def _read(path: Path) -> Evidence:
         facts = json.loads(file.metadata()["evidence"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     kind = KINDS[facts.pop("kind")]
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+    values: dict[str, Any] = with_tuples(facts)
     if "loss" in values:
         values["loss"] = float(values["loss"])
     return kind(**values, **tensors)

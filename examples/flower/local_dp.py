@@ -2,6 +2,7 @@
 
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, RecordDict
@@ -13,7 +14,7 @@ LARGE, NOTHING = np.full(210, 3.0), np.full(210, 1e-9)  # the mod divides by an 
 
 
 def client(sensitivity, without=NOTHING):
-    mod = LocalDpMod(CLIP, sensitivity, 8.0, 1e-5)  # clipping_norm, sensitivity, epsilon, delta
+    mod: Any = LocalDpMod(CLIP, sensitivity, 8.0, 1e-5)  # clipping_norm, sensitivity, epsilon, delta
 
     def sent(world, seed):
         np.random.seed(seed)  # the mod draws from NumPy's global randomness
