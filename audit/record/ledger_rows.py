@@ -137,12 +137,7 @@ class LedgerWriter:
     def held_sum(self, number: int) -> LedgerRows:
         """Of the last round's sum, whose model nobody gets: the server has it all the same. number: the round's."""
         self.times += 1
-        return LedgerRows(
-            [],
-            [self._of_nothing_kept(number, self._inherited, "sum", held=True)],
-            [],
-            [],
-        )
+        return LedgerRows([], [self._of_nothing_kept(number, self._inherited, "sum", held=True)], [], [])
 
     def _beside(self, number: int, drawn_again: bool) -> LedgerRows:
         """A model that is not kept. drawn_again: made of the same uploads by a server that drew its noise anew."""

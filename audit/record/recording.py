@@ -290,12 +290,7 @@ def _claim_table(claim: float | Mapping[str, Any] | None) -> dict[str, Any] | st
 
 
 def config_of(
-    recording: Recording,
-    rounds: int,
-    clients: int,
-    captured: Sequence[int],
-    auxiliary: int = 0,
-    candidates: int = 0,
+    recording: Recording, rounds: int, clients: int, captured: Sequence[int], auxiliary: int = 0, candidates: int = 0
 ) -> Config:
     """The config that a setup of this recording has. Raises BadInput.
 

@@ -73,7 +73,7 @@ class CifarTable:
             torch.cat([data.test_targets, data.auxiliary_targets]),
         )
         groups = [
-            _some(x, y, self.quick_images if request.quick else len(x), request.seed, what)
+            _some(x, y, request.sized(self.quick_images, len(x)), request.seed, what)
             for what, x, y in (("members", data.inputs, data.targets), ("others", *others))
         ]
         x, y = torch.cat([g[0] for g in groups]), torch.cat([g[1] for g in groups])

@@ -91,7 +91,7 @@ class TrialTable:
         cells = list(self.cells)
         asked = [[c.name, c.reads, without_root(c.tables)] for c in cells]
         store = Cells(request.output, [self.name, asked, plan.content, request.seed, versions()])
-        count = request.trials or (self.quick_trials if request.quick else self.trials)
+        count = request.trials or request.sized(self.quick_trials, self.trials)
         name, output, seed = self.name, request.output, request.seed  # a worker needs no more of the request
 
         def make(key: str, progress: Progress | None) -> dict[str, Any]:

@@ -107,12 +107,7 @@ class Errand:
 
 
 def collect_together(
-    errands: Sequence[Errand],
-    seed: int,
-    progress: Progress | None,
-    *,
-    asked: bool = True,
-    workers: Workers = HERE,
+    errands: Sequence[Errand], seed: int, progress: Progress | None, *, asked: bool = True, workers: Workers = HERE
 ) -> list[Collected]:
     """The evidence of every cell, from disk where a run before this one left it, for several results at once: what an
     attack solves as one array may come from all of them, as the noise cells of one model do.

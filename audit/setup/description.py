@@ -161,12 +161,7 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
         "clipped_in_training": inside,
         "norm_before_clip_median": None,
         "extra": {
-            name: True
-            for name, holds in (
-                ("clip_unknown", hidden is not None),
-                ("noise_unknown", private),
-            )
-            if holds
+            name: True for name, holds in (("clip_unknown", hidden is not None), ("noise_unknown", private)) if holds
         },
     }
 

@@ -170,13 +170,7 @@ class AuditPlan:
 
 
 def planned(
-    settings: CanarySettings,
-    *,
-    dim: int,
-    rounds: int,
-    target: float,
-    delta: float,
-    training: float = 0.0,
+    settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0
 ) -> AuditPlan:
     """How many draws of how many rounds fit the settings.
 

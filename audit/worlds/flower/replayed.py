@@ -26,7 +26,7 @@ from .app import FlowerApp
 from .canaries import FAULTY_CANARIES
 from .client_round import AppRound, RecordUnit, arrays_in, with_arrays
 from .first_round import task_identity
-from .opened import COUNTS, OpenedApp, canary_worlds, opened_app
+from .opened import COUNTS, OpenedApp, canary_worlds, opened_app, unit_asked
 
 NOISE = "add_gaussian_noise_inplace"  # of all of Flower's mods and strategies
 FRACTION = "_noisy_fraction"  # of clipped updates, of its adaptive strategies
@@ -60,11 +60,7 @@ class FlowerReplay:
         Raises:
             BadInput: no noise of Flower's is declared towards the observer, or as of `audit_flower` and `replay`.
         """
-        unit: Unit = self.unit or ("client" if self.data is None else "record")
-        if unit == "record" and self.data is None:
-            raise BadInput(
-                "of which records? Give the function that loads a client's data (--data), or ask for the client"
-            )
+        unit = unit_asked(self.unit, self.data)
         if self.adjacency not in ("zero_out", "replace_one"):
             raise BadInput(f"--replay: adjacency {self.adjacency}; expected zero_out or replace_one, of one round")
         with bad_input(app.name), task_identity(), own_randomness_kept():
