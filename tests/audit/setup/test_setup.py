@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from command import content
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.setup import capture
 from dpfl_audit.audit.setup.auditor import Auditor
@@ -27,14 +28,6 @@ RAW = {
 
 def train(folder: Path, raw=RAW, **options) -> Path:
     return capture.train(build(parse_config(raw), folder.parent), folder, **options)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and p.name != "environment.json"
-    }
 
 
 @pytest.fixture(scope="module")
