@@ -215,13 +215,11 @@ def _figures(closed: ClosedRound) -> dict[str, float]:
     """A round's figures: what the owner measured, and the declared noise."""
     figures = {"participants": float(len(closed.uploads) + len(closed.lost)), **closed.figures}
     first = in_round(closed.mechanism[0], closed.number) if closed.mechanism else None
-    if first is not None and first.of == "client":
-        figures |= (
-            {"noise_std": float(first.noise_std)}
-            if first.by == "client"
-            else {"server_noise_std": float(first.noise_std), "server_clip_norm": float(first.clip)}
-        )
-    return figures
+    if first is None or first.of != "client":
+        return figures
+    if first.by == "client":
+        return figures | {"noise_std": float(first.noise_std)}
+    return figures | {"server_noise_std": float(first.noise_std), "server_clip_norm": float(first.clip)}
 
 
 # --- records

@@ -246,7 +246,9 @@ def _missing(rounds: Sequence[ClosedRound]) -> list[Declaration]:
     fewer = [r.number for r in rounds if len(r.uploads) + len(r.lost) < usual]
     if not fewer or len(fewer) > LACKING * len(rounds):
         return []
-    less = f"round {fewer[0]} has uploads of fewer" + (f", and so have {len(fewer) - 1} more" if fewer[1:] else "")
+    less = f"round {fewer[0]} has uploads of fewer"
+    if fewer[1:]:
+        less += f", and so have {len(fewer) - 1} more"
     most = f"{often} of {len(rounds)} rounds have uploads of {times(usual, 'client')}"
     why = f"{most}, and {less}: what was sent and is not recorded, is not priced"
     return [_untested(MISSING, "who is missing in a round sent nothing in it", why)]
@@ -281,8 +283,12 @@ def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     """What is declared, of every round together."""
     said = list(dict.fromkeys(getattr(r.mechanism[0], words) for r in rounds if r.mechanism))
     without = sum(not r.mechanism for r in rounds)
-    several = said[0] if len(said) == 1 else f"{said[0]} at first, {said[-1]} at last"
-    return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
+    several = said[0]
+    if len(said) > 1:
+        several += f" at first, {said[-1]} at last"
+    if without:
+        several += f"; nothing in {without} of {len(rounds)} rounds"
+    return several
 
 
 def _bound(recording: Recording, first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:

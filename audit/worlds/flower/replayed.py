@@ -79,7 +79,9 @@ class FlowerReplay:
             twice = unit == "record" or self.adjacency == "replace_one"
             told = _told_round(opened, raw, 2.0 if twice else 1.0, self.seed)
             first = ReplayRecords([None], [0], 0)
-            absent = "nothing" if self.adjacency == "zero_out" else "the record" if unit == "record" else "the opposite"
+            absent = {"record": "the record", "client": "the opposite"}[unit]
+            if self.adjacency == "zero_out":
+                absent = "nothing"
             pairs = [NeighbourPair(f"{n!r} in place of {absent}", first, ReplayRecords([n], [0], 0)) for n in names]
             asked = AskedReplay(app.name, self.adjacency, unit, self.seed, progress, folder)
             return replay_pairs(told, pairs, asked)
