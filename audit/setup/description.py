@@ -66,8 +66,11 @@ def engine_of(experiment: Experiment, asked: str) -> str:
     """
     if asked == SLICED and sliceable(experiment.scheme):
         return SLICED
-    asked = "batched" if asked == SLICED else asked
-    return asked if engines.stacks(experiment.module, experiment.data.input_shape) else "looped"
+    if not engines.stacks(experiment.module, experiment.data.input_shape):
+        return "looped"
+    if asked == SLICED:
+        return "batched"
+    return asked
 
 
 def values_of(description: Mapping[str, Any], engine: str) -> str:
