@@ -320,9 +320,9 @@ ROWS = (
     Row("functions of eight parameters or more", long_signatures, 25, 25),
     Row("asserts that pin a sentence", sentence_asserts, 14, 14),
     Row("files of such asserts", sentence_files, 4, 3),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
-    Row("product: lines", product_lines, 83075 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 54515, 40000),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 25.5, 15),
+    Row("product: lines", product_lines, 82997 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 54424, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -319,8 +319,8 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int, least: f
         return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := tensors_as_long([tensor for r in rounds for tensor in r.tensors]):
         return Tested("contradicted", wrong)
-    of_values = [projection for r in rounds for projection in r.projections] if first.by == "client" else []
-    of_means = [one for r in rounds for one in r.weighed] if first.by == "server" else []
+    of_values = [projection for r in rounds for projection in r.projections if first.by == "client"]
+    of_means = [one for r in rounds for one in r.weighed if first.by == "server"]
     if wrong := noise_along_values(of_values, of_means, least):
         return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])

@@ -93,7 +93,7 @@ class Gaussian:
     def _check_sampling(self, lot: Sampling) -> None:
         if not isinstance(lot, Sampling) or lot.kind not in ("poisson", "without_replacement"):
             raise BadInput(f"Gaussian: sampling = {lot!r}: expected Sampling('poisson', population, cohort)")
-        if lot.unit != ("record" if self.of == "record" else "client"):
+        if lot.unit != self.of:
             raise BadInput(
                 f"Gaussian: sampling of {lot.unit}s beside a clip of each {self.of}; give Sampling(…, unit=)"
             )

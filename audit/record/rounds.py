@@ -603,7 +603,7 @@ def _outside_of_model(
     wrong = outside(recording.network, places.spans, sent, noise.noise_std).wrong
     if noise.sampling is not None:
         for name, first, end in places.spans:
-            counted = {float(one.change(slice(first, end))) for one in sent} if end == first + 1 else set()
+            counted = {float(one.change(slice(first, end))) for one in sent if end == first + 1}
             if name in found.harmless and counted - {float(moved[first])}:
                 wrong = wrong or f"{name!r} of the next model tells who took part"
     return replace(found, wrong=wrong)

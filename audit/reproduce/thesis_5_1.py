@@ -110,7 +110,7 @@ def table_5_1(request: Request) -> FilledTable:
             "local": {"epochs": scale.epochs},
             "scheme": {"rounds": scale.rounds},
         }
-        noise = {clip: published_noise(clip, published_records) for clip in CLIPS} if reduced else {}
+        noise = {clip: published_noise(clip, published_records) for clip in CLIPS if reduced}
         cells += leader_cells(name, data.shown, tables, noise)
     base = {
         "local": {"lr": 0.001, "batch_size": 10},
