@@ -576,12 +576,15 @@ def _chain_words(releases: Sequence[Counted]) -> str:
     if not chained:
         return ""
     apart, most = chained[0].separation, chained[0].most
-    rule = f" A client is in some of them that are at least {apart} apart" if apart > 1 else ""
-    rule += f"{',' if rule else ' A client is'} in at most {most} of them" if most is not None else ""
-    return (
-        f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."
-        f"{rule}{'.' if rule else ''}"
-    )
+    said = f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."
+    rules = []
+    if apart > 1:
+        rules.append(f"in some of them that are at least {apart} apart")
+    if most is not None:
+        rules.append(f"in at most {most} of them")
+    if not rules:
+        return said
+    return f"{said} A client is {', '.join(rules)}."
 
 
 def _discrete_words(draws: Draws) -> str:

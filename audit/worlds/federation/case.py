@@ -199,7 +199,9 @@ class CanaryCase:
 
     def weights(self, protocol: str) -> str:
         """Whose initial weights a protocol starts from: "crafted" ones are for whole trainings alone."""
-        return self.settings.initial_weights if protocol == "end-to-end" else "own"
+        if protocol == "end-to-end":
+            return self.settings.initial_weights
+        return "own"
 
     def told(self, protocol: str) -> str:
         """The protocol in words."""
@@ -208,7 +210,9 @@ class CanaryCase:
         rule = self.federation.scheme.local.per_example
         if protocol != "mechanism" or rule is None:
             return PROTOCOLS[protocol]
-        return NOISE_IN_TRAINING if rule.batches == "poisson" else NOISE_IN_OPEN_BATCHES
+        if rule.batches == "poisson":
+            return NOISE_IN_TRAINING
+        return NOISE_IN_OPEN_BATCHES
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""
@@ -217,11 +221,10 @@ class CanaryCase:
         if protocol == "mechanism" and len(self.rounds) > 1:
             words.append(f"the models of {len(self.rounds)} rounds are as they were, whatever the client sends")
         if self.aggregate and protocol != "end-to-end":
-            honest = self.experiment.config.audit.honest
-            words.append(
-                "the other clients' messages are known"
-                + (f", but for the noise of {honest:.0%} of them" if honest > 0 else "")
-            )
+            honest, known = self.experiment.config.audit.honest, "the other clients' messages are known"
+            if honest > 0:
+                known += f", but for the noise of {honest:.0%} of them"
+            words.append(known)
             if self.whole:
                 words.append(
                     "the noise of a round is in other rounds too: what is scored is all rounds together, decorrelated"

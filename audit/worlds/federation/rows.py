@@ -226,9 +226,7 @@ def _plan(case: CanaryCase, messages: list[FederationTrials]) -> AuditPlan:
         training=cost,
     )
     return replace(
-        allowed,
-        rounds=len(messages),
-        seconds=_seconds(messages) * 2 * (allowed.draws + allowed.calibration),
+        allowed, rounds=len(messages), seconds=_seconds(messages) * 2 * (allowed.draws + allowed.calibration)
     )
 
 
@@ -396,12 +394,4 @@ def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     return Shown(notes=tuple(notes), demonstrated_from=chosen, **measured.shown)
 
 
-__all__ = [
-    "AuditPlan",
-    "CanarySettings",
-    "Demonstration",
-    "Question",
-    "demonstrate",
-    "demonstrate_rows",
-    "planned",
-]
+__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "Question", "demonstrate", "demonstrate_rows", "planned"]
