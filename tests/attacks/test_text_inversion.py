@@ -63,16 +63,11 @@ def texts_of(records):
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
-def test_two_notes_come_back_whole_from_a_full_gradient(notes, causal):
-    found = read(view_of(notes, [0, 1], causal=causal))
-    assert set(found.words.tolist()) == words_of(notes, [0, 1])
-    assert texts_of(found.texts) == texts_of(notes.inputs[:2]) and found.certain.all()
-
-
-@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
-def test_six_notes_come_back_whole(notes, causal):
-    found = read(view_of(notes, range(6), causal=causal))
-    assert texts_of(found.texts) == texts_of(notes.inputs[:6]) and found.certain.all()
+@pytest.mark.parametrize("count", [2, 6])
+def test_notes_come_back_whole_from_a_full_gradient(notes, causal, count):
+    found = read(view_of(notes, range(count), causal=causal))
+    assert set(found.words.tolist()) == words_of(notes, range(count))
+    assert texts_of(found.texts) == texts_of(notes.inputs[:count]) and found.certain.all()
 
 
 @pytest.mark.full
