@@ -117,9 +117,8 @@ def test_rounding_of_weights_hides_what_lies_below_it():
     assert whole.rank == 16 and whole.clear  # taken for more words
     assert not SpanOfInputs.of([rounded], [1e-5], adapters=True).clear
     known = SpanOfInputs.of([rounded], [1e-5], part=True)
-    assert (
-        1 < known.rank < 12 and known.clear and float(known.outside(inputs_of(update)[: known.rank]).max()) < known.same
-    )
+    assert 1 < known.rank < 12 and known.clear
+    assert float(known.outside(inputs_of(update)[: known.rank]).max()) < known.same
 
 
 def test_an_adapter_that_moved_by_less_than_rounding_hides_none_of_what_another_tells():

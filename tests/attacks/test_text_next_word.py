@@ -110,13 +110,8 @@ def test_a_first_word_again_and_again_is_no_text():
 def test_the_loss_is_that_of_the_library():
     module, _ = random_decoder("GPT2", n_positions=16, n_embd=64)
     texts = torch.tensor([[5, 6, 7, 8], [9, 10, 11, PAD]])
-    theirs = (
-        module[1]
-        .network(
-            input_ids=texts.clamp_min(0), attention_mask=(texts >= 0).long(), labels=torch.where(texts < 0, -100, texts)
-        )
-        .loss
-    )
+    labels, mask = torch.where(texts < 0, -100, texts), (texts >= 0).long()
+    theirs = module[1].network(input_ids=texts.clamp_min(0), attention_mask=mask, labels=labels).loss
     ours = loss_of("next_token(by='token')").mean(module(texts), next_words(texts))
     assert torch.allclose(ours, theirs, atol=1e-6)
     by_record = loss_of(NEXT).mean(module(texts), next_words(texts))

@@ -62,14 +62,9 @@ def test_the_rows_of_new_words_move_by_the_canary_alone(causal):
     assert bool((rows[0] == 0).all()) and bool((rows[1] > 0).all())
 
 
-CASES = [
-    ("new-words", "mechanism", 1.0812, 0.5, 300),
-    ("new-words", "mechanism", 50.0, 0.0, 150),
-    ("new-words", "mechanism", 1.0812, 0.6, 2000),
-    ("planted-secret", "mechanism", 1.0812, 0.5, 300),
-    ("planted-secret", "end-to-end", 1.0812, 0.1, 200),
-    ("planted-secret", "end-to-end", 50.0, 0.0, 100),
-]
+NEW, SECRET, END = ("new-words", "mechanism"), ("planted-secret", "mechanism"), ("planted-secret", "end-to-end")
+CASES = [(*NEW, 1.0812, 0.5, 300), (*NEW, 50.0, 0.0, 150), (*NEW, 1.0812, 0.6, 2000)]
+CASES += [(*SECRET, 1.0812, 0.5, 300), (*END, 1.0812, 0.1, 200), (*END, 50.0, 0.0, 100)]
 
 
 @pytest.mark.parametrize(("canary", "protocol", "sigma", "least", "draws"), quick(CASES, 0, 4))
