@@ -288,11 +288,14 @@ def _entry(
         settings=dict(parts[0].settings),
     )
     dealt = judges_of(auditor, knowledge, [part.scores.sender for part in parts], seed)
+    every = torch.stack([part.scores.scores for part in parts])
+    if not isinstance(dealt, str):
+        dealt = _judged(dealt, ~every[dealt.judge[dealt.rows], dealt.rows].isnan())
     if isinstance(dealt, str):
         _write_unscored(output, key, parts)
         return _not_measured(entry, dealt)
     rows, judge, member = dealt.rows, dealt.judge, dealt.member
-    scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
+    scores = every[judge[rows], rows]
     labels = knowledge.candidate_targets[rows] if auditor.setup.manifest.data.classes_of_records else None
     records = replace(first, ids=first.ids[rows], scores=scores)
     scored = score_membership(records, member, labels, seed)
@@ -305,6 +308,17 @@ def _entry(
         return scored.having(**known, assumed=assumed, p_values={}, intervals={}, controls={}, per_class=())
     per_client = _per_client(parts, dealt.parties, dealt.clients, judge if dealt.lot.by_class else None)
     return scored.having(**known, assumed=assumed, per_client=per_client)
+
+
+def _judged(dealt: DealtCandidates, has: Tensor) -> DealtCandidates | str:
+    """Without those of its rows (m,) that have no score, how many these are being said; or why nobody is left."""
+    if bool(has.all()):
+        return dealt
+    inside, outside = int((dealt.member & ~has).sum()), int((~dealt.member & ~has).sum())
+    if not bool(has.any()) or len(dealt.member[has].unique()) < 2:
+        return "no member, or no outsider, has a score of this attack"
+    said = (*dealt.said, f"{inside} members and {outside} outsiders without a score are left out")
+    return replace(dealt, rows=dealt.rows[has], member=dealt.member[has], said=said)
 
 
 def _not_measured(entry: AttackResult, why: str) -> AttackResult:

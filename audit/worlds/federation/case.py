@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 
 import torch
+from torch import Tensor
 
-from ....attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCanary
+from ....attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, PlantedSecret, UpdateCanary
+from ....defenses.data.vocabulary import vocabulary_of
 from ....defenses.federation import Federation, State
 from ....defenses.layout import Layout
 from ....defenses.participation import Everyone, RoundRobin
@@ -139,6 +141,12 @@ class CanaryCase:
             return client_worlds(moment, self.canary, self.question.adjacency, chosen)  # type: ignore[arg-type]
         assert self.canary is not None and self.place is not None
         return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
+
+    def secrets(self) -> tuple[Tensor, Tensor] | None:
+        """A planted secret's text and its alternatives, with their targets; None of another canary."""
+        if not isinstance(self.canary, PlantedSecret) or self.place is None:
+            return None
+        return self.canary.texts(self.rounds[0].job, self.place, self.seed)
 
     @property
     def whole(self) -> bool:
@@ -272,6 +280,8 @@ class CanaryCase:
         known: dict[str, Canary | UpdateCanary | None]
         if self.question.unit == "record":
             known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != DIRAC}
+            secret = PlantedSecret().of(vocabulary_of(self.federation.data.description))
+            known[secret.name] = secret
             if self.question.adjacency == "replace_one":
                 known.pop(OWN)
         else:

@@ -334,7 +334,7 @@ def _end_to_end(case: CanaryCase, step: _Step) -> Measured:
         worlds = from_crafted(moment, worlds, case.place, CraftedStart())
     federation = replace(case.federation, evaluate=reads_history(case.federation.scheme.schedule))
     audit = end_to_end(
-        TrainedWorlds(federation, moment, worlds, case.place),
+        TrainedWorlds(federation, moment, worlds, case.place, case.secrets()),
         case.settings.replicas,
         BoundRule(case.question.delta, case.settings.confidence, gaussian=not why_not),
         seed=stream(case.seed, "canary replicas"),

@@ -556,21 +556,20 @@ def test_a_study_of_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any], se
     assert not (tmp_path / "study").exists()
 
 
+HINGE = {"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}, "model": {"name": "svm"}}
+
+
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "limit", "sentence"),
     [
-        ({"audit": {"observer": "model"}}, "the observer 'model' sees none"),
-        (
-            {"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}, "model": {"name": "svm"}},
-            "rebuilt from gradients of the loss 'hinge'",
-        ),
+        ({"audit": {"observer": "model"}}, "reidentified_at_most", "the observer 'model' sees none"),
+        (HINGE, "reidentified_at_most", "rebuilt from gradients of the loss 'hinge'"),
+        ({}, "words_told_at_most", "records are no texts"),
     ],
 )
-def test_a_limit_on_pictures_is_refused_where_no_picture_can_be_rebuilt(
-    tmp_path: Path, changes: dict[str, Any], sentence: str
-) -> None:
+def test_a_limit_on_what_is_rebuilt_is_refused_where_nothing_can_be(tmp_path: Path, changes, limit, sentence) -> None:
     with pytest.raises(BadInput, match=sentence):
-        choose({**RAW, **changes}, tmp_path / "study", replace(OPTIONS, goals=Goals(reidentified_at_most=0.5)))
+        choose({**RAW, **changes}, tmp_path / "study", replace(OPTIONS, goals=Goals(**{limit: 0.5})))
     assert not (tmp_path / "study").exists()
 
 
