@@ -251,8 +251,8 @@ class MembershipScores:
 
     attack: the name of the attack in `ATTACKS`. sender: the address of the client that the candidates are tested
     against, "" for the whole federation. ids: (n,) int64, the candidates' record ids, in the knowledge's order.
-    scores: (n,) float64, finite. note: how the scores came about, in plain words. metric: the name of what a mean of
-      scores is in itself, "" where it is nothing.
+    scores: (n,) float64, finite; NaN of a candidate that is not judged. note: how the scores came about, in plain
+      words. metric: the name of what a mean of scores is in itself, "" where it is nothing.
     """
 
     attack: str

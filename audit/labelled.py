@@ -53,8 +53,7 @@ def labelled_record(record: Any) -> LabelledRecord | None:
         arrays = [name for name, value in record.items() if name != label and _values(value) is not None]
         if len(arrays) > 1:
             return None
-        place = arrays[0] if arrays else None
-        return _of_parts(record, place, label, lambda changed: {**record, **changed})
+        return _of_parts(record, next(iter(arrays), None), label, lambda changed: {**record, **changed})
     if isinstance(record, tuple | list) and len(record) >= 2 and _is_label(record[1]):
         return _of_parts(record, 0, 1, lambda changed: _of_sequence(record, changed))
     return None

@@ -140,12 +140,15 @@ class Reporter:
     def _left(self, now: float) -> str:
         """ "" as long as nothing tells."""
         if self.ends is None:
-            planned = 0.0 if self.about is None else self.about - now
-            return f"about {tqdm.format_interval(planned)} left" if planned >= 1 else ""
+            if self.about is None or self.about - now < 1:
+                return ""
+            return f"about {tqdm.format_interval(self.about - now)} left"
         seconds = self._seconds(now)
         if seconds < 0:
             return LATE
         left = f"{tqdm.format_interval(seconds)} left"
         if self.held is not None:
             return f"at least {left}"
-        return f"{LATE}, {left}" if self.ends - self.expected > RISE * (self.ends - self.began) else left
+        if self.ends - self.expected > RISE * (self.ends - self.began):
+            return f"{LATE}, {left}"
+        return left

@@ -285,9 +285,9 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=3127, pages_used=4),
-    "own trainings": Allowance(3000, 20, lines_used=2133, pages_used=4),
-    "first hour": Allowance(1500, 20, lines_used=1500, pages_used=6),
+    "text": Allowance(4000, 20, lines_used=3341),
+    "own trainings": Allowance(3000, 20, lines_used=2133),
+    "first hour": Allowance(1500, 20, lines_used=1500),
     "evidence": Allowance(1500, lines_used=1276),
 }
 
@@ -318,11 +318,11 @@ ROWS = (
     Row("files that recompute refutations", refuters, 1, 1),
     Row("functions that choose a row", row_choosers, 1, 1),
     Row("functions of eight parameters or more", long_signatures, 25, 25),
-    Row("asserts that pin a sentence", sentence_asserts, 22, 22),
+    Row("asserts that pin a sentence", sentence_asserts, 14, 14),
     Row("files of such asserts", sentence_files, 4, 3),
-    Row("ternaries in 1,000 lines of audit/", ternaries, 27, 15),
-    Row("product: lines", product_lines, 83075 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 54750, 40000),
+    Row("ternaries in 1,000 lines of audit/", ternaries, 25.5, 15),
+    Row("product: lines", product_lines, 82997 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 54424, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

@@ -134,10 +134,7 @@ def wrapped(steps: Tensor, modulus: int) -> Tensor:
 
 
 def adds_up(
-    counts: Sequence[int],
-    steps: Sequence[float],
-    stds: Sequence[float],
-    mechanism: Literal["gaussian", "laplace"],
+    counts: Sequence[int], steps: Sequence[float], stds: Sequence[float], mechanism: Literal["gaussian", "laplace"]
 ) -> bool:
     """Whether `total` of noisy values reveals no more than Σ k_i · value_i + Σ k_i · n_i with continuous noises n_i.
 

@@ -66,13 +66,7 @@ class LineUp:
         hits = int(found.sum())
         chance = sum(self._expected_hits(label, int((of == label).sum())) for label in self.of_label) / n
         return Reidentified(
-            hits / n,
-            chance,
-            clopper_pearson_interval(hits, n),
-            hits,
-            n,
-            tuple(picks.tolist()),
-            tuple(found.tolist()),
+            hits / n, chance, clopper_pearson_interval(hits, n), hits, n, tuple(picks.tolist()), tuple(found.tolist())
         )
 
     def _expected_hits(self, label: int, picks: int) -> float:

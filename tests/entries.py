@@ -56,9 +56,5 @@ def member(
     }
 
 
-IF_GAUSSIAN = {
-    "condition": "the noise is Gaussian",
-    "demonstrated_on_condition": 55.0,
-    "ceiling_on_condition": 55.0,
-}
+IF_GAUSSIAN = {"condition": "the noise is Gaussian", "demonstrated_on_condition": 55.0, "ceiling_on_condition": 55.0}
 QUIET = image(0.01, margin=-2.0, margin_low=-3.0)

@@ -34,11 +34,7 @@ NOT_RUN = {
     ("docs/howto/opacus.md", "it installs, and takes a minute"),
     ("docs/howto/ci.md", "the tests of this page start no second Python"),
     ("docs/howto/record.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
-    (
-        "docs/howto/flower.md",
-        "it needs the extra [flower]; tests/audit/worlds/flower/test_app.py runs such apps",
-    ),
-    ("docs/howto/flower.md", "a simulation on Ray takes a minute; tests/audit/record/test_flower.py runs one"),
+    ("docs/howto/flower.md", "it needs the extra [flower]; tests/audit/worlds/flower/test_app.py runs such apps"),
     ("docs/howto/flower.md", "it needs the extra [flower]"),
     ("docs/howto/nvflare.md", "it installs"),
     ("docs/howto/nvflare.md", "tests/audit/record/test_nvflare.py runs it where nvflare is installed"),

@@ -5,6 +5,7 @@ from .crafted import CraftedRecord
 from .gradients import DiracGradient
 from .initial import CraftedStart
 from .records import Blank, Existing, Filled, Mislabelled
+from .secret import PlantedSecret
 from .updates import DiracUpdate, NotFinite, RandomUpdate
 from .words import NewWords
 
@@ -19,6 +20,7 @@ RECORD_CANARIES: dict[str, Canary] = {
         CraftedRecord("direction"),
         CraftedRecord("length"),
         NewWords(),
+        PlantedSecret(),
     )
 }
 CLIENT_CANARIES: dict[str, UpdateCanary] = {c.name: c for c in (RandomUpdate(), DiracUpdate(), NotFinite())}
@@ -37,6 +39,7 @@ __all__ = [
     "Mislabelled",
     "NewWords",
     "NotFinite",
+    "PlantedSecret",
     "RandomUpdate",
     "UpdateCanary",
 ]

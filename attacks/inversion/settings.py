@@ -114,17 +114,11 @@ class SettingRule:
 
 def _words(name: str, allowed: tuple[str, ...]) -> SettingRule:
     """One of some words."""
-    return SettingRule(
-        lambda s: getattr(s, name) not in allowed,
-        lambda s: one_of(name, getattr(s, name), allowed),
-    )
+    return SettingRule(lambda s: getattr(s, name) not in allowed, lambda s: one_of(name, getattr(s, name), allowed))
 
 
 def _at_least_0(name: str) -> SettingRule:
-    return SettingRule(
-        lambda s: getattr(s, name) < 0,
-        lambda s: f"{name} is {getattr(s, name)}, it must be at least 0",
-    )
+    return SettingRule(lambda s: getattr(s, name) < 0, lambda s: f"{name} is {getattr(s, name)}, it must be at least 0")
 
 
 def _from_0(name: str) -> SettingRule:
@@ -169,10 +163,7 @@ RULES: tuple[SettingRule, ...] = (
         lambda s: not (1 <= s.iterations <= AT_MOST and 1 <= s.restarts <= AT_MOST),
         lambda s: f"iterations is {s.iterations} and restarts {s.restarts}, both must be from 1 to {AT_MOST:,}",
     ),
-    SettingRule(
-        lambda s: not s.lr > 0,
-        lambda s: f"lr is {s.lr}, it must be positive",
-    ),
+    SettingRule(lambda s: not s.lr > 0, lambda s: f"lr is {s.lr}, it must be positive"),
     _from_0("batch_statistics"),
     _from_0("running_statistics"),
     SettingRule(
@@ -220,8 +211,7 @@ RULES: tuple[SettingRule, ...] = (
         lambda s: f"along_rate: a place that is learned does not go with {_against_a_place(s)}; leave one of them out",
     ),
     SettingRule(
-        lambda s: s.reorder and not s.simulated,
-        lambda s: "reorder: it is of simulated iterations; set simulated too",
+        lambda s: s.reorder and not s.simulated, lambda s: "reorder: it is of simulated iterations; set simulated too"
     ),
     SettingRule(
         lambda s: s.tv != "noise-aware" and not (isinstance(s.tv, int | float) and s.tv >= 0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import log2
+from math import log2, nan
 
 import torch
 from torch import Tensor
@@ -30,7 +30,8 @@ class ExposedNumbers:
     A number that the model knows nothing of has every rank alike, which is log2 e = 1.44 bits on average; so have those
     of texts that nobody trained on, if the same lot drew them.
 
-    alternatives: R − 1, drawn by lot where there are more; of a text with several numbers the last one is asked for.
+    alternatives: R − 1, drawn by lot where there are more; of a text with several numbers the last one is asked for,
+    and one without any gets no score.
     """
 
     alternatives: int = 255
@@ -67,7 +68,7 @@ class ExposedNumbers:
         secrets = secrets_of(knowledge.candidate_inputs, numbers)
         if not secrets:
             raise ValueError(f"no candidate has a number of which the vocabulary has {FEWEST} of the same length")
-        bits = torch.zeros(len(knowledge.candidate_ids), dtype=torch.float64)
+        bits = torch.full((len(knowledge.candidate_ids),), nan, dtype=torch.float64)
         for done, (row, (place, length)) in enumerate(secrets.items(), 1):
             record, alike = knowledge.candidate_inputs[row], numbers[length]
             others = alike[alike != record[place]]
@@ -77,7 +78,7 @@ class ExposedNumbers:
             losses = signals.of_model(signal, network, weights, texts, next_words(texts))
             bits[row] = exposure(losses)
             report_progress(progress, done, len(secrets))
-        note = f"of {len(secrets)} candidates the last number, among up to {1 + self.alternatives}; others count 0"
+        note = f"of {len(secrets)} candidates the last number, among up to {1 + self.alternatives}; others have none"
         ids, assumed = knowledge.candidate_ids, (CANDIDATES, "which part of a text is a secret, and how it was drawn")
         return MembershipScores(self.name, view.observer, "final-model", "", ids, bits, assumed, note, METRIC)
 

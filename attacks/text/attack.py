@@ -29,6 +29,7 @@ from .layers import LORA_A, LORA_B, Layers
 from .left import Left
 from .noise import noise_over_gradient
 from .places import shares_of_places
+from .same_step import dealt_texts
 from .sentences import FoundText, TextTrial, by_places, from_the_left
 from .span import SpanOfInputs
 
@@ -179,6 +180,8 @@ class _Reader:
 
     def texts(self, bag: Bag, count: int, seed: int) -> tuple[list[FoundText], tuple[tuple[str, str], ...]]:
         """Texts, those that are certain first, and by which methods."""
+        if guessed := self._of_steps(bag.words, count):
+            return guessed, (("words that trained in one step, their order guessed", ""),)
         first = self._span(0)
         single = self.layers.single
         spans = [*[None] * single, *(self._span(depth) for depth in range(single, len(self.layers.groups)))]
@@ -205,6 +208,14 @@ class _Reader:
                 return begun, (("sentences from the left", ""),)
             return with_last_words(begun, self.layers, head), (("sentences from the left", ""), ("last words", ""))
         return by_places(trial, count, seed), (("sentences place by place", ""),)
+
+    def _of_steps(self, words: Tensor, count: int) -> list[FoundText]:
+        """Of what Adam moved, the words of each step; nothing of any other message."""
+        table, places = (self.sent.get(f"{path}.weight") for path in (self.layers.words, self.layers.positions))
+        if table is None or places is None or self.noise_std != 0 or not self.moved:
+            return []
+        texts = dealt_texts(table[words], places[: self._places()], count)
+        return [FoundText(words[text], 1.0) for text in texts]
 
     def _head(self) -> Tensor | None:
         """The gradient, times a number above 0, of the layer that scores each word; None of any other network."""

@@ -43,7 +43,7 @@ class Goals(GoalLimits):
     @property
     def of_attacks(self) -> bool:
         """Whether a limit is on what an attack gets, which takes the truth to know."""
-        limits = (self.reidentified_at_most, self.leakage_at_most)
+        limits = (self.reidentified_at_most, self.words_told_at_most, self.leakage_at_most)
         return self.none_above_control or any(limit is not None for limit in limits)
 
     @property
@@ -62,6 +62,7 @@ class Goals(GoalLimits):
             *self._accuracy(measured),
             *self._area(measured),
             *self._reidentified(measured),
+            *self._words_told(measured),
             *self._leakage(measured),
             *self._above_control(measured),
             *self._epsilon(epsilon),
@@ -155,6 +156,17 @@ class Goals(GoalLimits):
             said += f", and at most {percent_at_most(widest.high)} {widest.what}"
         return [Kept(goal, leak.share, said, leak.share <= most, shown, "proof" if proof else "attack", excess)]
 
+    def _words_told(self, outcome: Performance) -> list[Kept]:
+        if (most := self.words_told_at_most) is None:
+            return []
+        goal, told = f"words told at most {percent(most)}", outcome.words_told
+        if told is None:
+            return [Kept(goal, None, "not measured", False, False, "attack", inf)]
+        said = _beside(told.share, (told.low, told.high), f"{percent(told.control)} without any message")
+        excess = max(0.0, told.share - most) / max(most, 0.01)
+        kept = f"{said} of {told.n} texts"
+        return [Kept(goal, told.share, kept, told.share <= most, told.high <= most, "attack", excess)]
+
     def _leakage(self, outcome: Performance) -> list[Kept]:
         if (most := self.leakage_at_most) is None:
             return []
@@ -203,8 +215,8 @@ class Goals(GoalLimits):
 def with_defaults(goals: Goals) -> Goals:
     """The goals, or, where there is no limit at all, `DEFAULT_LEAKAGE`."""
     of_model = (goals.accuracy_at_least, goals.auc_at_least)
-    limits = (*of_model, goals.reidentified_at_most, goals.leakage_at_most, goals.epsilon_at_most)
-    if goals.none_above_control or any(limit is not None for limit in limits):
+    limits = (*of_model, goals.epsilon_at_most)
+    if goals.of_attacks or any(limit is not None for limit in limits):
         return goals
     return Goals(leakage_at_most=DEFAULT_LEAKAGE, best=goals.best)
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from scipy.stats import beta, norm, t
 
 from ..judge.judgement import Judgement, judgement_of
-from ..results.checks import STRICT_FPR, picked, question_of, strict_point
+from ..results.checks import STRICT_FPR, Picked, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
 from ..say.accuracy import auc_error, beyond_said, only_ranks_said, unequal, useless_said
 from ..say.words import percent
@@ -109,6 +109,7 @@ class Performance(_Frozen):
     accuracies: of the final model on test records, one a training; test_records: how many each is of. guessing: what
     always answering their most frequent class gets. balanced: of the same, the accuracy over classes; none where
     classes are about equal. areas: the AUC of two classes. losses: where there are no classes. leaks: one an attack.
+    words_told: of texts, the share of their words, by the attack that tells the most.
     psnr_margin: the largest of any attack, in dB over its best control. demonstrated_from: as in the results.
     above_control: attacks of which some training's tests say that they are clearly above their control; None where
     nothing could have said so. noise_std, server_noise_std, clip_norm: as trained.
@@ -121,6 +122,7 @@ class Performance(_Frozen):
     areas: tuple[float, ...] = ()
     losses: tuple[float, ...] = ()
     leaks: tuple[SingledOut, ...] = ()
+    words_told: SingledOut | None = None
     psnr_margin: float | None = None
     demonstrated: Number | None = None
     demonstrated_from: str = ""
@@ -252,6 +254,7 @@ def outcome_of(results: Sequence[Results]) -> Performance:
         areas=tuple(areas) if len(areas) == len(results) else (),
         losses=tuple(losses) if len(losses) == len(results) else (),
         leaks=tuple(_leaks(results)),
+        words_told=_most_told(results),
         psnr_margin=max(margins, default=None),
         demonstrated=most.demonstrated if most else None,
         demonstrated_from=most.demonstrated_from if most else "",
@@ -277,27 +280,39 @@ def _of_unequal(results: Sequence[Results], name: str) -> tuple[float, ...]:
     return () if len(values) < len(results) or None in values else tuple(values)
 
 
+Of = Callable[[AttackResult], Picked]
 Trained = Sequence[AttackResult]  # the entries of one training that answer one question
 
 
 def _leaks(results: Sequence[Results]) -> list[SingledOut]:
     """One leak for each attack in each manner and variant, over all messages and trainings."""
-    alike: dict[str, list[list[AttackResult]]] = {}
+    leaks = [leak for own in _alike(results) for leak in (_rebuilt(own), _found(own)) if leak is not None]
+    return sorted(leaks, key=lambda leak: (-leak.beyond, -leak.most_beyond, leak.attack, leak.what))
+
+
+def _most_told(results: Sequence[Results]) -> SingledOut | None:
+    """Of a text's words, whose control is to guess frequent ones; chance knows no words at all."""
+    told = (_rebuilt(own, "words told", lambda _: Picked("words_told", "")) for own in _alike(results))
+    return max(filter(None, told), key=lambda leak: (leak.share, leak.high), default=None)
+
+
+def _alike(results: Sequence[Results]) -> list[list[Trained]]:
+    """The entries of all trainings by the question that they answer."""
+    alike: dict[str, list[Trained]] = {}
     for each in results:
         own: dict[str, list[AttackResult]] = {}
         for entry in each.attacks:
             own.setdefault(question_of(entry), []).append(entry)
         for question, entries in own.items():
             alike.setdefault(question, []).append(entries)
-    leaks = [leak for own in alike.values() for leak in (_rebuilt(own), _found(own)) if leak is not None]
-    return sorted(leaks, key=lambda leak: (-leak.beyond, -leak.most_beyond, leak.attack, leak.what))
+    return [*alike.values()]
 
 
-def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
+def _rebuilt(trainings: Sequence[Trained], how: str = "re-identified", of: Of = picked) -> SingledOut | None:
     """As many images as there are records in the largest message of each training, as other messages may be of the
-    same; all rounds together may have several pictures of a record.
+    same; all rounds together may have several pictures of a record. how: in words. of: which share, and its chance.
     """
-    known = [[e for e in own if e.n and e.value(picked(e).share) is not None] for own in trainings]
+    known = [[e for e in own if e.n and e.value(of(e).share) is not None] for own in trainings]
     known = [own for own in known if own]
     if not known:
         return None
@@ -310,19 +325,19 @@ def _rebuilt(trainings: Sequence[Trained]) -> SingledOut | None:
     variant = f" ({first.variant})" if first.variant else ""
     return SingledOut(
         attack=first.attack,
-        what=f"re-identified by {first.attack}{variant}{several}",
-        hits=n * _mean(every, lambda e: e.value(picked(e).share)),
+        what=f"{how} by {first.attack}{variant}{several}",
+        hits=n * _mean(every, lambda e: e.value(of(e).share)),
         n=n,
-        chance=_mean(every, lambda e: e.value(picked(e).chance)),
-        control_hits=n * max((_of_control(every, name) for name in controls), default=0.0),
+        chance=_mean(every, lambda e: e.value(of(e).chance)),
+        control_hits=n * max((_of_control(every, name, of) for name in controls), default=0.0),
         ceiling=None if any(c is None for c in ceilings) else max(c for c in ceilings if c is not None),
-        shares=tuple(_mean(own, lambda e: e.value(picked(e).share)) for own in known),
+        shares=tuple(_mean(own, lambda e: e.value(of(e).share)) for own in known),
     )
 
 
-def _of_control(entries: Trained, name: str) -> float:
+def _of_control(entries: Trained, name: str, of: Of) -> float:
     """How many originals a picture that knows nothing picks, of all entries together."""
-    return _mean(entries, lambda e: e.controls.get(name, {}).get(picked(e).share))
+    return _mean(entries, lambda e: e.controls.get(name, {}).get(of(e).share))
 
 
 def _mean(entries: Trained, value: Callable[[AttackResult], float | None]) -> float:

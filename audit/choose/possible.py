@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ...defenses.data.vocabulary import vocabulary_of
 from ...defenses.losses import loss_of
 from ...defenses.schedule import rounds_planned
 from ..errors import BadInput
@@ -36,7 +37,11 @@ def check_goals(case: StudyCase) -> None:
             " true, or ask for --accuracy-at-least and --epsilon-at-most alone"
         )
     if goals.reidentified_at_most is not None:
-        _check_pictures(case)
+        _check_pictures(case, "--reidentified-at-most")
+    if goals.words_told_at_most is not None:
+        if any(vocabulary_of(parts.data.description) is None for parts in case.parts.values()):
+            raise BadInput("--words-told-at-most: this config's records are no texts; use --reidentified-at-most")
+        _check_pictures(case, "--words-told-at-most")
     if observer.name == "model" and not capture.candidates:
         raise BadInput(
             "[audit] observer = 'model': the final model alone is attacked by asking who was in the training data, and"
@@ -44,21 +49,17 @@ def check_goals(case: StudyCase) -> None:
         )
 
 
-def _check_pictures(case: StudyCase) -> None:
+def _check_pictures(case: StudyCase, limit: str) -> None:
     """Raises BadInput where no attack can single out an image, a text or a row."""
     for data in (parts.data for parts in case.parts.values()):
         if len(data.input_shape) not in (1, 3):
-            raise BadInput(
-                "--reidentified-at-most: this config's records are neither images nor rows; use --leakage-at-most"
-            )
+            raise BadInput(f"{limit}: this config's records are neither images nor rows; use --leakage-at-most")
         loss = local_training(case.config, data.classes).loss
         if not data.classes or not loss_of(loss).sought:
-            raise BadInput(
-                f"--reidentified-at-most: nothing is rebuilt from gradients of the loss {loss!r}; use --leakage-at-most"
-            )
+            raise BadInput(f"{limit}: nothing is rebuilt from gradients of the loss {loss!r}; use --leakage-at-most")
     if (observer := case.config.audit.observer).sees_merged_only:
         raise BadInput(
-            "--reidentified-at-most: records are rebuilt from single clients' messages, of which the observer"
+            f"{limit}: records are rebuilt from single clients' messages, of which the observer"
             f" {str(observer)!r} sees none; use --leakage-at-most"
         )
 

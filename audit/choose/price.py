@@ -121,11 +121,13 @@ def _worst_curve(case: StudyCase) -> np.ndarray:
 
 
 def composed_epsilon(experiments: Sequence[Experiment]) -> float:
-    """The ε of all of them together, for the first one's [audit]: clients have the same numbers in all of them, records
-    do not, as every seed deals them anew (`views.joint_price`).
+    """The ε of all of them together, for the first one's [audit]: clients have the same numbers in all of them; records
+    are with the same client only where each holder keeps its own, as else every seed deals them anew
+    (`views.joint_price`).
     """
-    asked = experiments[0].config.audit
+    asked, data = experiments[0].config.audit, experiments[0].config.data
     unit, adjacency = asked.unit, asked.adjacency
     views = [Views(planned_ledger(experiment), asked.honest) for experiment in experiments]
     sights = [one.of(asked.observer, unit, adjacency) for one in views]
-    return joint_price(sights, unit, adjacency, asked.delta, numbered=unit == "client").epsilon
+    numbered = unit == "client" or data.partition == "writer"
+    return joint_price(sights, unit, adjacency, asked.delta, numbered=numbered).epsilon

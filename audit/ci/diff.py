@@ -226,9 +226,9 @@ def _p_value(one: Difference) -> float:
     """Of no difference, the errors being normal with the halves of the intervals that face each other."""
     if one.a is None or one.b is None or one.interval_a is None or one.interval_b is None:
         return 1.0
-    up = one.b >= one.a
-    half_a = one.interval_a[1] - one.a if up else one.a - one.interval_a[0]
-    half_b = one.b - one.interval_b[0] if up else one.interval_b[1] - one.b
+    half_a, half_b = one.a - one.interval_a[0], one.interval_b[1] - one.b
+    if one.b >= one.a:
+        half_a, half_b = one.interval_a[1] - one.a, one.b - one.interval_b[0]
     error = sqrt(half_a**2 + half_b**2) / NORMAL
     return float(erfc(abs(one.b - one.a) / error / sqrt(2))) if error > 0 else float(one.a == one.b)
 

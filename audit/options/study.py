@@ -22,7 +22,8 @@ class GoalLimits:
 
     accuracy_at_least: of the final model. auc_at_least: of the final model of two classes, of which accuracy says
     little where one is frequent. reidentified_at_most: the share of images, or rows of a table, that any inversion
-    picks out. leakage_at_most: the share of records that any attack singles out, beyond its control.
+    picks out. words_told_at_most: the share of a text's words that any inversion tells, whether or not it tells their
+    order. leakage_at_most: the share of records that any attack singles out, beyond its control.
     none_above_control: whether no attack may be clearly above its control. epsilon_at_most: proven, for what [audit]
     asks.
     best: of the settings that keep them, the one with the highest accuracy (or AUC, where that is limited), or the one
@@ -36,6 +37,9 @@ class GoalLimits:
     reidentified_at_most: Annotated[
         float | None, Option("Images, texts, or rows of a table, that an inversion picks out.")
     ] = None
+    words_told_at_most: Annotated[
+        float | None, Option("Of a text's words those that an inversion tells, in whatever order.")
+    ] = None
     leakage_at_most: Annotated[
         float | None, Option("Records that any attack singles out, beyond chance. 0.1 if no limit is given at all.")
     ] = None
@@ -46,7 +50,8 @@ class GoalLimits:
     )
 
     def __post_init__(self) -> None:
-        for name in ("accuracy_at_least", "auc_at_least", "reidentified_at_most", "leakage_at_most"):
+        shares = ("accuracy_at_least", "auc_at_least", "reidentified_at_most", "words_told_at_most", "leakage_at_most")
+        for name in shares:
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise BadInput(f"--{name.replace('_', '-')} {value:g}: expected a number from 0 to 1, such as 0.1")

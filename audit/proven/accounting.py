@@ -33,10 +33,12 @@ from ..proof.theorems.correlated import chain_ratio
 from ..proof.theorems.draw import Draw, Draws, joint_ratio
 from ..proof.theorems.gaussian import gaussian_multiplier
 from ..proof.theorems.tradeoff import gaussian_ceiling, success_ceiling
+from ..say.words import at_most, listed
 from ..setup.counted import Counted, Counting
 from .lots import amplified, factor, goes_to_zero, group_size
 
 MOST_SHUFFLED = 50.0  # ε of an answer, beyond which no others' hide it
+MOST_LISTED = 12  # clients whose ε a reason names
 MOST_TERMS = 200  # Laplace noises of a sum that are counted; leaving some out is post-processing of the rest
 
 
@@ -203,7 +205,11 @@ class Exposure:
         price = replace(price, mu=worst_mu(mu for _, mu in curves))
         if len(set(costs)) == 1 or not self.place:
             return price
-        return replace(price, reasons=(f"Client {subject} is the worst off of {self.subjects}.", *price.reasons))
+        worst = f"Client {subject} is the worst off of {self.subjects}"
+        if unit == "record" and len(costs) == self.subjects <= MOST_LISTED:
+            each = listed([f"{at_most(cost)} of client {who}" for (who, _), cost in zip(self.histories, costs)])
+            worst += f": ε is {each}"
+        return replace(price, reasons=(f"{worst}.", *price.reasons))
 
     def worst_renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:
         """The largest Rényi divergence of any subject, at each of `accountants.ORDERS`: ∞ where nothing can be
@@ -570,12 +576,15 @@ def _chain_words(releases: Sequence[Counted]) -> str:
     if not chained:
         return ""
     apart, most = chained[0].separation, chained[0].most
-    rule = f" A client is in some of them that are at least {apart} apart" if apart > 1 else ""
-    rule += f"{',' if rule else ' A client is'} in at most {most} of them" if most is not None else ""
-    return (
-        f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."
-        f"{rule}{'.' if rule else ''}"
-    )
+    said = f"The noise of the {len(chained)} rounds is correlated: they are one Gaussian release, and none by itself."
+    rules = []
+    if apart > 1:
+        rules.append(f"in some of them that are at least {apart} apart")
+    if most is not None:
+        rules.append(f"in at most {most} of them")
+    if not rules:
+        return said
+    return f"{said} A client is {', '.join(rules)}."
 
 
 def _discrete_words(draws: Draws) -> str:

@@ -252,12 +252,15 @@ def joint_price(
     """The price of what an observer sees of all trainings, whoever in one is whoever in another.
 
     Where in each training everybody is as well off, or clients have the same numbers in all of them, they are composed
-    as one's releases are. Elsewhere, nobody says who is who, so the ε of each at an equal share of δ are added.
+    as one's releases are. Elsewhere, nobody says who is who: the Rényi divergences of each one's worst off are added,
+    or the ε of each at an equal share of δ, whichever proves less.
 
     Args:
         sights: of each training. unit, adjacency, delta: of the ε.
-        numbered: a client has the same number in all trainings.
+        numbered: a client, or whoever holds a record, has the same number in all trainings.
     """
+    from ..proof.theorems.accountants import epsilon_of_renyi
+
     asked: dict[str, Any] = {"unit": unit, "adjacency": adjacency}
     seen = [[sight.least(**asked, delta=delta) for sight in several] for several in sights]
     alike = all(len(several) == 1 and len(several[0].histories) == 1 for several in seen)
@@ -271,4 +274,6 @@ def joint_price(
     total = sum(price.epsilon for price in worst)
     mus = [worst_mu(price.mu for price in several) for several in prices]
     mu = None if None in mus else sum((each or 0.0) ** 2 for each in mus) ** 0.5
-    return Price(total, "none" if total == inf else APART, None, sum(p.releases for p in worst), mu, ())
+    added = sum(np.maximum.reduce([s.renyi(**asked) for s in several]) for several in sights)
+    epsilon, how = min((total, "none" if total == inf else APART), (epsilon_of_renyi(added, delta), "RDP"))
+    return Price(epsilon, how, None, sum(p.releases for p in worst), mu, ())

@@ -215,13 +215,11 @@ def _figures(closed: ClosedRound) -> dict[str, float]:
     """A round's figures: what the owner measured, and the declared noise."""
     figures = {"participants": float(len(closed.uploads) + len(closed.lost)), **closed.figures}
     first = in_round(closed.mechanism[0], closed.number) if closed.mechanism else None
-    if first is not None and first.of == "client":
-        figures |= (
-            {"noise_std": float(first.noise_std)}
-            if first.by == "client"
-            else {"server_noise_std": float(first.noise_std), "server_clip_norm": float(first.clip)}
-        )
-    return figures
+    if first is None or first.of != "client":
+        return figures
+    if first.by == "client":
+        return figures | {"noise_std": float(first.noise_std)}
+    return figures | {"server_noise_std": float(first.noise_std), "server_clip_norm": float(first.clip)}
 
 
 # --- records
@@ -426,7 +424,7 @@ def _data(network: Network, recording: Recording, description: Mapping[str, Any]
 
 def _facts(recording: Recording, config: Config) -> dict[str, Any]:
     """What everybody knows; of noise and clip what is declared of the first round."""
-    first = recording.mechanism[0] if recording.mechanism else None
+    first = next(iter(recording.mechanism), None)
     inside = first is not None and first.of == "record"
     order, noise, clip, multiplier = 2, 0.0, None, None
     said = "none: nothing bounds what is sent"
@@ -446,7 +444,7 @@ def _facts(recording: Recording, config: Config) -> dict[str, Any]:
         "optimiser": local.optimiser if recording.local_known else "unknown",
         "lr": local.lr,
         "batch_size": local.batch_size,
-        "epochs": local.epochs if local.steps is not None or local.epochs is not None else 1,
+        "epochs": local.epochs_taken,
         "steps": local.steps,
         "clip_norm": clip,
         "clip_order": order,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..say.words import times
 from ..setup.format import LAST_MODEL, MISSING, RECORDED_CALLS, REPLAYED, RESTART, Declaration
 from .across import nothing_added
 from .copies import COMPARED
@@ -30,6 +31,7 @@ from .recording import Recording
 from .rounds import ClosedRound, named
 from .sent import Attempt, Refusal, Replayed
 from .still import nothing_trained
+from .values import first_few
 from .whitened import whitened
 
 NOBODY_CAN_TELL = "a recording cannot show it"
@@ -101,7 +103,7 @@ def declarations(
         made.append(_last_model(rounds))
     if beside:
         uploads, models = sum(len(a.sent) for a in beside), sum(bool(a.model) for a in beside)
-        said = f"{_many(models, 'model')} and {_many(uploads, 'upload')} were sent in rounds that did not become whole"
+        said = f"{times(models, 'model')} and {times(uploads, 'upload')} were sent in rounds that did not become whole"
         made.append(
             _stated("unfinished rounds", said, Tested("declared", "they are priced, and their values not kept"))
         )
@@ -127,7 +129,7 @@ def _refused(rounds: Sequence[ClosedRound], refusals: Sequence[Refusal]) -> list
         return []
     row = {"what": RECORDED_CALLS, "said": "each of them was taken", "status": "defect", "why": whys[0]}
     if whys[1:]:
-        row["why"] += f"; {_many(len(whys) - 1, 'call')} more"
+        row["why"] += f"; {times(len(whys) - 1, 'call')} more"
     if any(refusal.breaks for refusal in refusals):
         row["status"] = "contradicted"
     return [Declaration.model_validate(row)]
@@ -139,7 +141,7 @@ def replayed_said(replayed: Replayed) -> Declaration:
     if not replayed.violated:
         return _stated(REPLAYED, said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
     first, *others = replayed.sentences[:-1]  # the last says what was tried
-    more = f"; {_many(len(others), 'violation')} more" if others else ""
+    more = f"; {times(len(others), 'violation')} more" if others else ""
     why = f"{first.rstrip('.')}{more}; how far they can move it at most, nobody knows, so that no ε follows"
     return _stated(REPLAYED, said, Tested("contradicted", why))
 
@@ -218,7 +220,7 @@ def _completeness(rounds: Sequence[ClosedRound]) -> list[Declaration]:
     if not sent:
         return [_untested(COMPLETENESS, NOTHING_ELSE)]
     names = ", ".join(repr(what) for what in dict.fromkeys(what for what, _ in sent))
-    clients = _many(len({client for _, client in sent}), "client")
+    clients = times(len({client for _, client in sent}), "client")
     why = (
         f"{clients} sent {names} beside the recorded arrays, and no noise is on it, so that nothing is proven towards"
         " whoever sees single uploads; leave it out of what is sent"
@@ -244,8 +246,10 @@ def _missing(rounds: Sequence[ClosedRound]) -> list[Declaration]:
     fewer = [r.number for r in rounds if len(r.uploads) + len(r.lost) < usual]
     if not fewer or len(fewer) > LACKING * len(rounds):
         return []
-    less = f"round {fewer[0]} has uploads of fewer" + (f", and so have {len(fewer) - 1} more" if fewer[1:] else "")
-    most = f"{often} of {len(rounds)} rounds have uploads of {_many(usual, 'client')}"
+    less = f"round {fewer[0]} has uploads of fewer"
+    if fewer[1:]:
+        less += f", and so have {len(fewer) - 1} more"
+    most = f"{often} of {len(rounds)} rounds have uploads of {times(usual, 'client')}"
     why = f"{most}, and {less}: what was sent and is not recorded, is not priced"
     return [_untested(MISSING, "who is missing in a round sent nothing in it", why)]
 
@@ -275,16 +279,16 @@ def _stated(what: str, said: str, found: Tested) -> Declaration:
     return Declaration.model_validate({"what": what, "said": said, "status": found.status, "why": found.why})
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def _changing(rounds: Sequence[ClosedRound], words: str) -> str:
     """What is declared, of every round together."""
     said = list(dict.fromkeys(getattr(r.mechanism[0], words) for r in rounds if r.mechanism))
     without = sum(not r.mechanism for r in rounds)
-    several = said[0] if len(said) == 1 else f"{said[0]} at first, {said[-1]} at last"
-    return several + (f"; nothing in {without} of {len(rounds)} rounds" if without else "")
+    several = said[0]
+    if len(said) > 1:
+        several += f" at first, {said[-1]} at last"
+    if without:
+        several += f"; nothing in {without} of {len(rounds)} rounds"
+    return several
 
 
 def _bound(recording: Recording, first: Declared, rounds: Sequence[ClosedRound], others: int) -> Tested:
@@ -315,8 +319,8 @@ def _noise(first: Declared, rounds: Sequence[ClosedRound], others: int, least: f
         return Tested("declared", "noise inside local training is mixed with what is trained")
     if wrong := tensors_as_long([tensor for r in rounds for tensor in r.tensors]):
         return Tested("contradicted", wrong)
-    of_values = [projection for r in rounds for projection in r.projections] if first.by == "client" else []
-    of_means = [one for r in rounds for one in r.weighed] if first.by == "server" else []
+    of_values = [projection for r in rounds for projection in r.projections if first.by == "client"]
+    of_means = [one for r in rounds for one in r.weighed if first.by == "server"]
     if wrong := noise_along_values(of_values, of_means, least):
         return Tested("contradicted", wrong)
     found = noise_law([residual for r in rounds for residual in r.residuals if not residual.beside])
@@ -329,8 +333,7 @@ def _beside(rounds: Sequence[ClosedRound], bound: Tested, noise: Tested) -> list
     """Of tensors that have no noise, and of running statistics, which nobody trains and which tell all the same."""
     made = []
     if harmless := list(dict.fromkeys(name for r in rounds for name in r.harmless)):
-        names = ", ".join(map(repr, harmless[:3])) + (f" and {len(harmless) - 3} more" if len(harmless) > 3 else "")
-        said = f"{names} need no noise of their own, as they tell nothing more"
+        said = f"{first_few([*map(repr, harmless)], 3)} need no noise of their own, as they tell nothing more"
         why = "they never change, or count batches, as many as a client's number of records says, or are sent twice"
         made.append(_stated(OUTSIDE, said, Tested("declared", why)))
     moved = list(dict.fromkeys(name for r in rounds for name in r.moved))

@@ -28,6 +28,7 @@ from .recording import Recording
 from .rounds import ClosedRound, recorded_id, weights_of
 from .sent import Attempt
 
+LAWS: dict[str, type[GaussianLaw] | type[LaplaceLaw]] = {"gaussian": GaussianLaw, "laplace": LaplaceLaw}
 PRIVATE_SCALE = "clip and noise follow from what was not released, so that they tell of it themselves"
 UNDECLARED = "nothing is declared that would bound it or hide it"
 AGAIN = "a round was begun twice, and which of the correlated noise went out then, nobody says"
@@ -137,12 +138,7 @@ class LedgerWriter:
     def held_sum(self, number: int) -> LedgerRows:
         """Of the last round's sum, whose model nobody gets: the server has it all the same. number: the round's."""
         self.times += 1
-        return LedgerRows(
-            [],
-            [self._of_nothing_kept(number, self._inherited, "sum", held=True)],
-            [],
-            [],
-        )
+        return LedgerRows([], [self._of_nothing_kept(number, self._inherited, "sum", held=True)], [], [])
 
     def _beside(self, number: int, drawn_again: bool) -> LedgerRows:
         """A model that is not kept. drawn_again: made of the same uploads by a server that drew its noise anew."""
@@ -313,7 +309,7 @@ class LedgerWriter:
             chain = opaque_id(self.secret, "chain")
             known = number < one.strategy.rounds
             return CorrelatedLaw(float(one.noise_std), chain, one.strategy.column(number) if known else ())
-        return LaplaceLaw(float(one.noise_std)) if one.law == "laplace" else GaussianLaw(float(one.noise_std))
+        return LAWS[one.law](float(one.noise_std))
 
     def _merged(
         self, closed: ClosedRound, own: Mapping[int, Sequence[Release]], parent: str | None, *more: object, lot: str
@@ -339,8 +335,6 @@ class LedgerWriter:
             first = by_server[0].sampling
             nobody = 1.0 if first is None else 1 / first.cohort  # a round for which nobody was drawn tells nothing
             most = max(weights_of(self.recording.average, counts, closed.mechanism).values(), default=nobody)
-            # A sum is as many means; of one that is weighed by records somebody has more than a share of 1.
-            in_sum = max(1.0, most * len(counts)) if self.recording.average == "records" else 1.0
             if about:
                 drawn = [
                     of_lot(
@@ -349,7 +343,7 @@ class LedgerWriter:
                             closed.number,
                             one,
                             about,
-                            one.clip * (most if one.on == "mean" else in_sum if one is closed.mechanism[0] else 1.0),
+                            self._moved_by_one(one, most, len(counts), weighed=one is closed.mechanism[0]),
                             parents=known,
                             problem=problem,
                             lot=_lot_behind(one.sampling, None if self.recording.average == "expected" else len(own)),
@@ -364,6 +358,14 @@ class LedgerWriter:
         summed = [] if closed.lost else self._summed(closed, counts, *more)
         ids = sorted(r.id for r in summed) if summed else values
         return _Merged(summed, {"releases": values, "parents": parents, "summed": ids, "merged": ids})
+
+    def _moved_by_one(self, one: Declared, most: float, uploads: int, weighed: bool) -> float:
+        """How far one client moves what the server adds the noise to. most: of the weights in the mean."""
+        if one.on == "mean":
+            return one.clip * most
+        if weighed and self.recording.average == "records":
+            return one.clip * max(1.0, most * uploads)  # a sum is as many means; somebody has more than a share of 1
+        return one.clip
 
     def _weights_tell(self, by_server: Sequence[Declared]) -> bool:
         """Whether a client's weight hangs on who is drawn beside it: two numbers of records differ, of any two clients
@@ -390,7 +392,7 @@ class LedgerWriter:
             declare(
                 opaque_id(self.secret, "sum", closed.number, weight, *more),
                 closed.number,
-                LaplaceLaw(0.0, terms) if one.law == "laplace" else GaussianLaw(0.0, terms=terms),
+                LAWS[one.law](0.0, terms=terms),
                 weight * one.clip,
                 frozenset(clients),
                 bound_order=one.order,

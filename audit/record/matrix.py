@@ -80,21 +80,11 @@ def stds_of(strategy: Declarable) -> NDArray[np.float64]:
 def plain_of(strategy: Declarable) -> dict[str, Any] | list[Any]:
     """For JSON; `strategy_of` reads it."""
     if isinstance(strategy, Tree):
-        return {
-            "name": "dp-ftrl",
-            "rounds": strategy.rounds,
-            "restart": strategy.restart,
-            "honaker": strategy.honaker,
-        }
+        return {"name": "dp-ftrl", "rounds": strategy.rounds, "restart": strategy.restart, "honaker": strategy.honaker}
     if isinstance(strategy, BandMF):
         return {"name": "band-mf", "rounds": strategy.rounds, "bands": strategy.bands}
     if isinstance(strategy, BLT):
-        return {
-            "name": "blt",
-            "rounds": strategy.rounds,
-            "decays": [*strategy.decays],
-            "scales": [*strategy.scales],
-        }
+        return {"name": "blt", "rounds": strategy.rounds, "decays": [*strategy.decays], "scales": [*strategy.scales]}
     last = strategy.lower[-1]
     if all(row == last[-t - 1 :] for t, row in enumerate(strategy.lower)):
         return [*reversed(last)]

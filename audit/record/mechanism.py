@@ -11,10 +11,13 @@ from ...defenses.ranges import LEAST_SIZE, MOST_SIZE
 from ...defenses.releases import Sampling
 from ...defenses.terms import Unit
 from ..errors import BadInput
+from ..say.words import times
 from ..setup.reading import short
 from .matrix import Declarable, correlation_words, plain_of, stds_of, strategy_of
 
 Law = Literal["gaussian", "laplace"]
+BY = {"client": "", "server": " by the server"}
+WHERE = {"client": "each client's update", "server": "the round's {0.on}, by the server"}
 MOST_STEPS = 10_000_000  # of one upload
 MOST_RECORDS = 2**53  # or clients: what a float64 still counts
 
@@ -90,7 +93,7 @@ class Gaussian:
     def _check_sampling(self, lot: Sampling) -> None:
         if not isinstance(lot, Sampling) or lot.kind not in ("poisson", "without_replacement"):
             raise BadInput(f"Gaussian: sampling = {lot!r}: expected Sampling('poisson', population, cohort)")
-        if lot.unit != ("record" if self.of == "record" else "client"):
+        if lot.unit != self.of:
             raise BadInput(
                 f"Gaussian: sampling of {lot.unit}s beside a clip of each {self.of}; give Sampling(…, unit=)"
             )
@@ -102,10 +105,9 @@ class Gaussian:
         >>> Gaussian(clip=1, noise_std=0.5).words
         "Gaussian noise of standard deviation 0.5 on each client's update"
         """
-        on = f"the round's {self.on}, by the server" if self.by == "server" else "each client's update"
+        on = WHERE[self.by].format(self)
         if self.of == "record":
-            steps = f"{self.steps} step{'s' if self.steps > 1 else ''} an upload"
-            on = f"each step's sum of a batch's clipped gradients, {steps}"
+            on = f"each step's sum of a batch's clipped gradients, {times(self.steps, 'step')} an upload"
         return f"Gaussian noise of standard deviation {self.noise_std:g} on {on}"
 
     @property
@@ -115,8 +117,7 @@ class Gaussian:
         "each client's update clipped to L2 norm 1"
         """
         whose = "each record's gradient" if self.of == "record" else "each client's update"
-        by = " by the server" if self.by == "server" else ""
-        return f"{whose} clipped{by} to L2 norm {self.clip:g}"
+        return f"{whose} clipped{BY[self.by]} to L2 norm {self.clip:g}"
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -181,7 +182,7 @@ class Laplace:
 
     @property
     def words(self) -> str:
-        on = f"the round's {self.on}, by the server" if self.by == "server" else "each client's update"
+        on = WHERE[self.by].format(self)
         return f"Laplace noise of scale {self.noise_scale:g} on {on}"
 
     @property
@@ -190,8 +191,7 @@ class Laplace:
         >>> Laplace(clip=1, noise_scale=0.5).clip_words
         "each client's update clipped to L1 norm 1"
         """
-        by = " by the server" if self.by == "server" else ""
-        return f"each client's update clipped{by} to L1 norm {self.clip:g}"
+        return f"each client's update clipped{BY[self.by]} to L1 norm {self.clip:g}"
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""

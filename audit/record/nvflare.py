@@ -101,7 +101,7 @@ class AuditFilter(Filter):  # type: ignore[misc]
             told = {} if self.num_examples is None else {"@num_examples": torch.tensor([self.num_examples])}
             if (given := _given.get(place)) is not None and given[0] == round:
                 told["@global"] = given[1]
-            before = {f"@raw/{name}": value for name, value in raw.items()} if at == round and values else {}
+            before = {f"@raw/{name}": value for name, value in raw.items() if at == round and values}
             if values or beside:
                 self._write(site, round, {**values, **(told if values else {}), **before, **beside})
 

@@ -34,15 +34,7 @@ from ..setup.format import BASE
 from ..setup.public import Public
 from ..setup.reading import SHARES, left_by_a_killed_run, plain_json, present, read_text, short
 from ..tensors import dense_tensor, real_numbers
-from .closing import (
-    Begun,
-    Granted,
-    as_given,
-    close_recording,
-    read_granted,
-    write_granted,
-    write_partial,
-)
+from .closing import Begun, Granted, as_given, close_recording, read_granted, write_granted, write_partial
 from .copies import NoisesSeen
 from .declared import other_model
 from .given import as_read, axes_to_try, class_numbers, parted, shape_as, white_of

@@ -18,7 +18,7 @@ from ...defenses.wire import Kind
 from ..errors import BadInput, bad_input
 from ..setup.config import Config, ConfigTable, parse_config
 from ..setup.mistakes import sentence
-from ..setup.reading import short
+from ..setup.reading import short, with_tuples
 from .declared_loss import declared_loss
 from .matrix import stds_of
 from .mechanism import Correlated, Declared, mechanism_of_plain, mechanisms_of
@@ -117,7 +117,7 @@ class Recording:
         for name in ("state", "parameters", "mean", "std", "layers", "untrained", "whole"):
             net[name] = tuple(net[name])
         net["shapes"] = tuple(tuple(shape) for shape in net["shapes"])
-        data: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content["data"].items()}
+        data: dict[str, Any] = with_tuples(content["data"])
         mechanism = tuple(mechanism_of_plain(one) for one in content["mechanism"])
         known = {**content, "network": Network(**net), "data": DataFacts(**data), "mechanism": mechanism}
         return cls(**known)
@@ -251,7 +251,7 @@ def _check_declared(declared: DeclaredTraining) -> None:
 
 
 def _data_facts(data: Mapping[str, Any] | None) -> DataFacts:
-    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in dict(data or {}).items()}
+    given: dict[str, Any] = with_tuples(data or {})
     try:
         facts = DataFacts(**given)
         if facts.tokenizer is None:
@@ -290,12 +290,7 @@ def _claim_table(claim: float | Mapping[str, Any] | None) -> dict[str, Any] | st
 
 
 def config_of(
-    recording: Recording,
-    rounds: int,
-    clients: int,
-    captured: Sequence[int],
-    auxiliary: int = 0,
-    candidates: int = 0,
+    recording: Recording, rounds: int, clients: int, captured: Sequence[int], auxiliary: int = 0, candidates: int = 0
 ) -> Config:
     """The config that a setup of this recording has. Raises BadInput.
 
@@ -303,7 +298,7 @@ def config_of(
         recording: its facts. rounds: finished ones, at least 1. clients: how many there are.
         captured: whose uploads are kept. auxiliary, candidates: how many records of these there are.
     """
-    first = recording.mechanism[0] if recording.mechanism else None
+    first = next(iter(recording.mechanism), None)
     declared: dict[str, Any] = {}
     if first is not None:
         std = first.noise_std * (float(stds_of(first.strategy).mean()) if isinstance(first, Correlated) else 1.0)

@@ -53,6 +53,7 @@ from .noise_tests import (
 from .outside import Outside, SentValue, outside, without
 from .recording import Average, Recording
 from .still import still_tensors
+from .values import first_few
 
 COORDINATES = 4096  # of a message, whose noise is looked at
 SOME = 64  # of every tensor at least, as far as it has them and there are not too many tensors
@@ -440,8 +441,7 @@ class MeasuredRound:
             return cls()
         if noise.by == "server":
             return _of_server(recording, places, round, noise, next_model)
-        of_noise = _of_records if noise.of == "record" else _of_clients
-        measured = of_noise(recording, places, round, noise)
+        measured = {"record": _of_records, "client": _of_clients}[noise.of](recording, places, round, noise)
         uncounted = {*measured.harmless, *measured.moved}  # no steps along gradients
         return replace(measured, weights=_weights(recording, places.sample(uncounted), round, next_model))
 
@@ -475,8 +475,7 @@ def _of_records(recording: Recording, places: Places, round: OpenRound, noise: D
 
 def named(tensors: Sequence[str]) -> str:
     """Running statistics, for a sentence."""
-    more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
-    return f"the running statistics {', '.join(map(repr, tensors[:3]))}{more}"
+    return f"the running statistics {first_few([*map(repr, tensors)], 3)}"
 
 
 def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: Declared) -> MeasuredRound:
@@ -504,8 +503,9 @@ def _of_clients(recording: Recording, places: Places, round: OpenRound, noise: D
             copies.append(round.seen.copied(places.noise(left, noise.noise_std, upload.value), name))
             if noise.law == "gaussian":
                 energies.append(places.energy(left, noise.noise_std, upload.value, noise.clip, name))
-            bound = noise.clip * straight / length if length > 0 else noise.clip  # what clips leave of it, straight
-            along = _dot(value, raw) / straight if length > 0 else 0.0
+            bound, along = noise.clip, 0.0  # what clips leave of it, straight
+            if length > 0:
+                bound, along = noise.clip * straight / length, _dot(value, raw) / straight
             spread = noise.noise_std / bound * (HEAVY if noise.law == "laplace" else 1.0)
             projections.append(Projection(length / noise.clip, along / bound, spread, name, noise.law))
         elif upload.again is not None:
@@ -603,7 +603,7 @@ def _outside_of_model(
     wrong = outside(recording.network, places.spans, sent, noise.noise_std).wrong
     if noise.sampling is not None:
         for name, first, end in places.spans:
-            counted = {float(one.change(slice(first, end))) for one in sent} if end == first + 1 else set()
+            counted = {float(one.change(slice(first, end))) for one in sent if end == first + 1}
             if name in found.harmless and counted - {float(moved[first])}:
                 wrong = wrong or f"{name!r} of the next model tells who took part"
     return replace(found, wrong=wrong)
@@ -611,7 +611,9 @@ def _outside_of_model(
 
 def _weighed(client: int, left: Tensor, more: Tensor, noise_std: float, name: str) -> Weighed:
     length = _length(more)
-    along = float(torch.dot(left, more)) / length if length > 0 else 0.0
+    along = 0.0
+    if length > 0:
+        along = float(torch.dot(left, more)) / length
     return Weighed(client, along / noise_std, length / noise_std, name)
 
 
@@ -619,13 +621,16 @@ def weights_of(average: Average, counts: Mapping[int, int], mechanism: Sequence[
     """How much of each client goes into the mean. counts: their records. mechanism: of the round."""
     if average == "expected" and (expected := _expected(mechanism)):
         return dict.fromkeys(counts, 1 / expected)
-    total = sum(counts.values())
-    return {c: n / total if average == "records" else 1 / len(counts) for c, n in counts.items()}
+    if average == "records":
+        total = sum(counts.values())
+        return {c: n / total for c, n in counts.items()}
+    return {c: 1 / len(counts) for c in counts}
 
 
 def _expected(mechanism: Sequence[Declared]) -> float:
-    lot = mechanism[0].sampling if mechanism else None
-    return 0.0 if lot is None else lot.cohort
+    if not mechanism or mechanism[0].sampling is None:
+        return 0.0
+    return mechanism[0].sampling.cohort
 
 
 def shortened(length: float, norm: float) -> float:
@@ -634,7 +639,9 @@ def shortened(length: float, norm: float) -> float:
     >>> shortened(4.0, 1.0), shortened(0.0, 1.0)
     (0.25, 1.0)
     """
-    return min(1.0, norm / length) if length > 0 else 1.0
+    if length > 0:
+        return min(1.0, norm / length)
+    return 1.0
 
 
 def _length(value: Tensor, order: int = 2) -> float:

@@ -10,6 +10,7 @@ from typing import Literal
 from ..setup.format import Declaration
 from .network import Network
 from .outside import SentValue, TensorSpan
+from .values import first_few
 
 WHAT = "what is trained"
 
@@ -37,10 +38,10 @@ def nothing_trained(
     still = [name for name in trained if seen and all(network.called(name) in held for _, held in seen)]
     if not still or (len(still) < len(trained) and not noise_inside):
         return []
-    more = f" and {len(still) - 1} more" if len(still) > 1 else ""
+    uploads = sum(count for count, _ in seen)
     why = (
-        f"{still[0]!r}{more} moved in none of {sum(count for count, _ in seen)} uploads: the parameters that were"
-        " trained are not those of the network that is sent, as where it went to a device after its optimiser was made"
+        f"{first_few([*map(repr, still)], 1)} moved in none of {uploads} uploads: the parameters that were trained are"
+        " not those of the network that is sent, as where it went to a device after its optimiser was made"
     )
     said = "the parameters that are sent are those that training moves"
     status: Literal["contradicted", "defect"] = "contradicted" if noise_inside else "defect"

@@ -33,9 +33,10 @@ def names_in(value: object, network: Network, where: str) -> tuple[str, ...]:
     """
     read = _read(value, network, where)
     if stranger := [n for n in read if n not in network.state]:
-        raise BadInput(f"{where}: tensor {stranger[0]!r} is none of the model's, which are {_few(network.state)}")
+        known = first_few(network.state, 4)
+        raise BadInput(f"{where}: tensor {stranger[0]!r} is none of the model's, which are {known}")
     if missing := [n for n in network.trained if n not in read]:
-        raise BadInput(f"{where}: the model's tensor {missing[0]!r} is missing; what came are {_few([*read])}")
+        raise BadInput(f"{where}: the model's tensor {missing[0]!r} is missing; what came are {first_few([*read], 4)}")
     return tuple(n for n in network.state if n in read and n not in network.frozen)
 
 
@@ -74,12 +75,12 @@ def flat_of(value: object, network: Network, names: Sequence[str], where: str) -
     read = {n: v for n, v in _read(value, network, where, len(names)).items() if n not in network.frozen}
     shapes = dict(zip(network.state, network.shapes))
     if missing := [n for n in names if n not in read]:
-        how = f"what came are {_few([*read])}"
+        how = f"what came are {first_few([*read], 4)}"
         if missing[0] in network.untrained or missing[0] in network.twins:
             how = "where clients keep it to themselves, broadcast without it, as dict(net.named_parameters())"
         raise BadInput(f"{where}: the tensor {missing[0]!r} is missing; the first broadcast had it; {how}")
     if more := [n for n in read if n not in names]:
-        raise BadInput(f"{where}: the tensor {more[0]!r} is new; the first broadcast had {_few(names)}")
+        raise BadInput(f"{where}: the tensor {more[0]!r} is new; the first broadcast had {first_few(names, 4)}")
     parts = []
     for name in names:
         with bad_input(where):
@@ -195,5 +196,13 @@ def read_file(path: Path, where: str = "") -> dict[str, Any]:
         raise BadInput(f"{path}: not a whole {path.suffix} of plain arrays ({why})") from None
 
 
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(map(str, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+def first_few(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are.
+
+    >>> first_few(["a", "b", "c"], 3), first_few(["a", "b", "c"], 1)
+    ('a, b, c', 'a and 2 more')
+    """
+    shown = ", ".join(map(str, names[:most]))
+    if len(names) <= most:
+        return shown
+    return f"{shown} and {len(names) - most} more"

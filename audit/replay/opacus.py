@@ -83,6 +83,12 @@ def is_private(optimiser: Any, made: Sequence[Any]) -> bool:
     return any(optimiser in (one, getattr(one, "original_optimizer", None)) for one in made)
 
 
+def clip_of(optimiser: Any) -> float:
+    """The norm that bounds a record's whole gradient, where each layer may have a bound of its own."""
+    clip = optimiser.max_grad_norm
+    return float(clip if isinstance(clip, int | float) else sum(c * c for c in clip) ** 0.5)
+
+
 def _tell(optimiser: Any, module: Any, tap: Tap, adjacency: str) -> None:
     """From now on the optimiser tells the tap at every noise."""
     add_noise = optimiser.add_noise
@@ -93,8 +99,7 @@ def _tell(optimiser: Any, module: Any, tap: Tap, adjacency: str) -> None:
             tap.public(name, getattr(optimiser, name))
         setattr(optimiser, HELD, tap.public(HELD, getattr(optimiser, HELD)))
         tap.public("learning rates", [group.get("lr") for group in optimiser.param_groups])
-        clip = optimiser.max_grad_norm
-        clip = float(clip if isinstance(clip, int | float) else sum(c * c for c in clip) ** 0.5)
+        clip = clip_of(optimiser)
         bound = 2 * clip if adjacency == "replace_one" else clip
         tap.query("gradient", {names.get(id(p), str(i)): p.summed_grad for i, p in enumerate(optimiser.params)}, bound)
         add_noise()

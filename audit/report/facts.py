@@ -210,11 +210,10 @@ def _constants(results: Results) -> list[dict[str, str]]:
 
 def _holders(setup: AuditedSetup) -> list[dict[str, str]]:
     """Which client is which holder of a table's rows."""
-    column = (setup.config or {}).get("data", {}).get("options", {}).get("holder")
-    if not column:
+    if not setup.holders:
         return []
-    note = f"numbered from 0 in the order of the names in the column {column}"
-    return [_fact("clients", words.number(setup.clients), note)]
+    named = [f"{number} {name}" for number, name in enumerate(setup.holders)]
+    return [_fact("clients", words.number(setup.clients), words.listed(named))]
 
 
 def _central(results: Results) -> list[dict[str, str]]:

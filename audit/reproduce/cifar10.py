@@ -8,7 +8,7 @@ watched the test accuracy, so the test images are not quite strangers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class CifarTable:
             torch.cat([data.test_targets, data.auxiliary_targets]),
         )
         groups = [
-            _some(x, y, self.quick_images if request.quick else len(x), request.seed, what)
+            _some(x, y, request.sized(self.quick_images, len(x)), request.seed, what)
             for what, x, y in (("members", data.inputs, data.targets), ("others", *others))
         ]
         x, y = torch.cat([g[0] for g in groups]), torch.cat([g[1] for g in groups])
@@ -181,20 +181,18 @@ def _row(
 
 
 def _columns(quick: bool) -> tuple[Column, ...]:
-    def rate(key: str) -> Any:
-        return lambda row: (
-            "–"
-            if row[key] is None
-            else f"{100 * row[key]:.2f} ({100 * row[f'{key}_low']:.2f}–{100 * row[f'{key}_high']:.2f})"
-        )
+    def rate(key: str) -> Callable[[Row], str]:
+        def shown(row: Row) -> str:
+            if row[key] is None:
+                return "–"
+            return f"{100 * row[key]:.2f} ({100 * row[f'{key}_low']:.2f}–{100 * row[f'{key}_high']:.2f})"
 
-    def accuracy(row: Row) -> str:
-        return f"{100 * row['accuracy']:.2f} ({100 * row['accuracy_low']:.2f}–{100 * row['accuracy_high']:.2f})"
+        return shown
 
     return (
         Column("network", lambda row: str(row["network"])),
         Column("published accuracy %", lambda row: f"{100 * row['published_accuracy']:.2f}"),
-        Column("ours % (quick)" if quick else "ours %", accuracy),
+        Column("ours % (quick)" if quick else "ours %", rate("accuracy")),
         Column("members' accuracy %", lambda row: f"{100 * row['accuracy_members']:.2f}"),
         Column("AUC", lambda row: f"{row['auc']:.3f} ({span(row, 'auc_low', 'auc_high')})"),
         Column("control AUC", lambda row: span(row, "control_low", "control_high")),

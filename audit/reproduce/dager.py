@@ -116,7 +116,7 @@ class DagerTable:
                 data=", ".join(each.files),
             )
             for each in (self.sets[name] for name in names)
-            for batch in (self.quick_batches if request.quick else each.batches)
+            for batch in request.sized(self.quick_batches, each.batches)
         ]
         lowest = (
             Trend(f"Is mean {name} 0.95 or more?", "yes (above 0.99)", name, partial(mean, key), least=0.95)

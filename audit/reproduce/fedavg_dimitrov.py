@@ -64,7 +64,7 @@ def dimitrov_plan(request: Request) -> TrialPlan:
     """
     data = stand_in(request, "FEMNIST", {"fashion_mnist": "FashionMNIST"}, "digits")
     side = 28 if data.name == "fashion_mnist" else 8
-    images = QUICK_IMAGES if request.quick else IMAGES
+    images = request.sized(QUICK_IMAGES, IMAGES)
     base = {
         "data": {**data.table, "clients": 1, "samples_per_client": images},
         "model": {"name": "layers", "options": {"layers": network(1, side, 10)}},

@@ -56,6 +56,7 @@ from ...defenses.steps.perturb import Perturb
 from ...metrics.intervals import Interval, clopper_pearson_interval
 from ...metrics.membership import auc
 from ..errors import BadInput
+from ..say.words import times
 from ..setup.description import versions
 from .cells import Cells
 from .table import Column, FilledTable, Request, Row, span
@@ -134,7 +135,7 @@ class GeometricTable:
         data = _data(request)
         inputs, targets = _everything(data)
         settings = [setting.fitted(len(inputs), request.quick) for setting in self.settings]
-        trials = request.trials or (QUICK_TRIALS if request.quick else TRIALS)
+        trials = request.trials or request.sized(QUICK_TRIALS, TRIALS)
         content = [
             "geometric-table3 with rates",
             [asdict(s) for s in settings],
@@ -169,7 +170,7 @@ class GeometricTable:
             watch(n + 1)(0, 0)
         rows = [_row(s, ratio, epsilon, figures[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
         sentence = (
-            f"{data.name}, MLP of one hidden layer of 32 linear units, {trials} trial{'s' if trials > 1 else ''};"
+            f"{data.name}, MLP of one hidden layer of 32 linear units, {times(trials, 'trial')};"
             f" {'; '.join(s.sentence for s in settings)}."
         )
         return FilledTable(sentence, rows, _columns(request.quick), NOTES)
@@ -374,18 +375,18 @@ def interval(shares: Sequence[float], hits: int, n: int, confidence: float = 0.9
 
 
 def _columns(quick: bool) -> tuple[Column, ...]:
-    def three(name: str) -> Callable[[Row], str]:
-        return lambda row: f"{row[name]:.3f}"
+    def cell(name: str, pattern: str = "{:.3f}", without: str = "–") -> Callable[[Row], str]:
+        return lambda row: without if row[name] is None else pattern.format(row[name])
 
     return (
         Column("setting", lambda row: str(row["setting"])),
-        Column("ϑ", lambda row: "no DP" if row["theta"] is None else f"{row['theta']:g}"),
-        Column("ε", lambda row: "∞" if row["epsilon"] is None else f"{row['epsilon']:g}"),
-        Column("published", lambda row: "–" if row["published"] is None else f"{row['published']:.3f}"),
-        Column("ours (quick)" if quick else "ours", three("success")),
+        Column("ϑ", cell("theta", "{:g}", "no DP")),
+        Column("ε", cell("epsilon", "{:g}", "∞")),
+        Column("published", cell("published")),
+        Column("ours (quick)" if quick else "ours", cell("success")),
         Column("95 %", lambda row: span(row, "success_low", "success_high")),
-        Column("control", three("control")),
-        Column("AUC", three("auc")),
+        Column("control", cell("control")),
+        Column("AUC", cell("auc")),
         Column("taken for members: members / others", lambda row: f"{row['recognised']:.3f} / {row['accused']:.3f}"),
         Column(
             "accuracy members / others", lambda row: f"{row['accuracy_members']:.3f} / {row['accuracy_others']:.3f}"

@@ -32,8 +32,8 @@ class LenetInversion:
         """
         data = stand_in(request, "CIFAR-10", {"cifar10": "cifar-10-batches-py"}, "photos")
         settings = PRESETS[self.preset].settings
-        iterations = self.short if request.quick else settings.iterations
-        images = QUICK_IMAGES if request.quick else IMAGES
+        iterations = request.sized(self.short, settings.iterations)
+        images = request.sized(QUICK_IMAGES, IMAGES)
         # CIFAR-10's auxiliary records are of the published test split; the bundled set has too few.
         held_out = {} if data.name == "photos" else {"train_on": "auxiliary"}
         base = {

@@ -83,7 +83,7 @@ def single_end(
     Raises:
         BadInput: the data set is not there.
     """
-    size = scale or (QUICK if request.quick else THESIS)
+    size = scale or request.sized(QUICK, THESIS)
     data = stand_in(request, "CIFAR-100", {"cifar100": "cifar-100-python", "cifar10": "cifar-10-batches-py"}, "photos")
     base = {
         "data": {

@@ -7,13 +7,14 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...defenses.progress import Progress
 from ...defenses.workers import HERE, Workers
 from .trends import TrendAnswer
 
 Row = Mapping[str, Any]  # flat: numbers, strings, None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,12 @@ class Request:
     progress: Progress | None = None
     workers: Workers = HERE
     device: str = "cpu"
+
+    def sized(self, quick: T, whole: T) -> T:
+        """A part of the table's size: what --quick makes of it, or all of it."""
+        if self.quick:
+            return quick
+        return whole
 
 
 @dataclass(frozen=True)

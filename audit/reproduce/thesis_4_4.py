@@ -84,7 +84,7 @@ def learning_plan(
         request: what is asked for. data: what they are of. scale: of the federation.
         size: None for the thesis's client, or with --quick a smaller one.
     """
-    size = size or (QUICK_LEARNING if request.quick else THESIS)
+    size = size or request.sized(QUICK_LEARNING, THESIS)
     base = {
         "data": {**data.table, **({"classes": 10} if data.name == "photos" else {}), "samples_per_client": 100},
         "model": {"name": "mlp", "options": {"widths": [size.width] * 3}},
@@ -157,7 +157,7 @@ NOTES = (
 def table_4_4(request: Request) -> FilledTable:
     """The table in the size asked for. Raises BadInput where the data are not there."""
     data = stand_in(request, "CIFAR-100", {"cifar100": "cifar-100-python", "cifar10": "cifar-10-batches-py"}, "photos")
-    scale = QUICK_SCALE if request.quick else PUBLISHED_SCALE
+    scale = request.sized(QUICK_SCALE, PUBLISHED_SCALE)
     if data.name == "photos":  # of which there are no 4,000
         scale = replace(scale, clients=QUICK_SCALE.clients)
     plan = learning_plan(request, data, scale)

@@ -18,6 +18,7 @@ from ...defenses.federation import Federation, RoundRecord, run_many
 from ...defenses.local import LocalJob, LocalResult
 from ...defenses.progress import Progress, part_of
 from ...defenses.schedule import rounds_planned
+from ..say.words import times
 from .federations import experiments_of, stand_in, training_name
 from .table import FilledTable, Request
 from .trends import Trend, TrialFigures
@@ -109,7 +110,7 @@ def table_5_1(request: Request) -> FilledTable:
             "local": {"epochs": scale.epochs},
             "scheme": {"rounds": scale.rounds},
         }
-        noise = {clip: published_noise(clip, published_records) for clip in CLIPS} if reduced else {}
+        noise = {clip: published_noise(clip, published_records) for clip in CLIPS if reduced}
         cells += leader_cells(name, data.shown, tables, noise)
     base = {
         "local": {"lr": 0.001, "batch_size": 10},
@@ -139,7 +140,7 @@ def leader_cnn(small: bool) -> dict[str, Any]:
 
 
 def _federation(name: str, scale: LeaderScale) -> str:
-    epochs = f"{scale.epochs} epoch{'s' if scale.epochs > 1 else ''}"
+    epochs = times(scale.epochs, "epoch")
     return f"{name}: {scale.clients} clients × {scale.records} records, T = {scale.rounds}, {epochs}"
 
 

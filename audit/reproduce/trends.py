@@ -15,6 +15,8 @@ from typing import TypeVar
 from scipy.special import stdtrit
 from scipy.stats import rankdata
 
+from ..say.words import times
+
 LEAST_ALIKE = 6  # a sign test of six that agree: 2 / 2⁶ = .03
 CellFigures = Mapping[str, float]  # of a cell, by metric
 TrialFigures = Mapping[str, CellFigures]  # of a trial, by the cell's name
@@ -62,7 +64,7 @@ class TrendAnswer:
     def sentence(self) -> str:
         alike = "all trials alike: no interval" if self.trials > 1 else "one trial has no interval"
         limits = alike if self.low is None else f"95 %: {self.low:.3g} to {self.high:.3g}"
-        count = f"{self.trials} trial{'s' if self.trials > 1 else ''}"
+        count = times(self.trials, "trial")
         more = f", counted from {self.least:g} on" if self.least else ""
         return (
             f"{self.question} **{self.answer}** (published: {self.published}): {self.what} {self.contrast:.3g}"

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...defenses.progress import Progress
 from ...defenses.randomness import stream
+from ..say.words import times
 from ..setup.description import versions
 from .cells import Cells
 from .table import Column, FilledTable, Request, Row
@@ -90,7 +91,7 @@ class TrialTable:
         cells = list(self.cells)
         asked = [[c.name, c.reads, without_root(c.tables)] for c in cells]
         store = Cells(request.output, [self.name, asked, plan.content, request.seed, versions()])
-        count = request.trials or (self.quick_trials if request.quick else self.trials)
+        count = request.trials or request.sized(self.quick_trials, self.trials)
         name, output, seed = self.name, request.output, request.seed  # a worker needs no more of the request
 
         def make(key: str, progress: Progress | None) -> dict[str, Any]:
@@ -110,7 +111,7 @@ class TrialTable:
             trials.append({cell: {k: float(v) for k, v in figures.items()} for cell, figures in kept.items()})
             watch(len(trials))(0, 1, "trials")
         rows = [self._row(cell, plan.data, trials) for cell in cells]
-        setting = f"{plan.setting} {count} trial{'s' if count > 1 else ''}, each with seeds of its own."
+        setting = f"{plan.setting} {times(count, 'trial')}, each with seeds of its own."
         answers = [answer_of(trend, trials) for trend in self.trends]
         return FilledTable(setting, rows, self._columns(request.quick), (*self.notes, *plan.notes, INTERVALS), answers)
 

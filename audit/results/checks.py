@@ -96,7 +96,9 @@ def _answers(values: Sequence[float]) -> Sequence[float]:
     All of them, where each was judged by itself.
     """
     below = {value for value in values if value < 1}
-    return values if len(below) > 1 else list(below or {1.0})
+    if len(below) > 1:
+        return values
+    return list(below or {1.0})
 
 
 def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:

@@ -37,7 +37,7 @@ from ..errors import BadInput
 from ..files import plain, remove_all, write_bytes, write_tensors
 from ..lock import empty
 from ..results.format import FILE, SCORING, Results
-from ..setup.reading import left_by_a_killed_run, plain_json, read_text, regular
+from ..setup.reading import left_by_a_killed_run, plain_json, read_text, regular, with_tuples
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +107,7 @@ class Errand:
 
 
 def collect_together(
-    errands: Sequence[Errand],
-    seed: int,
-    progress: Progress | None,
-    *,
-    asked: bool = True,
-    workers: Workers = HERE,
+    errands: Sequence[Errand], seed: int, progress: Progress | None, *, asked: bool = True, workers: Workers = HERE
 ) -> list[Collected]:
     """The evidence of every cell, from disk where a run before this one left it, for several results at once: what an
     attack solves as one array may come from all of them, as the noise cells of one model do.
@@ -303,7 +298,7 @@ def _read(path: Path) -> Evidence:
         facts = json.loads(file.metadata()["evidence"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     kind = KINDS[facts.pop("kind")]
-    values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
+    values: dict[str, Any] = with_tuples(facts)
     if "loss" in values:
         values["loss"] = float(values["loss"])
     return kind(**values, **tensors)

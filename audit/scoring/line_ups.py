@@ -29,6 +29,12 @@ class LineUps:
         """Images and labels of the kind of those in `rows`, which are others."""
         truth, own = self.truth, set(rows)
         rest = [i for i in range(len(truth.inputs)) if i not in own]
+        if truth.holders is not None and truth.gallery_holders is not None:  # others of the same holders alone
+            held = truth.holders[list(rows)]
+            rest = [i for i in rest if truth.holders[i] in held]
+            shown = torch.isin(truth.gallery_holders, held)
+            inputs = torch.cat([truth.inputs[rest], truth.gallery_inputs[shown]])
+            return inputs, torch.cat([truth.targets[rest], truth.gallery_targets[shown]])
         alike = [(truth.inputs[rest], truth.targets[rest])]
         if self.splits_of_ones_own:  # they may be of another kind, which a picture made of nothing shows too
             alike.append((truth.pool_inputs, truth.pool_targets))

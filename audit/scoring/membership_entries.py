@@ -32,7 +32,7 @@ from ..files import write_bytes
 from ..results.format import AttackResult, ClientRow, Metrics, Roc
 from ..results.membership import score_membership
 from ..setup.auditor import Auditor
-from ..setup.lot import Lot, allowed, lot_of, proportional
+from ..setup.lot import Lot, allowed, kinds, lot_of, proportional
 
 NOBODY = -1  # the client of a record that nobody trained on
 
@@ -164,7 +164,8 @@ def lot_behind(auditor: Auditor) -> Lot:
     data = auditor.setup.manifest.data
     left_over = auditor.truth is not None and auditor.truth.outsiders_left_over
     test = DEALT_BY_LOT if left_over else data.description.get("test")
-    return lot_of(auditor.setup.config.data.partition, data.classes_of_records, test)
+    by_holder = auditor.truth is not None and auditor.truth.candidate_holders is not None
+    return lot_of(auditor.setup.config.data.partition, data.classes_of_records, test, by_holder)
 
 
 def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], seed: int) -> DealtCandidates | str:
@@ -180,7 +181,10 @@ def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], se
     if parties is None:
         return "auditor/ is absent, and without it nobody knows which client is behind an anonymous address"
     lot = lot_behind(auditor)
-    judge = assign(clients, parties, seed, knowledge.candidate_targets if lot.by_class else None)
+    alike, holders = knowledge.candidate_targets, None if auditor.truth is None else auditor.truth.candidate_holders
+    if holders is not None:
+        alike = kinds(alike, holders, auditor.setup.manifest.data.classes_of_records)
+    judge = assign(clients, parties, seed, alike if lot.by_class else None)
     rows = (judge >= 0).nonzero().squeeze(1)
     member = clients[rows] != NOBODY
     heard = torch.tensor([None in parties or client in parties for client in clients.tolist()]) & (clients != NOBODY)
@@ -284,11 +288,14 @@ def _entry(
         settings=dict(parts[0].settings),
     )
     dealt = judges_of(auditor, knowledge, [part.scores.sender for part in parts], seed)
+    every = torch.stack([part.scores.scores for part in parts])
+    if not isinstance(dealt, str):
+        dealt = _judged(dealt, ~every[dealt.judge[dealt.rows], dealt.rows].isnan())
     if isinstance(dealt, str):
         _write_unscored(output, key, parts)
         return _not_measured(entry, dealt)
     rows, judge, member = dealt.rows, dealt.judge, dealt.member
-    scores = torch.stack([part.scores.scores for part in parts])[judge[rows], rows]
+    scores = every[judge[rows], rows]
     labels = knowledge.candidate_targets[rows] if auditor.setup.manifest.data.classes_of_records else None
     records = replace(first, ids=first.ids[rows], scores=scores)
     scored = score_membership(records, member, labels, seed)
@@ -301,6 +308,17 @@ def _entry(
         return scored.having(**known, assumed=assumed, p_values={}, intervals={}, controls={}, per_class=())
     per_client = _per_client(parts, dealt.parties, dealt.clients, judge if dealt.lot.by_class else None)
     return scored.having(**known, assumed=assumed, per_client=per_client)
+
+
+def _judged(dealt: DealtCandidates, has: Tensor) -> DealtCandidates | str:
+    """Without those of its rows (m,) that have no score, how many these are being said; or why nobody is left."""
+    if bool(has.all()):
+        return dealt
+    inside, outside = int((dealt.member & ~has).sum()), int((~dealt.member & ~has).sum())
+    if not bool(has.any()) or len(dealt.member[has].unique()) < 2:
+        return "no member, or no outsider, has a score of this attack"
+    said = (*dealt.said, f"{inside} members and {outside} outsiders without a score are left out")
+    return replace(dealt, rows=dealt.rows[has], member=dealt.member[has], said=said)
 
 
 def _not_measured(entry: AttackResult, why: str) -> AttackResult:

@@ -26,6 +26,7 @@ from .format import (
     DECLARED,
     DRAWN_LABELS,
     SEAL,
+    SOURCE,
     Declaration,
     Declarations,
     FactsPart,
@@ -34,11 +35,22 @@ from .format import (
     Parties,
     ReleaseRow,
     Seal,
+    SourcePart,
 )
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, drawn_with, read_key
 from .ledger import Ledger, LedgerMessage, ModelVersion, release_of
-from .reading import present, read_checked, read_figures, read_json, read_records, read_rows, regular
+from .reading import (
+    open_tensors,
+    present,
+    read_checked,
+    read_figures,
+    read_json,
+    read_records,
+    read_rows,
+    read_tensor,
+    regular,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +68,9 @@ class Truth:
         pool_targets: (p,).
         candidate_owners: (k,), the client that trained on each membership candidate, −1 for nobody; None without
             candidates.
+        candidate_holders: (k,), who holds each candidate, where a lot dealt every holder's rows to the splits; else
+            None, as the two below.
+        holders: (n,), who holds each of the records. gallery_holders: (m,), each of the gallery.
         outsiders_left_over: the others were left over when the clients' records were dealt by lot, and served for
             nothing else.
     """
@@ -69,6 +84,9 @@ class Truth:
     pool_targets: Tensor
     candidate_owners: Tensor | None = None
     outsiders_left_over: bool = False
+    candidate_holders: Tensor | None = None
+    holders: Tensor | None = None
+    gallery_holders: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +166,15 @@ class Auditor:
         return tuple(found)
 
     @cached_property
+    def source(self) -> SourcePart:
+        """Where the training was started, and with whose rows."""
+        folder = self.setup.folder
+        if not present(folder / SOURCE):
+            return SourcePart()
+        check_seal(folder, self._sealed, [SOURCE])
+        return read_checked(SourcePart, folder, folder / SOURCE)
+
+    @cached_property
     def truth(self) -> Truth | None:
         """What the captured uploads were made of, for scoring only; None where the owner does not share it."""
         folder = self.setup.folder / "truth"
@@ -175,16 +202,31 @@ class Auditor:
                 f"{folder / 'gallery.safetensors'}: {len(gallery[0])} records; its config and data say {expected}"
             )
         pool = self._records(folder / "pool.safetensors") or (records[0][:0], records[1][:0])
-        owners, left_over = self._owners(folder / "membership.json")
-        return Truth(*records, {k: tuple(v) for k, v in places.items()}, *gallery, *pool, owners, left_over)
+        owners, left_over, holders = self._owners(folder / "membership.json")
+        messages = {k: tuple(v) for k, v in places.items()}
+        of_records = self._holders(folder / "records.safetensors", len(records[0]))
+        of_gallery = self._holders(folder / "gallery.safetensors", len(gallery[0]))
+        return Truth(*records, messages, *gallery, *pool, owners, left_over, holders, of_records, of_gallery)
+
+    def _holders(self, path: Path, count: int) -> Tensor | None:
+        """Who holds each of a file's records, where it says so."""
+        if not present(path):
+            return None
+        with open_tensors(self.setup.folder, path) as file:
+            if "holders" not in file.keys():  # noqa: SIM118
+                return None
+        held = read_tensor(self.setup.folder, path, "holders", ())
+        if held.dtype != torch.long or len(held) != count:
+            raise BadInput(f"{path}: tensor 'holders' must hold a number in torch.int64 for each of {count} records")
+        return held
 
     def _records(self, path: Path) -> tuple[Tensor, Tensor] | None:
         return read_records(self.setup.folder, path, self.setup.manifest.data)
 
-    def _owners(self, path: Path) -> tuple[Tensor | None, bool]:
-        """Who trained on each membership candidate; whether the others were left over by lot."""
+    def _owners(self, path: Path) -> tuple[Tensor | None, bool, Tensor | None]:
+        """Who trained on each membership candidate; whether the others were left over by lot; who holds each."""
         if not present(path):
-            return None, False
+            return None, False, None
         content = read_json(self.setup.folder, path)
         owners = content.get("client") if isinstance(content, dict) else None
         count = len(self.setup.knowledge().candidate_ids)
@@ -197,7 +239,11 @@ class Auditor:
                 f"{path}: client must list, for every one of {count} candidates, the number of the client that trained"
                 " on it, or -1 for nobody"
             )
-        return torch.tensor(owners, dtype=torch.long), content.get("left_over") is True
+        holders = content.get("holder")
+        if holders is not None and (len(holders) != count or not all(type(holder) is int for holder in holders)):
+            raise BadInput(f"{path}: holder must list a number for each of {count} candidates")
+        held = None if holders is None else torch.tensor(holders, dtype=torch.long)
+        return torch.tensor(owners, dtype=torch.long), content.get("left_over") is True, held
 
     @cached_property
     def ledger(self) -> Ledger | None:

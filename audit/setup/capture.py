@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import platform
 import shutil
 import socket
@@ -64,11 +65,11 @@ from ..lock import writing
 from .auditor import check_setup
 from .description import ROWS, described, digest_of, engine_of, manifest_of, numbers_of, with_key
 from .experiment import Experiment
-from .format import BASE, SEAL
+from .format import BASE, SEAL, SOURCE, SourcePart
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
-from .lot import allowed, lot_of, proportional
+from .lot import allowed, kinds, lot_of, proportional
 from .public import Public
 from .reading import left_by_a_killed_run, plain_json, present, read_text
 from .state import load_state, round_files, save_state
@@ -477,8 +478,16 @@ class _Recorder:
         rows = [json.loads(path.read_text()) for path in round_files(self.work)]
         done = write_tables(self.folder, rows, self.observers)
         self._write_knowledge_and_truth(rows)
+        self._write_source()
         manifest = manifest_of(self.experiment, status, digest, len(done), engine, done)
         write_sealed(self.folder, manifest)
+
+    def _write_source(self) -> None:
+        """Nothing where the setup stands beside its config, and no column says whose the rows are."""
+        start = Path(os.path.relpath(self.experiment.base, self.folder.parent)).as_posix()
+        source = SourcePart(folder=start, holders=list(self.experiment.data.group_names))
+        if source != SourcePart():
+            write_json(self.folder / SOURCE, source.model_dump())
 
     def _write_knowledge_and_truth(self, rounds: list[dict[str, Any]]) -> None:
         data, capture = self.experiment.data, self.experiment.config.capture
@@ -523,15 +532,14 @@ class _Recorder:
             union = sorted({row for ids in rows.values() for row in ids})
             place = {row: i for i, row in enumerate(union)}
             index = torch.tensor(union, dtype=torch.long)
-            write_tensors(
-                self.folder / "truth" / "records.safetensors",
-                {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index},
-            )
-            if n := min(capture.auxiliary, len(data.test_inputs)):
-                write_tensors(
-                    self.folder / "truth" / "gallery.safetensors",
-                    {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]},
-                )
+            records = {"inputs": data.inputs[index], "targets": data.targets[index], "rows": index}
+            n = min(capture.auxiliary, len(data.test_inputs))
+            gallery = {"inputs": data.test_inputs[:n], "targets": data.test_targets[:n]}
+            if data.holders is not None:
+                records["holders"], gallery["holders"] = data.holders[0][index], data.holders[1][:n]
+            write_tensors(self.folder / "truth" / "records.safetensors", records)
+            if n:
+                write_tensors(self.folder / "truth" / "gallery.safetensors", gallery)
             write_json(
                 self.folder / "truth" / "messages.json", {i: [place[row] for row in ids] for i, ids in rows.items()}
             )
@@ -564,7 +572,8 @@ class _Recorder:
 
     def _write_candidates(self) -> dict[str, str]:
         """Members of the audited clients and as many records that nobody trained on, mixed; who is which goes to truth/
-        alone. Where only records of one class may be compared, the classes of both are in the same proportions.
+        alone. Where only records of one class, or of one holder, may be compared, those of both are in the same
+        proportions.
 
         The others are left over from dealing by lot, where there are enough; else of the test split, by which the model
         is also measured.
@@ -581,8 +590,13 @@ class _Recorder:
         others = torch.randperm(len(spare[0]), generator=rng)
         test = DEALT_BY_LOT if by_lot else data.description.get("test")
         classes = 0 if data.target_shape else data.classes
-        if lot_of(experiment.config.data.partition, classes, test).by_class:
-            others = _of_the_classes(data.targets[held[pick]], spare[1], others, capture.candidates, rng)
+        of_members, of_others = data.targets[held[pick]], spare[1]
+        holders = None if by_lot else data.holders
+        if holders is not None:
+            of_members = kinds(of_members, holders[0][held[pick]], classes)
+            of_others = kinds(of_others, holders[1], classes)
+        if lot_of(experiment.config.data.partition, classes, test, holders is not None).by_class:
+            others = _of_the_classes(of_members, of_others, others, capture.candidates, rng)
         others = others[:wanted]
         inputs = torch.cat([data.inputs[held[pick]], spare[0][others]])
         targets = torch.cat([data.targets[held[pick]], spare[1][others]])
@@ -591,6 +605,8 @@ class _Recorder:
         Public(self.folder).write("candidates", {"inputs": inputs[order], "targets": targets[order]})
         if capture.truth:
             owners = {"client": clients[order].tolist(), "left_over": by_lot}
+            if holders is not None:
+                owners["holder"] = torch.cat([holders[0][held[pick]], holders[1][others]])[order].tolist()
             write_json(self.folder / "truth" / "membership.json", owners)
         words = f"{len(order)} records whose membership is asked for, {len(pick)} of them members, without saying which"
         return {"item": "candidates", "file": "candidates.safetensors", "words": words}
@@ -610,7 +626,9 @@ def _read_message(folder: Path, name: str) -> dict[str, Tensor]:
 
 
 def _of_the_classes(members: Tensor, targets: Tensor, order: Tensor, candidates: int, rng: torch.Generator) -> Tensor:
-    """The first rows in `order` whose `targets` have the proportions of the members' (n,), `candidates` − n at most."""
+    """The first rows in `order` whose kinds, `targets`, have the proportions of the members' (n,), `candidates` − n at
+    most.
+    """
     labels, own = members.unique(return_counts=True)
     rows = [order[targets[order] == label] for label in labels.tolist()]
     asked = Fraction(candidates - len(members), max(1, len(members)))

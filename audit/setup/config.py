@@ -134,6 +134,11 @@ class LocalTable(ConfigTable):
             raise ValueError("give epochs or steps, not both")
         return self
 
+    @property
+    def epochs_taken(self) -> int | None:
+        """One where neither epochs nor steps are given; None where steps are."""
+        return self.epochs or (None if self.steps else 1)
+
 
 class CaptureTable(ConfigTable):
     """What is kept of the wire: the uploads of `clients`, in all `rounds` or the first so many; at most `max_gib` on

@@ -66,8 +66,11 @@ def engine_of(experiment: Experiment, asked: str) -> str:
     """
     if asked == SLICED and sliceable(experiment.scheme):
         return SLICED
-    asked = "batched" if asked == SLICED else asked
-    return asked if engines.stacks(experiment.module, experiment.data.input_shape) else "looped"
+    if not engines.stacks(experiment.module, experiment.data.input_shape):
+        return "looped"
+    if asked == SLICED:
+        return "batched"
+    return asked
 
 
 def values_of(description: Mapping[str, Any], engine: str) -> str:
@@ -161,12 +164,7 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
         "clipped_in_training": inside,
         "norm_before_clip_median": None,
         "extra": {
-            name: True
-            for name, holds in (
-                ("clip_unknown", hidden is not None),
-                ("noise_unknown", private),
-            )
-            if holds
+            name: True for name, holds in (("clip_unknown", hidden is not None), ("noise_unknown", private)) if holds
         },
     }
 

@@ -341,7 +341,7 @@ def local_training(config: Config, classes: int) -> LocalTraining:
         optimiser=table.optimiser,
         lr=table.lr,
         batch_size=table.batch_size,
-        epochs=table.epochs if table.steps is not None or table.epochs is not None else 1,
+        epochs=table.epochs_taken,
         steps=table.steps,
         momentum=table.momentum,
         loss=table.loss or models.usual_loss(config.model.name, classes),

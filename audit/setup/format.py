@@ -11,6 +11,7 @@ from ...defenses.terms import Adjacency, Claimant, Unit
 FORMAT = 1  # the only one that is written and read; a later one reads this one too
 SEAL = "auditor/seal.json"
 BASE = "base.safetensors"  # the parameters that nobody trains, once in a setup; a message is what is trained
+SOURCE = "auditor/source.json"
 DECLARED = "auditor/declared.json"  # of a recorded training
 RECORDED_CALLS = "calls of the recorder"  # a Declaration.what: some were refused, so a recording is incomplete
 REPLAYED = "replay"  # a Declaration.what: what replaying the loop showed
@@ -288,6 +289,17 @@ class Parties(_Part):
 
     observers: dict[Literal["peer", "leader"], int] = {}
     messages: dict[Id, PartyRow]
+
+
+class SourcePart(_Part):
+    """auditor/source.json, of a training by this tool: what its config alone does not say.
+
+    folder: where the config's relative paths start, seen from the folder that holds the setup. holders: who holds the
+    rows of each client, by name; none where no column says it.
+    """
+
+    folder: str = "."
+    holders: list[str] = []
 
 
 class Seal(RootModel[dict[str, str]]):

@@ -23,8 +23,10 @@ PUBLISHED_NAME = "published"
 
 def given_key(text: str | None) -> str | None:
     """The key that `--noise-key` names: "published", or a file of 64 hex digits; None for none. Raises BadInput."""
-    if text is None or text == PUBLISHED_NAME:
-        return None if text is None else PUBLISHED
+    if text is None:
+        return None
+    if text == PUBLISHED_NAME:
+        return PUBLISHED
     return read_key(Path(text))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
+from torch import Tensor
 
 from ...defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
 from ...defenses.data.partition import BY_LOT, UNALIKE
@@ -21,7 +22,8 @@ from ...defenses.data.partition import BY_LOT, UNALIKE
 class Lot:
     """What a setup's members and outsiders have in common.
 
-    comparable: whether some of them might have traded places. by_class: whether only those of one class might.
+    comparable: whether some of them might have traded places. by_class: whether only those of one class, or of one
+    holder, might.
     sentence: what a reader has to know of it, "" where any two of them might have.
     """
 
@@ -30,17 +32,20 @@ class Lot:
     sentence: str
 
 
-def lot_of(partition: str, classes: int, test: object) -> Lot:
+def lot_of(partition: str, classes: int, test: object, by_holder: bool = False) -> Lot:
     """The lot by which members and outsiders were dealt.
 
     Args:
         partition: who holds which records, a name in `defenses.data.partition.PARTITIONS`.
         classes: how many there are, 0 where targets are no classes.
         test: what the data's description says of the test split, if the outsiders are of it.
+        by_holder: whether the holder of each member and outsider is known, and a lot dealt the rows of each.
 
     >>> lot_of("iid", 10, DEALT_BY_LOT).sentence, lot_of("sorted", 10, DEALT_BY_LOT).comparable
     ('outsiders have the classes that members have, client by client', False)
     """
+    if partition == "writer" and by_holder and test == DEALT_BY_LOT:
+        return Lot(True, True, "outsiders are test rows of the members' holders and of their classes, client by client")
     if partition != "iid" and not (partition in BY_LOT and classes):
         return Lot(
             False,
@@ -62,6 +67,11 @@ def lot_of(partition: str, classes: int, test: object) -> Lot:
     if test == OF_ONE_SET:
         sentences.append("outsiders are of the published test split, taken to be of one kind with the training split")
     return Lot(True, matched, "; ".join(sentences))
+
+
+def kinds(targets: Tensor, holders: Tensor, classes: int) -> Tensor:
+    """(n,) a number for each holder and class; for each holder alone where targets are no classes."""
+    return targets.long() + classes * holders if classes else holders
 
 
 def allowed(members: Sequence[int], outsiders: Sequence[int]) -> Fraction:

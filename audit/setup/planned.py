@@ -63,7 +63,7 @@ def _of_worst_draw(plan: _Plan) -> Ledger:
             return _proving_nothing(every, f"{why}, and {UNPLANNED}")
         # Which epochs a budget is spent in hangs on the draws, so there every release counts.
         wholes = [_singles(every), *(_singles(ledger, alone=True) for ledger in limited)]
-        shown = limited[0] if limited else every  # what a claim counts ends with the budget
+        shown = next(iter(limited), every)  # what a claim counts ends with the budget
         return AnyKey(shown.releases, shown.messages, shown.models, plan.observers, shown.clients, wholes=tuple(wholes))
     if (often := for_any_key(plan.scheme, plan.clients)) is None:
         return _planned(plan)

@@ -8,7 +8,7 @@ import csv
 import json
 import math
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -150,6 +150,11 @@ def short(value: Any, words: Callable[[Any], str] = repr) -> str:
     """A value for a sentence, cut to 80 characters."""
     text = words(value)
     return text if len(text) < 80 else text[:77] + "..."
+
+
+def with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The lists of a table as tuples, as frozen values have them."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
 
 
 def read_json(folder: Path, path: Path) -> Any:

@@ -33,6 +33,7 @@ FILES = {
     "auditor/parties.json",
     "auditor/releases.jsonl",
     "auditor/seal.json",
+    "auditor/source.json",
     "truth/gallery.safetensors",
     "truth/membership.json",
     "truth/messages.json",

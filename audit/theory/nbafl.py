@@ -114,8 +114,7 @@ class NbaflConstants:
         return FormulaValue(
             value,
             merged(
-                self._on_lambda_2(),
-                holding((impossible, "E‖n‖² is below (E‖n‖)², impossible by Jensen's inequality.")),
+                self._on_lambda_2(), holding((impossible, "E‖n‖² is below (E‖n‖)², impossible by Jensen's inequality."))
             ),
         )
 
@@ -283,11 +282,7 @@ class NbaflConstants:
         """K* of the reading "rederived" after `rounds` = T rounds; a remark gives the printed theorem's."""
         best = self.optimal_participants(rounds, "rederived")
         printed = self.optimal_participants(rounds, "printed")
-        notes = (
-            self._assumed(),
-            f"K* of Theorem 3 as printed: {printed.value:g}.",
-            *self._undefined(printed),
-        )
+        notes = (self._assumed(), f"K* of Theorem 3 as printed: {printed.value:g}.", *self._undefined(printed))
         return replace(best, remarks=merged(notes, best.remarks))
 
     def _talaei(self, T: int, noise: float, noise_squared: float) -> FormulaValue:

@@ -63,7 +63,7 @@ class MechanismAudit:
       either world: what the instrument shows of nothing.
     shift: ‖v₁ − v₀‖ in standard deviations of the noise. scores_in, scores_out: of the tested trials.
     taken: how draws were taken, None where their number was fixed. one_size: whether the noise showed one size in both
-      worlds.
+      worlds. exposure: of a planted secret in bits, the mean of trainings with it and of those without; None of others.
     """
 
     counted: LowerBound
@@ -74,6 +74,7 @@ class MechanismAudit:
     scores_out: NDArray[np.float64] = field(repr=False)
     taken: Taken | None = None
     one_size: bool = True
+    exposure: tuple[float, float] | None = None
 
     def delta_at(self, epsilon: float) -> float:
         """How badly a claim of `epsilon` fails: the largest δ that the tested draws refute at it, by counting."""

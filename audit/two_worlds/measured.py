@@ -7,7 +7,7 @@ from math import inf, isnan
 from typing import Any, Literal
 
 from ..proof.theorems.gaussian import gaussian_multiplier
-from ..say.words import at_least, could_show
+from ..say.words import at_least, could_show, number
 from .draws import MechanismAudit, delta_at
 from .estimators import LowerBound, violation
 from .sequential import Taken
@@ -71,6 +71,9 @@ class Measured:
             how = f"; {self.how}" if self.how else ""
             said.append(f"If {self.if_gaussian.assumption}, ε is {bound_said(self.if_gaussian)}{how}.")
             said.append(f"Without that condition, by counting alone, ε is {bound_said(self.counted)}.")
+        if (bits := self.metrics.get("exposure")) is not None:
+            without = number(self.controls["no canary"]["exposure"])
+            said.append(f"The planted number has {number(bits)} bits of exposure on average, and {without} without it.")
         return said
 
 
@@ -95,6 +98,8 @@ def measured_of(audit: MechanismAudit, n: int, manner: str, why_not: str) -> Mea
         metrics |= {"epsilon_if_gaussian": other.epsilon, "epsilon_if_gaussian_ceiling": other.ceiling, "mu": mu}
         intervals["epsilon_if_gaussian"] = (other.epsilon, inf)
     controls: dict[str, dict[str, float | None]] = {"no canary": {"epsilon": audit.chance.epsilon}}
+    if audit.exposure is not None:
+        metrics["exposure"], controls["no canary"]["exposure"] = audit.exposure
     return Measured(
         counted,
         audit.if_gaussian,

@@ -163,7 +163,9 @@ def _share(end: int, ends: list[int]) -> float:
     """Of the risk of error, that of the look after `end` draws."""
     if len(ends) == 1:
         return 1.0
-    return LAST_SHARE if end == ends[-1] else (1 - LAST_SHARE) / (len(ends) - 1)
+    if end == ends[-1]:
+        return LAST_SHARE
+    return (1 - LAST_SHARE) / (len(ends) - 1)
 
 
 def _shifts(draws: int, rule: BoundRule, goals: list[float]) -> Scores:

@@ -138,8 +138,9 @@ def audit_mechanism(asked: MechanismCall) -> OwnAudit:
     calls = Calls(guarded(asked.update_fn, "update_fn"), same_steps=asked.same_steps, progress=asked.progress)
     learning = spare if asked.noiseless is None else SPREADS
     calls.planned = 2 * (tested + spare + learning + PAIRED + REPEATED) + 2 * SEARCHED * len(named) * (len(named) > 1)
-    canary, searched = _best(calls, named, asked.seed, saved) if named else ("own", ())
+    canary, searched = "own", tuple[SearchedCanary, ...]()
     if named:
+        canary, searched = _best(calls, named, asked.seed, saved)
         calls.worlds = (None, named[canary])
     saved.batch(calls, "differ", lambda: _checked(calls, spare, asked.seed))
     moments = saved.batch(calls, "centres", lambda: [one.numpy() for one in _learned(calls, learning, asked.seed)])
@@ -239,7 +240,9 @@ def planned_draws(claim: float | None, delta: float, confidence: float, gaussian
     if claim is None or gaussian or not isfinite(claim):
         return DRAWS
     needed = needed_draws(claim + MARGIN, delta, confidence)
-    return DRAWS if needed is None or needed > MOST_PLANNED else max(DRAWS, min(2 * needed, MOST_PLANNED))
+    if needed is None or needed > MOST_PLANNED:
+        return DRAWS
+    return max(DRAWS, min(2 * needed, MOST_PLANNED))
 
 
 def _told(learned: int, rate: float) -> str:

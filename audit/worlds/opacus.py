@@ -23,7 +23,7 @@ from ..options.option import called_with, part
 from ..owners_code import owners
 from ..progress import Reporter
 from ..replay.adjacency import PAIRS
-from ..replay.opacus import ANOTHER, HELD, is_private
+from ..replay.opacus import ANOTHER, HELD, clip_of, is_private
 from ..replay.outcome import Replay
 from ..replay.replay import replay
 from ..say.words import times
@@ -255,10 +255,9 @@ def _declared(
     remarks = []
     if len({(sigma, rate) for sigma, rate, _ in history}) > 1:
         remarks.append("The accountant's history has steps of several kinds; the least noise and rate stand for all.")
-    clip = optimiser.max_grad_norm
     numbers = DpSgdNumbers(
         noise_multiplier=float(min(sigma for sigma, _, _ in history)),
-        max_grad_norm=float(clip if isinstance(clip, int | float) else sum(c * c for c in clip) ** 0.5),
+        max_grad_norm=clip_of(optimiser),
         sample_rate=float(min(rate for _, rate, _ in history)),
         steps=int(sum(steps for _, _, steps in history)),
     )

@@ -88,11 +88,7 @@ def default_canaries(record: Any, others: Sequence[Any], generator: torch.Genera
     signs = torch.randint(2, own.inputs.shape, generator=generator).double() * 2 - 1
     size = max([1.0, *(float(one.inputs.abs().max()) for one in known if one.inputs is not None)])
     crafted = 255 * (signs + 1) / 2 if own.whole else 3 * size * signs
-    return {
-        **canaries,
-        "blank": own.remade(torch.zeros_like(own.inputs), wrong),
-        "crafted": own.remade(crafted, wrong),
-    }
+    return {**canaries, "blank": own.remade(torch.zeros_like(own.inputs), wrong), "crafted": own.remade(crafted, wrong)}
 
 
 def _another_label(own: LabelledRecord, others: Sequence[LabelledRecord]) -> Any:

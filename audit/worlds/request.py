@@ -122,12 +122,7 @@ class MechanismRequest:
             fresh, code = work is None or not work.exists(), self.function.code
             try:
                 return audit_mechanism(
-                    self.function.function,
-                    code=code,
-                    files=self.files,
-                    work=work,
-                    progress=progress,
-                    **self.options,
+                    self.function.function, code=code, files=self.files, work=work, progress=progress, **self.options
                 )
             except ValueError:
                 if work is not None and fresh:

@@ -83,14 +83,15 @@ def check_asked(folder: Path, asked: Mapping[str, Any]) -> None:
 
 def _left_behind(calls: Calls, kept: bool) -> dict[str, Tensor]:
     """What later calls and checks go by. kept: whether the calls that are made again are others than before."""
+    again = calls.kept if kept else {}
     tensors = {
         "made": torch.tensor([calls.made, calls.not_finite]),
         "used": torch.tensor(sorted(calls.used), dtype=torch.int64),
         "steps/0": torch.tensor(calls.steps[0], dtype=torch.int64),
         "steps/1": torch.tensor(calls.steps[1], dtype=torch.int64),
-        "kept": torch.tensor([*calls.kept] if kept else [], dtype=torch.int64).reshape(-1, 2),
+        "kept": torch.tensor([*again], dtype=torch.int64).reshape(-1, 2),
     }
-    return tensors | ({f"kept/{i}": vector for i, vector in enumerate(calls.kept.values())} if kept else {})
+    return tensors | {f"kept/{i}": vector for i, vector in enumerate(again.values())}
 
 
 def _restore(calls: Calls, held: Mapping[str, Tensor]) -> None:

@@ -6,12 +6,7 @@ Nothing here is proven. A claim is compared with what `audit.proven.accounting` 
 from .alpha_noise import NoiseSchedule, alpha_sigma
 from .anonymous import anonymous_claimed_epsilon, anonymous_lemma3_failures, anonymous_variance
 from .component import component_delta, component_epsilon, component_rounds
-from .gaussian import (
-    moments_epsilon,
-    rdp_gaussian,
-    sampled_gaussian_epsilon,
-    sampled_gaussians_epsilon,
-)
+from .gaussian import moments_epsilon, rdp_gaussian, sampled_gaussian_epsilon, sampled_gaussians_epsilon
 from .geometric import (
     geometric_adjusted_multiplier,
     geometric_epsilon,

@@ -74,10 +74,7 @@ def _log_moments(rate: float, multiplier: float, moments: int) -> np.ndarray:
 
 
 def sampled_gaussians_epsilon(
-    rate: float,
-    multipliers: Sequence[tuple[float, int]],
-    delta: float,
-    orders: tuple[float, ...] = TF_PRIVACY_ORDERS,
+    rate: float, multipliers: Sequence[tuple[float, int]], delta: float, orders: tuple[float, ...] = TF_PRIVACY_ORDERS
 ) -> float:
     """ε of sampled Gaussians of several multipliers: min over `orders` of Σ n·R_σ(α) + ln(1/δ)/(α − 1), which is how
     TF-Privacy turned RDP into ε before 2020 (Mironov 2017, Proposition 3).

@@ -97,7 +97,8 @@ def load(
         return replace(made, remarks=tuple(remarks))
     numbers, holders = pd.factorize(cells.holders, sort=True)
     remarks.append(_of_holders(list(holders), numbers[deal.train]))
-    return replace(made, groups=torch.tensor(numbers[deal.train]), remarks=tuple(remarks))
+    groups, of_test = torch.tensor(numbers[deal.train]), torch.tensor(numbers[deal.test])
+    return replace(made, groups=groups, test_groups=of_test, group_names=tuple(holders), remarks=tuple(remarks))
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,6 +37,8 @@ class Dataset:
       the same kind that nobody trains or tests on; may be empty.
     mean, std: per channel (images) or per feature (tables): the constants of the model's first layer.
     groups (n,): who wrote each training record, for the partition "writer"; None where the set has no writers.
+    group_names: of the groups, by number; of somebody's own table alone.
+    test_groups (m,): who wrote each test record, where a lot dealt every writer's records to the splits; else None.
     description: JSON-able facts: source, licence, SHA-256 of the inputs, overlap.
     extra: further tensors by name, e.g. where each patch of a photograph comes from.
     statistics_of: what mean, std and whatever else the features went through come from: the config; values that are
@@ -60,6 +62,13 @@ class Dataset:
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     statistics_of: Source = "training"
     remarks: tuple[str, ...] = ()
+    test_groups: Tensor | None = None
+    group_names: tuple[str, ...] = ()
+
+    @property
+    def holders(self) -> tuple[Tensor, Tensor] | None:
+        """Who holds each training and each test record, where a lot dealt every holder's records to both."""
+        return None if self.groups is None or self.test_groups is None else (self.groups, self.test_groups)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

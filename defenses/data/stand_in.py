@@ -59,5 +59,7 @@ def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:
         auxiliary_targets=rest_y,
         description=facts,
         groups=None,
+        test_groups=None,
+        group_names=(),
         extra={},
     )

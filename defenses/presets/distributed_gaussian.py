@@ -82,11 +82,7 @@ def build(parameters: DistributedGaussianParameters, local: LocalTraining, popul
         name="distributed-gaussian",
         source=PRESET.source,
         local=local,
-        client=(
-            Clip(p.clip),
-            RoundToSteps(step, p.beta),
-            PerturbDiscrete(noise_std, modulus),
-        ),
+        client=(Clip(p.clip), RoundToSteps(step, p.beta), PerturbDiscrete(noise_std, modulus)),
         update=update_rule("update", local),
         schedule=FixedRounds(p.rounds),
         participation=drawn(p.participants, population.clients),

@@ -130,9 +130,6 @@ def test_a_dirac_gradient_moves_one_step_of_dp_sgd_by_the_clip_norm():
     change = present.value - absent.value
     assert (change.abs() > 1e-6).sum() == 1
     assert float(change.abs().max()) == pytest.approx(0.5 * 2 / 12, rel=1e-4)
-
-
-def test_a_canary_gradient_is_refused_without_per_example_clipping():
     with pytest.raises(ValueError, match="per-record clipping"):
         DiracGradient().insert(job_of(), 0, 3, seed=0)
 

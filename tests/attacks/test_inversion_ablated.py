@@ -129,11 +129,7 @@ def test_what_is_withheld_is_not_assumed(ground: tuple[View, Knowledge]) -> None
 NOTHING = {
     "whole": ({}, ATTACK, {}),
     "cosine": ({}, replace(ATTACK, objective="cosine"), {"clip": "these settings do not read its norm"}),
-    "plain prior": (
-        {},
-        replace(ATTACK, tv=0.01, exact=False),
-        {"noise": "these settings do not read its size"},
-    ),
+    "plain prior": ({}, replace(ATTACK, tv=0.01, exact=False), {"noise": "these settings do not read its size"}),
     "gradient": (GRADIENT, ATTACK, {"local training": "a gradient is sent as it is"}),
     "inferred": ({}, replace(ATTACK, labels="inferred"), {"labels": "they are inferred as it is"}),
     "no noise": (

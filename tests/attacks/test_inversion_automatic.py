@@ -33,11 +33,7 @@ ROWS: list[tuple[str, Told, dict[str, Any]]] = [
         replace(GRADIENT, noise="known", spanned=False, steps=5),
         {**NOISE_AWARE, "objective": BOTH, "along": 0.5, "simulated": 60, "reorder": True},
     ),
-    (
-        "noise is known",
-        replace(GRADIENT, noise="known"),
-        {**NOISE_AWARE, "objective": BOTH},
-    ),
+    ("noise is known", replace(GRADIENT, noise="known"), {**NOISE_AWARE, "objective": BOTH}),
     ("nobody knows the noise", replace(GRADIENT, noise="unknown"), ANY),
     ("smooth, one image", replace(GRADIENT, smooth=True, images=1, spanned=False), {"preset": "dlg"}),
     ("chain, a gradient", GRADIENT, EXACT),

@@ -70,9 +70,11 @@ def test_the_last_number_of_which_there_are_enough_others_is_the_secret():
 CONFIG = """
 seed = 3
 [data]
-name = "notes"
+name = "text"
+root = "rooms.csv"
+options = {tokenizer = "words"}
 clients = 2
-samples_per_client = 4
+samples_per_client = 8
 [model]
 name = "transformer"
 options = {width = 16, layers = 1, causal = true}
@@ -87,17 +89,24 @@ share = "update"
 rounds = 2
 [capture]
 clients = [0, 1]
-candidates = 16
+candidates = 32
 [attack.membership-exposure]
 alternatives = 31
 """
 
 
-def test_the_page_and_the_results_have_the_bits_beside_those_of_outsiders(tmp_path):
+def test_the_bits_are_of_texts_with_a_number_alone_beside_those_of_outsiders(tmp_path):
+    """Half of the texts have none: as 0 bits they would be taken for numbers that nobody guesses later than these."""
+    rooms = [f"room {100 + k % 90} is free" if k % 2 else "no room is free" for k in range(1200)]
+    (tmp_path / "rooms.csv").write_text("text,target\n" + "".join(f"{text},{k % 2}\n" for k, text in enumerate(rooms)))
     (tmp_path / "c.toml").write_text(CONFIG)
     setup = dpfl_audit.train(tmp_path / "c.toml", tmp_path / "s", quiet=True)
     (entry,) = dpfl_audit.run(setup, tmp_path / "r", attacks=["membership-exposure"], quiet=True).attacks
     low, high = entry.intervals["exposure"]
     assert 0 <= low <= entry.value("exposure") <= high <= 5 and entry.value("auc") is not None
     assert 0 <= entry.controls["outsiders"]["exposure"] <= 5
+    (said,) = (words for words in entry.assumed if words.endswith("without a score are left out"))
+    members, outsiders = (int(word) for word in said.split() if word.isdecimal())
+    counted = entry.value("n_members"), entry.value("n_nonmembers")
+    assert counted == (16 - members, 16 - outsiders) and 0 < members < 16 and entry.n == sum(counted)
     assert f"exposure {entry.value('exposure'):.3g} bits" in page_of([tmp_path / "r"])

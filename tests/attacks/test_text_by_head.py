@@ -53,10 +53,7 @@ def read(data, rows, ratio, *, clip=None, own=True, share="gradient"):
     return attack.run_part(attack.parts(view, known)[0], view, known, 0), inputs[rows]
 
 
-@pytest.mark.parametrize(
-    ("ratio", "clip", "share"),
-    [(1.0, 0.1, "gradient"), (1.0, None, "update")],
-)
+@pytest.mark.parametrize(("ratio", "clip", "share"), [(1.0, 0.1, "gradient"), (1.0, None, "update")])
 @pytest.mark.full
 def test_a_note_comes_back_from_noise_as_long_as_the_gradient(notes, ratio, clip, share):
     """A clip hides the scale, which the search does not need."""

@@ -13,6 +13,7 @@ from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.bag import bag_of_rows
 from dpfl_audit.attacks.text.decay import without_decay
+from dpfl_audit.attacks.text.same_step import words_of_steps
 from dpfl_audit.attacks.text.span import SpanOfInputs
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
@@ -63,16 +64,11 @@ def texts_of(records):
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
-def test_two_notes_come_back_whole_from_a_full_gradient(notes, causal):
-    found = read(view_of(notes, [0, 1], causal=causal))
-    assert set(found.words.tolist()) == words_of(notes, [0, 1])
-    assert texts_of(found.texts) == texts_of(notes.inputs[:2]) and found.certain.all()
-
-
-@pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
-def test_six_notes_come_back_whole(notes, causal):
-    found = read(view_of(notes, range(6), causal=causal))
-    assert texts_of(found.texts) == texts_of(notes.inputs[:6]) and found.certain.all()
+@pytest.mark.parametrize("count", [2, 6])
+def test_notes_come_back_whole_from_a_full_gradient(notes, causal, count):
+    found = read(view_of(notes, range(count), causal=causal))
+    assert set(found.words.tolist()) == words_of(notes, range(count))
+    assert texts_of(found.texts) == texts_of(notes.inputs[:count]) and found.certain.all()
 
 
 @pytest.mark.full
@@ -93,14 +89,14 @@ def test_words_are_read_off_an_update_too(notes, optimiser):
 DECAYING = [partial(torch.optim.AdamW, lr=0.01, weight_decay=0.1), partial(torch.optim.SGD, lr=0.1, weight_decay=0.01)]
 
 
-def after_decay(view, data, rows, optimiser, steps):
-    """The view with the update of a training by torch's own optimiser."""
+def after_decay(view, data, batches, optimiser):
+    """The view with the update of a training on these batches by torch's own optimiser."""
     start, network = view.messages[0].load(), copy.deepcopy(view.module).requires_grad_(True)
     parameters = dict(network.named_parameters())
     for name, value in view.layout.split(start).items():
         parameters[name].data.copy_(value)
     training = optimiser(network.parameters())
-    for _ in range(steps):
+    for rows in batches:
         training.zero_grad()
         torch.nn.functional.cross_entropy(network(data.inputs[rows]), data.targets[rows]).backward()
         training.step()
@@ -110,13 +106,26 @@ def after_decay(view, data, rows, optimiser, steps):
 
 @pytest.mark.parametrize("optimiser", DECAYING, ids=["adamw", "sgd"])
 def test_words_are_told_where_weight_decay_moves_every_row(notes, optimiser):
-    view = after_decay(view_of(notes, [3, 4, 5], share="update"), notes, [3, 4, 5], optimiser, 3)
+    view = after_decay(view_of(notes, [3, 4, 5], share="update"), notes, [[3, 4, 5]] * 3, optimiser)
     assert set(read(view, sentences=False).words.tolist()) == words_of(notes, [3, 4, 5])
 
 
 def test_notes_come_back_from_a_step_with_weight_decay(notes):
-    found = read(after_decay(view_of(notes, [0, 1], share="update"), notes, [0, 1], DECAYING[1], 1))
+    found = read(after_decay(view_of(notes, [0, 1], share="update"), notes, [[0, 1]], DECAYING[1]))
     assert texts_of(found.texts) == texts_of(notes.inputs[:2])
+
+
+def test_words_of_one_step_of_adam_are_told_from_those_of_others(notes):
+    """An epoch of three steps of two notes: none of the words of a text is of notes of different steps alone."""
+    batches = [[0, 1], [2, 3], [4, 5]]
+    view = after_decay(view_of(notes, range(6), share="update"), notes, batches, DECAYING[0])
+    found, steps = read(view), [words_of(notes, rows) for rows in batches]
+    texts = [set(text) for text in texts_of(found.texts)]
+    assert len(texts) == 6 and all(any(text <= step for step in steps) for text in texts)
+    once = {word for word in set().union(*steps) if sum(word in step for step in steps) == 1}
+    assert set().union(*texts) == once and not found.certain.any()
+    by_sgd = after_decay(view, notes, batches, partial(torch.optim.SGD, lr=0.1)).messages[1].load()
+    assert words_of_steps(view.layout.split(by_sgd)["1.embedding.words.weight"][sorted(once)]) == []
 
 
 @pytest.mark.parametrize("moved", [lambda w: -0.01 * w.sign(), lambda w: 0.01 * torch.ones_like(w)], ids=["l2", "same"])

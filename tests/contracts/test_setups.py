@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import call
+from command import call, content
 from configs import toml
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.audit import run
@@ -129,14 +129,6 @@ def results(trained, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], 
         return made, home / name
 
     return of
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes()
-        for p in sorted(folder.rglob("*"))
-        if p.is_file() and p.name != "environment.json"
-    }
 
 
 def wanted(trained: Trained) -> dict[str, Message]:

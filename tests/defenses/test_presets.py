@@ -207,12 +207,7 @@ def test_weights_stay_clipped_at_every_local_step():
 
 @pytest.mark.parametrize(
     ("epsilon", "exposures", "participants", "std"),
-    [
-        (50, 1, None, 5.961e-5),
-        (50, 25, None, 0.0),
-        (5, 1, 20, 4.333e-4),
-        (50, 1, 20, 0.0),
-    ],
+    [(50, 1, None, 5.961e-5), (50, 25, None, 0.0), (5, 1, 20, 4.333e-4), (50, 1, 20, 0.0)],
 )
 def test_nbafl_noises_the_broadcast_as_theorem_1_and_lemma_5_say(epsilon, exposures, participants, std):
     """C = 1, m = 1000, N = 50, T = 25, δ = .01; the smallest client counts."""

@@ -64,10 +64,7 @@ def same(one: State, other: State) -> None:
         {"share": "gradient"},
         {"share": "weights"},
         {"client": ()},
-        {
-            "client": (Clip(0.5), RoundToSteps(2.0**-8, 0.6), PerturbDiscrete(0.125, 2**9)),
-            "aggregate": Mean(),
-        },
+        {"client": (Clip(0.5), RoundToSteps(2.0**-8, 0.6), PerturbDiscrete(0.125, 2**9)), "aggregate": Mean()},
         {"participation": Poisson(0.02), "client": (Clip(0.5), Perturb(noise_multiplier=1.0)), "aggregate": Mean()},
     ],
 )

@@ -49,14 +49,7 @@ EACH = pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 
 @pytest.mark.parametrize(
     ("n", "b", "error"),
-    [
-        (8, 1, 36),
-        (8, 2, 23.941118),
-        (8, 4, 19.126306),
-        (8, 8, 17.866177),
-        (16, 4, 57.936184),
-        (32, 8, 140.11671),
-    ],
+    [(8, 1, 36), (8, 2, 23.941118), (8, 4, 19.126306), (8, 8, 17.866177), (16, 4, 57.936184), (32, 8, 140.11671)],
 )
 def test_bandmf_has_the_published_optimum(n, b, error):
     """‖A C⁻¹‖²_F (comparators.md 8b, by another optimiser); identity n 8: 36 by hand."""

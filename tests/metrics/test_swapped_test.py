@@ -11,11 +11,7 @@ from dpfl_audit.metrics.closer_test import closeness_by_record
 from dpfl_audit.metrics.image import psnr
 from dpfl_audit.metrics.pool_test import Rebuilt
 from dpfl_audit.metrics.reidentification import picked_from_pool
-from dpfl_audit.metrics.swapped_test import (
-    hits_of_records,
-    least_swapped,
-    swapped_p_value,
-)
+from dpfl_audit.metrics.swapped_test import hits_of_records, least_swapped, swapped_p_value
 from torch import Tensor
 
 

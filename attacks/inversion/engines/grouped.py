@@ -133,12 +133,7 @@ class Grouped:
     """
 
     def __init__(
-        self,
-        shape: GroupShape,
-        weight: Tensor,
-        bias: Tensor | None,
-        observed: Tensor,
-        observed_bias: Tensor | None,
+        self, shape: GroupShape, weight: Tensor, bias: Tensor | None, observed: Tensor, observed_bias: Tensor | None
     ) -> None:
         self.shape = shape
         self.one = shape.spread(weight)

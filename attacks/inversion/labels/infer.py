@@ -135,11 +135,7 @@ RULES: tuple[Way, ...] = (
         "predicted",
         "counts by the classifier's gradient and what the network predicts of random images, before and after training",
     ),
-    Way(
-        lambda sent: True,
-        "bias-corrected",
-        "counts by sign and size of the classifier's gradient",
-    ),
+    Way(lambda sent: True, "bias-corrected", "counts by sign and size of the classifier's gradient"),
 )
 
 

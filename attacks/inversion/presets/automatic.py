@@ -68,12 +68,7 @@ RULES: tuple[Rule, ...] = (
         f"{GROWS}; several local steps are simulated, where they are whole epochs, as the first layer does not tell"
         " their images apart",
     ),
-    Rule(
-        lambda told: told.noise == "known",
-        "noise-aware",
-        {"objective": BOTH, **TOLD, "softened": TIMES},
-        GROWS,
-    ),
+    Rule(lambda told: told.noise == "known", "noise-aware", {"objective": BOTH, **TOLD, "softened": TIMES}, GROWS),
     Rule(
         lambda told: told.noise == "unknown",
         "default",

@@ -104,13 +104,7 @@ PRESETS: dict[str, Published] = {
     ),
     "sme": Published(
         Inversion(
-            optimiser="adam",
-            iterations=1000,
-            lr=0.25,
-            tv=0.01,
-            along=0.5,
-            along_rate=RATE,
-            manners=("one-round",),
+            optimiser="adam", iterations=1000, lr=0.25, tv=0.01, along=0.5, along_rate=RATE, manners=("one-round",)
         ),
         "Zhu et al. 2023 (ICML, surrogate model extension): the gradient read between the weights before and after"
         " local training, at a place that is learned from half-way on; cosine, Adam 1 in normalised space, 1,000"

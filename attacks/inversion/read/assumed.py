@@ -21,10 +21,7 @@ def reading_assumed(aim: Aim, view: View, settings: Settings, solution: Solution
     steps = 0 if recipe is None else len(recipe.sizes)
     assumed = ["the number of images"]
     if view.columns:
-        assumed = [
-            "the number of rows",
-            "what the table's columns are: words by their features, and where numbers lie",
-        ]
+        assumed = ["the number of rows", "what the table's columns are: words by their features, and where numbers lie"]
     assumed += view.base_known
     assumed += assumptions(view.facts, steps, solution.by_step, target.stretched > 1)
     assumed += besides_assumed(view.facts, recipe)

@@ -127,12 +127,7 @@ def modelled(recipe: Recipe, facts: PublicFacts, records: int, clients: int = 1)
         left_out.append(SCALE)
         factor = 1.0
     return replace(
-        recipe,
-        factor=factor,
-        penalties=known or (),
-        step_clip=clip,
-        records=max(1, records),
-        left_out=tuple(left_out),
+        recipe, factor=factor, penalties=known or (), step_clip=clip, records=max(1, records), left_out=tuple(left_out)
     )
 
 

@@ -286,13 +286,7 @@ def _median_left(moved: Tensor, errors: Tensor, inputs: Tensor, recipe: Recipe, 
 
 
 def _anew(
-    moved: Tensor,
-    rows: Tensor,
-    held: Tensor,
-    recipe: Recipe,
-    precision: Tensor,
-    size: float,
-    draw: torch.Generator,
+    moved: Tensor, rows: Tensor, held: Tensor, recipe: Recipe, precision: Tensor, size: float, draw: torch.Generator
 ) -> Tensor:
     """Rows (m, n) of one factor given the other (n, p): as they are, or from a new start, whichever leaves less."""
     if not len(rows):

@@ -121,10 +121,7 @@ def solve_with_prior(case: Case, what: object, tick: Tick | None = None) -> Tens
     # A message's objective is ‖g − g*‖²/‖g*‖², so this makes it the negative log-likelihood.
     first, *others = (
         replace(
-            one,
-            labels=copied,
-            count=2 * PAIRS * n,
-            trust=one.gradient.square().sum().item() / (2 * one.noise_std**2),
+            one, labels=copied, count=2 * PAIRS * n, trust=one.gradient.square().sum().item() / (2 * one.noise_std**2)
         )
         for one in ready.messages
     )

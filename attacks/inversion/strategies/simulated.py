@@ -58,14 +58,7 @@ class Simulated:
         ValueError: the target has no recipe, or not one of E whole epochs of n images.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        layout: Layout,
-        target: Target,
-        labels: Tensor,
-        matching: Matching,
-    ) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, target: Target, labels: Tensor, matching: Matching) -> None:
         recipe = target.recipe
         if recipe is None or recipe.epochs != len(labels) or sum(recipe.sizes) != labels.numel():
             raise ValueError(

@@ -25,16 +25,7 @@ from ..match.objective import Matching
 from ..match.optimise import Descent, Objective, Tick, adam, with_prior
 from ..match.solution import Solution
 from ..match.span import InputSpan, with_span
-from .simulated import (
-    Simulated,
-    can_simulate,
-    cut_short,
-    lengthened,
-    orders,
-    read_twice,
-    update_of,
-    with_disorder,
-)
+from .simulated import Simulated, can_simulate, cut_short, lengthened, orders, read_twice, update_of, with_disorder
 from .strategy import LEFT_NOTHING, Found, Strategy, StrategyWork, counted, solved_together
 
 INVARIANCE = 1000.0  # weight of `disorder`, Dimitrov et al.'s

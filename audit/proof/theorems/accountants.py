@@ -111,6 +111,11 @@ def renyi(draws: Draws) -> np.ndarray:
     return np.concatenate([_composed(draws, block) for block in range(len(BLOCKS))])
 
 
+def epsilon_of_renyi(divergences: np.ndarray, delta: float) -> float:
+    """The ε at δ of whatever has these Rényi divergences at `ORDERS`, ∞ where nothing is known."""
+    return float(compute_epsilon(ORDERS, divergences, delta)[0])
+
+
 def _composed(draws: Draws, block: int) -> np.ndarray:
     """The Rényi divergences of all draws together, at one of `BLOCKS`."""
     orders = BLOCKS[block]

@@ -56,9 +56,7 @@ def fixed_cohort_profile(epsilon: np.ndarray, rate: float, mu: float) -> np.ndar
     # log γ, without overflow where ε is large, nor cancellation where it is small
     small = np.minimum(epsilon, 1.0)
     log_gamma = np.where(
-        epsilon < 1,
-        np.log1p(np.expm1(small) / rate),
-        epsilon + np.log1p(-(1 - rate) * np.exp(-epsilon)) - log(rate),
+        epsilon < 1, np.log1p(np.expm1(small) / rate), epsilon + np.log1p(-(1 - rate) * np.exp(-epsilon)) - log(rate)
     )
     t = log_gamma / mu - mu / 2
     return rate * np.maximum(ndtr(-t) - np.exp(-t * t / 2) * erfcx((t + mu) / np.sqrt(2)) / 2, 0)

@@ -232,9 +232,10 @@ class Flow:
 
     def _local(self) -> list[Gaussian]:
         """LocalDpMod's, where every client of the round has the same."""
-        told = {one.local for one in self.came}
-        local = told.pop() if len(told) == 1 else None
-        return [Gaussian(clip=local.clip, noise_std=local.noise_std)] if local is not None and local.noisy else []
+        told = [*{one.local for one in self.came}]
+        if len(told) != 1 or told[0] is None or not told[0].noisy:
+            return []
+        return [Gaussian(clip=told[0].clip, noise_std=told[0].noise_std)]
 
     def _central(self) -> list[Gaussian]:
         """Flower's strategy wrapper's, with the bounds of this round."""

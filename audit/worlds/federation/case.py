@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 
 import torch
+from torch import Tensor
 
-from ....attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, UpdateCanary
+from ....attacks.canary import CLIENT_CANARIES, RECORD_CANARIES, Canary, PlantedSecret, UpdateCanary
+from ....defenses.data.vocabulary import vocabulary_of
 from ....defenses.federation import Federation, State
 from ....defenses.layout import Layout
 from ....defenses.participation import Everyone, RoundRobin
@@ -140,6 +142,12 @@ class CanaryCase:
         assert self.canary is not None and self.place is not None
         return record_worlds(moment, self.canary, self.place, self.question.adjacency, chosen)  # type: ignore[arg-type]
 
+    def secrets(self) -> tuple[Tensor, Tensor] | None:
+        """A planted secret's text and its alternatives, with their targets; None of another canary."""
+        if not isinstance(self.canary, PlantedSecret) or self.place is None:
+            return None
+        return self.canary.texts(self.rounds[0].job, self.place, self.seed)
+
     @property
     def whole(self) -> bool:
         """Whether all rounds together are one message, as the noise of each is in others too."""
@@ -199,7 +207,9 @@ class CanaryCase:
 
     def weights(self, protocol: str) -> str:
         """Whose initial weights a protocol starts from: "crafted" ones are for whole trainings alone."""
-        return self.settings.initial_weights if protocol == "end-to-end" else "own"
+        if protocol == "end-to-end":
+            return self.settings.initial_weights
+        return "own"
 
     def told(self, protocol: str) -> str:
         """The protocol in words."""
@@ -208,7 +218,9 @@ class CanaryCase:
         rule = self.federation.scheme.local.per_example
         if protocol != "mechanism" or rule is None:
             return PROTOCOLS[protocol]
-        return NOISE_IN_TRAINING if rule.batches == "poisson" else NOISE_IN_OPEN_BATCHES
+        if rule.batches == "poisson":
+            return NOISE_IN_TRAINING
+        return NOISE_IN_OPEN_BATCHES
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""
@@ -217,11 +229,10 @@ class CanaryCase:
         if protocol == "mechanism" and len(self.rounds) > 1:
             words.append(f"the models of {len(self.rounds)} rounds are as they were, whatever the client sends")
         if self.aggregate and protocol != "end-to-end":
-            honest = self.experiment.config.audit.honest
-            words.append(
-                "the other clients' messages are known"
-                + (f", but for the noise of {honest:.0%} of them" if honest > 0 else "")
-            )
+            honest, known = self.experiment.config.audit.honest, "the other clients' messages are known"
+            if honest > 0:
+                known += f", but for the noise of {honest:.0%} of them"
+            words.append(known)
             if self.whole:
                 words.append(
                     "the noise of a round is in other rounds too: what is scored is all rounds together, decorrelated"
@@ -269,6 +280,8 @@ class CanaryCase:
         known: dict[str, Canary | UpdateCanary | None]
         if self.question.unit == "record":
             known = {name: c for name, c in RECORD_CANARIES.items() if per_example or name != DIRAC}
+            secret = PlantedSecret().of(vocabulary_of(self.federation.data.description))
+            known[secret.name] = secret
             if self.question.adjacency == "replace_one":
                 known.pop(OWN)
         else:
@@ -332,7 +345,7 @@ def experiment_of(source: Auditor | Experiment) -> Experiment:
     setup = source.setup
     config, described = setup.config, setup.manifest.data.description
     try:
-        experiment = build(config, setup.folder.parent, source.allow_model)
+        experiment = build(config, setup.folder.parent / source.source.folder, source.allow_model)
     except BadInput as reason:
         raise NoDemonstration(f"the training data cannot be loaded again ({reason})") from reason
     if not present(setup.folder / KEY_FILE):

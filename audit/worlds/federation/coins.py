@@ -213,8 +213,9 @@ def _score(message: torch.Tensor, trials: UploadTrials | HubTrials, lr: float) -
     change = ((present.centre - without.centre) / without.shape).double()
     heard = ((message - without.centre) / without.shape).double()
     if bool((torch.isfinite(heard) != torch.isfinite(change)).any()) or not bool(torch.isfinite(change).all()):
-        agrees = bool((torch.isfinite(message) == torch.isfinite(present.centre)).all())
-        return (_BEYOND if agrees else -_BEYOND), inf
+        if bool((torch.isfinite(message) == torch.isfinite(present.centre)).all()):
+            return _BEYOND, inf
+        return -_BEYOND, inf
     size = float(change.norm())
     declared = isinstance(present.shape, torch.Tensor) or present.shape != 1.0
     unit = 1.0 if declared else lr  # noise drawn inside training has gone through the same learning rate
@@ -273,13 +274,14 @@ def judge_flips(
     shown = 0.0 if bounds.if_gaussian is None else bounds.if_gaussian.epsilon
     apart, shaped = (scores[inserted], scores[~inserted]), bounds.if_gaussian is not None
     spread = all(np.isfinite(part).all() and np.ptp(part) > 0 for part in apart)
+    by_shift = None
+    if shaped and spread and noise_last:
+        by_shift = one_run_shift(*apart, delta=delta, confidence=confidence)
     return CoinAudit(
         per_round=bounds,
         one_run=one_run(*apart, delta=delta, confidence=confidence),
         one_run_fdp=one_run_fdp(*apart, delta=delta, confidence=confidence) if shaped else None,
-        one_run_shift=one_run_shift(*apart, delta=delta, confidence=confidence)
-        if shaped and spread and noise_last
-        else None,
+        one_run_shift=by_shift,
         mu=1 / gaussian_multiplier(shown, delta) if shown > 0 else 0.0,
         ratio=max(f.ratio for f in used),
         unsteady=_unsteady(flips),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call
 
+from ....attacks.canary.secret import below_alternatives, mean_exposure
 from ....defenses.engine import Engine, batched
 from ....defenses.federation import Federation, run_many
 from ....defenses.layout import Layout
@@ -39,13 +40,15 @@ class TrainedWorlds:
 
     federation: it evaluates its models where its schedule follows the test loss. moment: a round of the audited client.
     worlds: what differs between the worlds in that round, and so in all rounds of the client. row: the canary's number
-    among the client's records, None for a canary update.
+    among the client's records, None for a canary update. secrets: a planted secret's text, then the same with
+    each of its alternatives, and their targets, (R, length) each; None of another canary.
     """
 
     federation: Federation
     moment: Moment
     worlds: tuple[World, World]
     row: int | None
+    secrets: tuple[Tensor, Tensor] | None = None
 
 
 def end_to_end(
@@ -59,8 +62,9 @@ def end_to_end(
 ) -> MechanismAudit:
     """Trains 1¼ × `replicas` federations a world: same data, same start, noise, batches and cohorts of their own.
 
-    A quarter of the replicas fixes the threshold. The score is −loss of the canary record at the final model, or the
-    final model's total change along the canary update. A mean and std that are a world's own come before it.
+    A quarter of the replicas fixes the threshold. The score is −loss of the canary record at the final model, of a
+    planted secret beside its alternatives', or the final model's total change along the canary update. A mean and std
+    that are a world's own come before it.
 
     Args:
         trained: what is trained.
@@ -70,7 +74,7 @@ def end_to_end(
         progress: called with the trainings done and their number. workers: who trains the batches.
     """
     spare = max(replicas // 4, 20)
-    scores = {}
+    scores, bits = {}, {}
     for world in (0, 1):
         changed = _in_world(trained.federation, trained.moment, trained.worlds[world], trained.row)
         federation = replace(trained.federation, module=trained.worlds[world].job.module, wire=Wire())
@@ -82,8 +86,13 @@ def end_to_end(
             if progress is not None:
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
         told = TOLD if constants_apart(trained.worlds) is not None else 0.0
-        scores[world] = _scores(finals, trained.moment, trained.worlds, trained.row) + world * told
-    return audit_scores(
+        if trained.secrets is None:
+            scores[world] = _scores(finals, trained.moment, trained.worlds, trained.row) + world * told
+        else:
+            losses = _losses(finals, trained.moment, *trained.secrets).double()
+            scores[world] = below_alternatives(losses).numpy() + world * told
+            bits[world] = mean_exposure(losses)
+    audit = audit_scores(
         scores[1][spare:],
         scores[0][spare:],
         Separate(scores[1][:spare], scores[0][:spare]),
@@ -92,6 +101,7 @@ def end_to_end(
         shift=float("nan"),
         gaussian=rule.gaussian,
     )
+    return replace(audit, exposure=(bits[1], bits[0]) if bits else None)
 
 
 def _finals(federation: Federation, engine: Engine, seeds: Sequence[int], _: Progress | None) -> list[Tensor]:
@@ -139,15 +149,18 @@ def _scores(
             direction = worlds[1].update - worlds[0].update
         assert direction is not None
         return np.array([float((final - start).double() @ direction.double()) for final in finals])
-    module, layout = moment.federation.module, Layout.of(moment.federation.module)
     kept = slice(None) if row is None else slice(row, row + 1)
+    return -_losses(finals, moment, job.inputs[kept], job.targets[kept]).mean(1).double().numpy()
+
+
+def _losses(finals: Sequence[Tensor], moment: Moment, inputs: Tensor, targets: Tensor) -> Tensor:
+    """(m, n), of n records at m final models."""
+    module, layout = moment.federation.module, Layout.of(moment.federation.module)
+    loss = loss_of(moment.job.training.loss)
     with torch.no_grad():
-        losses = [
-            loss_of(job.training.loss)
-            .values(
-                functional_call(module, layout.split(final), (job.inputs[kept].to(final.dtype),)), job.targets[kept]
-            )
-            .mean()
-            for final in finals
-        ]
-    return -torch.stack(losses).double().numpy()
+        return torch.stack(
+            [
+                loss.values(functional_call(module, layout.split(final), (inputs.to(final.dtype),)), targets)
+                for final in finals
+            ]
+        )

@@ -12,6 +12,7 @@ from ....attacks.settings import check_types
 from ....defenses.nearest import instead
 from ....defenses.terms import Adjacency, Unit
 from ...errors import BadInput, bad_input
+from ...setup.reading import with_tuples
 from ...two_worlds.estimators.betting import betting_ceiling, pairs_for
 
 Protocol = Literal["mechanism", "mechanism-redrawn", "rounds", "end-to-end"]
@@ -102,7 +103,7 @@ class CanarySettings:
 
 def canary_settings(table: Mapping[str, Any], quick: bool = False) -> CanarySettings:
     """The settings in an [attack.canary] table. Raises BadInput in one sentence."""
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    values: dict[str, Any] = with_tuples(table)
     known = sorted(f.name for f in fields(CanarySettings))
     if unknown := sorted(set(values) - set(known)):
         raise BadInput(f"[attack.canary]: unknown key {unknown[0]!r}{instead(unknown[0], known)}")
@@ -169,13 +170,7 @@ class AuditPlan:
 
 
 def planned(
-    settings: CanarySettings,
-    *,
-    dim: int,
-    rounds: int,
-    target: float,
-    delta: float,
-    training: float = 0.0,
+    settings: CanarySettings, *, dim: int, rounds: int, target: float, delta: float, training: float = 0.0
 ) -> AuditPlan:
     """How many draws of how many rounds fit the settings.
 

@@ -226,9 +226,7 @@ def _plan(case: CanaryCase, messages: list[FederationTrials]) -> AuditPlan:
         training=cost,
     )
     return replace(
-        allowed,
-        rounds=len(messages),
-        seconds=_seconds(messages) * 2 * (allowed.draws + allowed.calibration),
+        allowed, rounds=len(messages), seconds=_seconds(messages) * 2 * (allowed.draws + allowed.calibration)
     )
 
 
@@ -336,7 +334,7 @@ def _end_to_end(case: CanaryCase, step: _Step) -> Measured:
         worlds = from_crafted(moment, worlds, case.place, CraftedStart())
     federation = replace(case.federation, evaluate=reads_history(case.federation.scheme.schedule))
     audit = end_to_end(
-        TrainedWorlds(federation, moment, worlds, case.place),
+        TrainedWorlds(federation, moment, worlds, case.place, case.secrets()),
         case.settings.replicas,
         BoundRule(case.question.delta, case.settings.confidence, gaussian=not why_not),
         seed=stream(case.seed, "canary replicas"),
@@ -396,12 +394,4 @@ def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     return Shown(notes=tuple(notes), demonstrated_from=chosen, **measured.shown)
 
 
-__all__ = [
-    "AuditPlan",
-    "CanarySettings",
-    "Demonstration",
-    "Question",
-    "demonstrate",
-    "demonstrate_rows",
-    "planned",
-]
+__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "Question", "demonstrate", "demonstrate_rows", "planned"]

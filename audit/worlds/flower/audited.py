@@ -9,7 +9,6 @@ from typing import Any
 
 from ....defenses.nearest import instead
 from ....defenses.progress import Progress
-from ....defenses.terms import Unit
 from ...errors import BadInput, bad_input
 from ...extras import needed
 from ...options.option import called_with, part
@@ -20,7 +19,7 @@ from ..ranges import check_bounds_asked, check_draws_asked, check_words_asked, w
 from ..transcript import own_randomness_kept
 from .client_round import AppRound
 from .first_round import task_identity
-from .opened import CLIENTS, app_of, canary_worlds, opened_app
+from .opened import CLIENTS, app_of, canary_worlds, opened_app, unit_asked
 from .replayed import FlowerReplay
 
 MOST_CLIENTS = 100_000  # each has a node of its own
@@ -80,9 +79,7 @@ def audit_flower(call: FlowerCall) -> OwnAudit:
         whole("clients", CLIENTS if call.clients is None else call.clients, 1, MOST_CLIENTS)
         whole("client", call.client, 0, MOST_CLIENTS)
     known = app_of(call.app, call.server, call.config, call.name)
-    asked: Unit = call.unit or ("client" if call.data is None else "record")
-    if asked == "record" and call.data is None:
-        raise BadInput("of which records? Give the function that loads a client's data (--data), or ask for the client")
+    asked = unit_asked(call.unit, call.data)
     with bad_input(known.name), task_identity(), own_randomness_kept():
         opened = opened_app(known, call.model, call.client, call.clients, call.observer, call.seed, call.progress)
         noise = opened.noise

@@ -136,11 +136,7 @@ def _stopped_at_start() -> Iterator[None]:
         names = ("num_rounds", "timeout", "train_config")
         given = {**dict(zip(names, rest)), **options}
         raise _Sent(
-            started={
-                "strategy": self,
-                "initial_arrays": initial_arrays,
-                "train_config": given.get("train_config"),
-            }
+            started={"strategy": self, "initial_arrays": initial_arrays, "train_config": given.get("train_config")}
         )
 
     Strategy.start = stopped  # type: ignore[method-assign, assignment]

@@ -23,6 +23,17 @@ CLIENTS = 10  # that there are, where nobody says
 COUNTS = ("num-examples", "num_examples")
 
 
+def unit_asked(unit: Unit | None, data: Any) -> Unit:
+    """Whom a canary stands for; where nobody says, a record wherever it is known who has which."""
+    if unit == "record" and data is None:
+        raise BadInput("of which records? Give the function that loads a client's data (--data), or ask for the client")
+    if unit:
+        return unit
+    if data is None:
+        return "client"
+    return "record"
+
+
 def app_of(app: Any, server: Any, config: Mapping[str, Any] | None, name: str) -> FlowerApp:
     if isinstance(app, FlowerApp):
         known = app

@@ -26,7 +26,7 @@ from .app import FlowerApp
 from .canaries import FAULTY_CANARIES
 from .client_round import AppRound, RecordUnit, arrays_in, with_arrays
 from .first_round import task_identity
-from .opened import COUNTS, OpenedApp, canary_worlds, opened_app
+from .opened import COUNTS, OpenedApp, canary_worlds, opened_app, unit_asked
 
 NOISE = "add_gaussian_noise_inplace"  # of all of Flower's mods and strategies
 FRACTION = "_noisy_fraction"  # of clipped updates, of its adaptive strategies
@@ -60,11 +60,7 @@ class FlowerReplay:
         Raises:
             BadInput: no noise of Flower's is declared towards the observer, or as of `audit_flower` and `replay`.
         """
-        unit: Unit = self.unit or ("client" if self.data is None else "record")
-        if unit == "record" and self.data is None:
-            raise BadInput(
-                "of which records? Give the function that loads a client's data (--data), or ask for the client"
-            )
+        unit = unit_asked(self.unit, self.data)
         if self.adjacency not in ("zero_out", "replace_one"):
             raise BadInput(f"--replay: adjacency {self.adjacency}; expected zero_out or replace_one, of one round")
         with bad_input(app.name), task_identity(), own_randomness_kept():
@@ -83,7 +79,9 @@ class FlowerReplay:
             twice = unit == "record" or self.adjacency == "replace_one"
             told = _told_round(opened, raw, 2.0 if twice else 1.0, self.seed)
             first = ReplayRecords([None], [0], 0)
-            absent = "nothing" if self.adjacency == "zero_out" else "the record" if unit == "record" else "the opposite"
+            absent = {"record": "the record", "client": "the opposite"}[unit]
+            if self.adjacency == "zero_out":
+                absent = "nothing"
             pairs = [NeighbourPair(f"{n!r} in place of {absent}", first, ReplayRecords([n], [0], 0)) for n in names]
             asked = AskedReplay(app.name, self.adjacency, unit, self.seed, progress, folder)
             return replay_pairs(told, pairs, asked)

@@ -94,13 +94,14 @@ def test_accuracies_within_their_intervals_are_not_told_apart_and_of_unequal_cla
 
 
 def results(hits: int, n: int, gray: float, seed: int = 0) -> Results:
+    shares = {"reidentified": hits / n, "words_told": hits / n}
     attack = AttackResult(
         attack="inversion",
         observer="server",
         manner="one-round",
         n=n,
-        metrics=Metrics.of({"reidentified": hits / n, "reidentified_chance": 0.02, "psnr_margin": float(seed)}),
-        controls={"gray": {"reidentified": gray}, "mean": {"reidentified": 0.0}},
+        metrics=Metrics.of({**shares, "reidentified_chance": 0.02, "psnr_margin": float(seed)}),
+        controls={"gray": {"reidentified": gray, "words_told": gray}, "mean": {"reidentified": 0.0}},
     )
     verdict = Verdict(level="none found", proof="weak", measured=True, attacked=True, sentences=("a", "b", "c"))
     setup = AuditedSetup(
@@ -115,6 +116,7 @@ def test_trainings_are_pooled_before_their_best_control_is_taken() -> None:
     (only,) = outcome.leaks
     assert (only.hits, only.n, only.control_hits) == (10, 80, 4)
     assert outcome.leakage == pytest.approx(10 / 80 - 4 / 80)
+    assert (outcome.words_told.share, outcome.words_told.control) == (10 / 80, 4 / 80)
     assert outcome.accuracies == (0.5, 0.6) and outcome.guessing == 0.25 and outcome.psnr_margin == 1
 
 
@@ -187,10 +189,10 @@ def test_settings_are_compared_by_the_auc_where_that_is_limited() -> None:
 
 
 def test_what_was_not_measured_keeps_no_goal() -> None:
-    limits = ("accuracy_at_least", "auc_at_least", "reidentified_at_most", "leakage_at_most", "epsilon_at_most")
-    goals = Goals(**dict.fromkeys(limits, 0.1))
+    limits = ("accuracy_at_least", "auc_at_least", "reidentified_at_most", "words_told_at_most", "leakage_at_most")
+    goals = Goals(**dict.fromkeys((*limits, "epsilon_at_most"), 0.1))
     judged = goals.judged(Performance(), None)
-    assert len(judged) == len(limits) and not any(kept.kept or kept.shown for kept in judged)
+    assert len(judged) == 6 and not any(kept.kept or kept.shown for kept in judged)
     assert all(kept.excess == inf for kept in judged)
 
 

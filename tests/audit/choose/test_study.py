@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import tomlkit
 import torch
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
 from dpfl_audit.audit import run as runner
 from dpfl_audit.audit.choose import again as attacking
 from dpfl_audit.audit.choose import carry_out, search
@@ -576,21 +578,20 @@ def test_a_study_of_nothing_is_refused(tmp_path: Path, wrong: dict[str, Any], se
     assert not (tmp_path / "study").exists()
 
 
+HINGE = {"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}, "model": {"name": "svm"}}
+
+
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "limit", "sentence"),
     [
-        ({"audit": {"observer": "model"}}, "the observer 'model' sees none"),
-        (
-            {"data": {"name": "breast_cancer", "clients": 2, "samples_per_client": 20}, "model": {"name": "svm"}},
-            "rebuilt from gradients of the loss 'hinge'",
-        ),
+        ({"audit": {"observer": "model"}}, "reidentified_at_most", "the observer 'model' sees none"),
+        (HINGE, "reidentified_at_most", "rebuilt from gradients of the loss 'hinge'"),
+        ({}, "words_told_at_most", "records are no texts"),
     ],
 )
-def test_a_limit_on_pictures_is_refused_where_no_picture_can_be_rebuilt(
-    tmp_path: Path, changes: dict[str, Any], sentence: str
-) -> None:
+def test_a_limit_on_what_is_rebuilt_is_refused_where_nothing_can_be(tmp_path: Path, changes, limit, sentence) -> None:
     with pytest.raises(BadInput, match=sentence):
-        choose({**RAW, **changes}, tmp_path / "study", replace(OPTIONS, goals=Goals(reidentified_at_most=0.5)))
+        choose({**RAW, **changes}, tmp_path / "study", replace(OPTIONS, goals=Goals(**{limit: 0.5})))
     assert not (tmp_path / "study").exists()
 
 
@@ -767,6 +768,29 @@ def test_trainings_on_the_same_people_compose_as_one_gaussian(tmp_path: Path, un
     ]
     mu = turn * math.sqrt(releases * sum(1 / z**2 for z in (1.0, 2.0, 4.0)))
     assert composed_epsilon(experiments) == pytest.approx(gaussian_epsilon(1 / mu, 1e-5), rel=2e-3)
+
+
+def test_records_of_holders_are_with_the_same_client_in_all_trainings(tmp_path: Path) -> None:
+    """dp_accounting's composition of both trainings of the smaller holder; a sum of two ε at δ/2 is 2.97."""
+    cells = ["a,b,y,h", *(f"{i % 7},{i * i % 11},{i % 2},{'u' if i < 200 else 'v'}" for i in range(300))]
+    (tmp_path / "table.csv").write_text("\n".join(cells))
+    data = {"name": "csv", "root": "table.csv", "target": "y", "options": {"holder": "h"}, "partition": "writer"}
+    raw = {
+        "data": {**data, "clients": 2, "split_seed": 0},
+        "model": {"name": "logistic"},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10},
+        "scheme": {"name": "dpsgd", "rounds": 2, "clip": 1.0},
+        "audit": {"observer": "server", "unit": "record", "adjacency": "zero_out", "delta": 1e-5},
+    }
+    sigmas, oracle = (1.5, 3.0), PLDAccountant()
+    experiments = [
+        build(parse_config(raw, "", [f"scheme.sigma={sigma}", f"seed={seed}"]), tmp_path)
+        for seed, sigma in enumerate(sigmas)
+    ]
+    least = min(len(rows) for rows in experiments[0].clients)
+    for sigma in sigmas:
+        oracle.compose(PoissonSampledDpEvent(10 / least, GaussianDpEvent(sigma)), 2 * math.ceil(least / 10))
+    assert composed_epsilon(experiments) == pytest.approx(oracle.get_epsilon(1e-5), rel=1e-3)
 
 
 def test_a_search_on_auxiliary_records_costs_nobody_anything(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ RAW: dict[str, Any] = {
 }
 OPTIONS = StudyOptions(
     vary=("scheme.noise_multiplier=1e-4,1",),
-    goals=Goals(reidentified_at_most=0.9),
+    goals=Goals(reidentified_at_most=0.9, words_told_at_most=0.8),
     trials=2,
     rows="auxiliary",
     seeds=2,
@@ -36,7 +36,8 @@ def test_a_study_of_next_words_measures_who_is_picked_out_and_takes_the_noise_th
     picked = {one.point["scheme.noise_multiplier"]: one.outcome.reidentified for one in study.trials}
     assert {leak.attack for leak in picked.values()} == {"inversion-text"}
     assert picked[1.0].share < picked[1e-4].share
-    assert study.chosen is not None
+    told = [one.outcome.words_told for one in study.trials]
+    assert told[0].share > 0.8 > told[1].high and study.chosen.point["scheme.noise_multiplier"] == 1.0
 
 
 @pytest.mark.full

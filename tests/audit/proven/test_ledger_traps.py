@@ -163,10 +163,7 @@ def test_a_clip_of_a_hubs_running_mean_bounds_this_round_and_not_the_ones_before
     final model, where counting shows 1.34 (hubmom.py).
     """
     made, messages = federation(
-        [20] * 4,
-        server=(Momentum(0.5), Clip(1.0), Perturb(noise_std=5.0)),
-        schedule=FixedRounds(3),
-        participation=rule,
+        [20] * 4, server=(Momentum(0.5), Clip(1.0), Perturb(noise_std=5.0)), schedule=FixedRounds(3), participation=rule
     )
     run_many([made])
     sent = [Parcel(m.vector, releases=m.releases, inherits=m.inherits) for m in messages if m.kind == "weights"]
@@ -367,11 +364,7 @@ def test_a_hubs_choice_of_components_is_bounded_by_nothing():
 
 def test_a_running_mean_after_the_noise_carries_what_an_eavesdropper_did_not_catch():
     """Twenty rounds, one upload caught: the last carries them all (an oracle shows 5.70 where .919 was proven)."""
-    made, _ = federation(
-        [20],
-        client=(Clip(1.0), Perturb(noise_std=2.0), Momentum(0.9)),
-        schedule=FixedRounds(20),
-    )
+    made, _ = federation([20], client=(Clip(1.0), Perturb(noise_std=2.0), Momentum(0.9)), schedule=FixedRounds(20))
     ledger = _planned(_Plan(made.scheme, made.layout, made.data, made.clients, 0, "", {}))
     (caught,), (all_of,) = (
         epsilon.rows(ledger, None, 0.01, (Observer.parse(who),), ("client",), ("zero_out",))

@@ -38,11 +38,16 @@ def sentence(call) -> str:
         *({"of": "record", "steps": value} for value in (HUGE, True, 1.5, -1, 0)),
         {"what": 5},
         {"on": 5},
-        {"by": [1]},
+        *({"by": value} for value in ([1], "me")),
+        {"of": "record", "by": "server"},
+        {"steps": 3},
+        {"scale": "median"},
+        {"sampling": Sampling("poisson", 10, 1)},
+        {"by": "server", "sampling": Sampling("poisson", 10, 11)},
     ],
 )
 def test_a_mechanism(facts):
-    sentence(lambda: Gaussian(**{"clip": 1.0, "noise_std": 0.5, **facts}))
+    assert "Gaussian" in sentence(lambda: Gaussian(**{"clip": 1.0, "noise_std": 0.5, **facts}))
 
 
 @pytest.mark.parametrize("law", [Gaussian, Laplace])
@@ -67,6 +72,12 @@ def test_an_exact_cohort_is_whole():
         *({"data": {"mean": mean, "std": std}} for mean, std in (([NAN], [1.0]), ([0.0], [0.0]), ([0.0, 1.0], [1.0]))),
         *({"tables": value} for value in (5, {"audit": 5}, {"local": [1]}, {"audit": {"x": 1}}, {"name": 5}, {3: 4})),
         *({"claim": value} for value in (NAN, INF, -1, 10**400, "8", {"epsilon": "8"}, {1: 2}, {"delta": 1e-5})),
+        {"claim": {"epsilon": 8, "who": "me"}},
+        {"mechanism": 0.5},
+        {"share": "weight"},
+        {"average": "median"},
+        {"secure_aggregation": "false"},
+        *({"tables": value} for value in ({"scheme": {}}, {"audit": {"observer": "nobody"}})),
         *({"seed": value} for value in (-1, 1.5, 2**63, "x")),
         *({"keep": value} for value in (5, ["a"], "0", [NAN])),
         *({"by": value} for value in (5, "")),
@@ -74,7 +85,8 @@ def test_an_exact_cohort_is_whole():
     ],
 )
 def test_what_a_recorder_is_begun_with(options, tmp_path):
-    sentence(lambda: Recorder(tmp_path / "s", START, mechanism=NOISE, **options, strict=True))
+    sentence(lambda: Recorder(tmp_path / "s", START, **{"mechanism": NOISE, **options}, strict=True))
+    assert "auxiliary" in options or not (tmp_path / "s").exists()  # those are read when the folder is there
 
 
 @pytest.mark.parametrize("model", [{}, [], {"w": torch.zeros(0)}, {5: torch.zeros(3)}, {"w": np.array(["a"])}, None])

@@ -170,11 +170,7 @@ def fake_cifar() -> Any:
 @pytest.mark.parametrize(
     ("name", "asked", "sentence"),
     [
-        (
-            "geometric-tabel3",
-            {},
-            "there is no table 'geometric-tabel3'; did you mean 'geometric-table3'?",
-        ),
+        ("geometric-tabel3", {}, "there is no table 'geometric-tabel3'; did you mean 'geometric-table3'?"),
         ("geometric-table3", {"trials": 0}, "--trials 0: at least one is needed"),
         ("geometric-table3", {"data": "adult"}, "data = 'adult': the table is made on mnist, fashion_mnist, digits"),
         (

@@ -37,10 +37,7 @@ def results(make_results, tmp_path):
             ["Nothing was clipped in training: C = 2."],
         ),
         ({"setup": {"status": "partial"}}, ["Training was not finished when it was audited."]),
-        (
-            {"setup": {"status": "diverged", "rounds": 3}},
-            ["Training diverged; only its 3 finite rounds are attacked."],
-        ),
+        ({"setup": {"status": "diverged", "rounds": 3}}, ["Training diverged; only its 3 finite rounds are attacked."]),
         (
             {"classifiers": WEAK},
             [

@@ -19,7 +19,7 @@ score = import_module("dpfl_audit.audit.scoring.score")  # the package has a fun
     [
         ({"cells_right": 0.5}, "iid", ROWS_OF_A_TABLE),
         ({}, "recorded", "there is no pool (nobody says that a lot dealt the records)"),
-        ({}, "sorted", "there is no pool (partition sorted)"),
+        ({}, "sorted", "there is no pool (records were dealt in the order of their targets)"),
         ({}, "iid", "no image of the same labels left over when the records were dealt by lot"),
     ],
 )
@@ -28,7 +28,7 @@ def test_why_there_was_no_pool(numbers: dict[str, float], partition: str, said: 
     monkeypatch.setattr(score, "rows_of", lambda *_: [0])
     image, none = torch.rand(1, 1, 4, 4), torch.zeros(0, 1, 4, 4)
     label = torch.zeros(1, dtype=torch.long)
-    truth = SimpleNamespace(inputs=image, targets=label, pool_inputs=none, pool_targets=label[:0])
+    truth = SimpleNamespace(inputs=image, targets=label, pool_inputs=none, pool_targets=label[:0], holders=None)
     setup: Any = SimpleNamespace(config=SimpleNamespace(data=SimpleNamespace(partition=partition)))
     auditor: Any = SimpleNamespace(truth=truth)
     rebuilt: Any = SimpleNamespace(images=image)

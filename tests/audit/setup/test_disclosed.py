@@ -82,12 +82,7 @@ def test_either_the_mean_and_std_do_not_know_a_row_or_nothing_is_proven(test, tm
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "data",
-    [
-        {"mean": [0.0, 0.0], "std": [1.0, 1.0]},
-        {"statistics": "auxiliary"},
-        {"statistics": "none"},
-    ],
+    "data", [{"mean": [0.0, 0.0], "std": [1.0, 1.0]}, {"statistics": "auxiliary"}, {"statistics": "none"}]
 )
 def test_who_is_told_how_can_avoid_it(data, tmp_path):
     one, other = (made(tmp_path, data=data, test=True, first=first) for first in (0.0, 1e5))

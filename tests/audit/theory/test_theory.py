@@ -184,8 +184,7 @@ def nba(**letters) -> NbaflConstants:
 
 
 @pytest.mark.parametrize(
-    ("K", "L", "epsilon", "server"),
-    [(50, 1, 50, 5.961e-5), (50, 25, 50, 0.0), (20, 1, 5, 4.333e-4), (20, 1, 50, 0.0)],
+    ("K", "L", "epsilon", "server"), [(50, 1, 50, 5.961e-5), (50, 25, 50, 0.0), (20, 1, 5, 4.333e-4), (20, 1, 50, 0.0)]
 )
 def test_nbafl_noise_on_the_aggregate_holds_the_golden_server_noise(K, L, epsilon, server):
     """σ_A² = σ_U²/K + σ_D² (C=1, m=1000, N=50, T=25, δ=.01)."""

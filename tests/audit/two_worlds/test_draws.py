@@ -280,8 +280,7 @@ def randomised_response(true_epsilon: float):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("make", "true_epsilon", "delta"),
-    quick(product((laplace_sum, randomised_response), (1.0, 6.0), (0.0, DELTA)), 5),
+    ("make", "true_epsilon", "delta"), quick(product((laplace_sum, randomised_response), (1.0, 6.0), (0.0, DELTA)), 5)
 )
 def test_a_true_claim_of_pure_dp_is_refuted_no_more_often_than_promised(make, true_epsilon, delta):
     """A bound with 95 % confidence exceeds the truth in at most 5 % of audits, whatever the noise. At ε = 1 the audit

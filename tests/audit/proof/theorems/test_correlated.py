@@ -179,13 +179,7 @@ def test_the_noise_for_a_target():
     assert 2 * scale == pytest.approx(3.7306, rel=1e-4)  # `gaussian_multiplier` of ε = 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"std": 8.0},
-        {"separation": 2},
-    ],
-)
+@pytest.mark.parametrize("change", [{"std": 8.0}, {"separation": 2}])
 def test_a_chain_that_does_not_hang_together_is_refused(change):
     chain = releases(BandMF(4, 2), 4.0)
     with pytest.raises(ValueError, match="one chain"):
