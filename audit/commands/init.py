@@ -92,17 +92,20 @@ def _target(columns: Mapping[str, list[str]]) -> str:
 
 def _holder(columns: Mapping[str, list[str]]) -> str:
     """The column that says whose a row is, "" where none does; asked again where a holder has no row that trains."""
+    from ...defenses.data.csv_table import deal_of
+    from ...defenses.randomness import stream
     from ..setup.experiment import idle_holders
 
     question = "Which column says whose row it is, such as hospital? (Enter: none; rows are dealt evenly)"
     while name := _column(question, columns, default=""):
-        rows = Counter(columns[name])
+        cells, rows = columns[name], Counter(columns[name])
+        training = deal_of(len(cells), stream(SEED, "data")).train
         listed = ", ".join(f"{holder} {count}" for holder, count in rows.most_common(SHOWN))
         click.echo(f"{len(rows)} holders, by rows: {listed}{', …' if len(rows) > SHOWN else ''}", err=True)
         if "" in rows or len(rows) == 1:
             lack = "has one holder alone" if len(rows) == 1 else f"is empty in {rows['']} rows"
             click.echo(f"{name!r} {lack}; every row needs one of two holders or more.", err=True)
-        elif idle := idle_holders(columns[name], SEED):
+        elif idle := idle_holders(rows, (cells[row] for row in training)):
             click.echo(f"In {name!r} {idle}; join small holders in the file, or take another column.", err=True)
         else:
             return name

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +13,7 @@ from torch import Tensor, nn
 from ...defenses import models
 from ...defenses.data import NAMES as DATASETS
 from ...defenses.data import load
-from ...defenses.data.csv_table import OF_FILE, deal_of
 from ...defenses.data.dataset import OWN_TABLE, Dataset
-from ...defenses.data.delimited import read_delimited
 from ...defenses.data.partition import partition
 from ...defenses.data.stand_in import most_of_auxiliary, of_auxiliary
 from ...defenses.data.text import told_by_next_words
@@ -34,7 +31,7 @@ from ...defenses.topology import Leader
 from ...defenses.wire import Wire
 from ..errors import BadInput, bad_input
 from .claim import resolved, stated_claim
-from .config import Config
+from .config import Config, DataTable
 from .key import PUBLISHED
 
 
@@ -101,7 +98,7 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
     _check_trainable(config)
     data = load_data(config, base)
     _check_records(config, data)
-    _check_holders(config, data, base)
+    _check_holders(config, data)
     with _options(
         "[data]",
         "partition_options",
@@ -179,23 +176,19 @@ class TooManyRecords(BadInput):
         self.fit = fit
 
 
-def idle_holders(holders: Sequence[str], seed: int) -> str:
-    """Of whom the lot leaves no row to train on, in words; "" where all train. holders: of each row of a table. seed:
-    of the split.
-    """
-    training = {holders[row] for row in deal_of(len(holders), stream(seed, "data")).train}
-    idle = Counter(name for name in holders if name not in training)
-    named = ", ".join(f"{name!r} ({rows} in all)" for name, rows in sorted(idle.items()))
-    return named and f"the lot leaves no row of {named} to train on"
+def idle_holders(holders: Iterable[str], training: Iterable[str]) -> str:
+    """Of whom the lot leaves no row to train on, in words; "" where all train. training: who holds a row that does."""
+    idle = ", ".join(map(repr, sorted({*holders} - {*training})))
+    return idle and f"the lot leaves no row of {idle} to train on"
 
 
-def _check_holders(config: Config, data: Dataset, base: Path) -> None:
+def _check_holders(config: Config, data: Dataset) -> None:
     """Raises BadInput where records are dealt by holders whom nothing names, or not by those that a column names."""
     table = config.data
     if table.name != OWN_TABLE:
         return
     if table.partition == "writer" and data.groups is not None:
-        _check_all_train(config, data.groups, base)
+        _check_all_train(table, data.group_names, data.groups)
         return
     if table.partition != "writer" and data.groups is None:
         return
@@ -207,17 +200,14 @@ def _check_holders(config: Config, data: Dataset, base: Path) -> None:
     )
 
 
-def _check_all_train(config: Config, groups: Tensor, base: Path) -> None:
+def _check_all_train(table: DataTable, names: Sequence[str], groups: Tensor) -> None:
     """Raises BadInput where a holder, or some of its rows, would be left out: ε is of the least of those who train."""
-    table, holders = config.data, int(groups.max()) + 1
     if table.samples_per_client is not None:
         raise BadInput("[data] samples_per_client: each holder trains on all of its rows; leave it out")
-    if table.clients == holders == len(groups.unique()):
-        return
-    reading = {name: table.options[name] for name in OF_FILE if name in table.options}
-    cells = read_delimited(base / Path(table.root or "").expanduser(), **reading).table[table.options["holder"]]
-    why = idle_holders(list(cells.str.strip()), _split_seed(config)) or f"there are {holders}"
-    raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and {why}")
+    idle = idle_holders(names, [names[number] for number in groups.unique().tolist()])
+    if idle or table.clients != len(names):
+        why = idle or f"there are {len(names)}"
+        raise BadInput(f"[data] clients = {table.clients}: each holder is a client, and {why}")
 
 
 def _check_records(config: Config, data: Dataset) -> None:
@@ -237,10 +227,6 @@ def _check_records(config: Config, data: Dataset) -> None:
 
 
 LINE_UP = 30  # images of a class left over, among which an original is to be picked (`scoring._in_its_pool`)
-
-
-def _split_seed(config: Config) -> int:
-    return config.seed if config.data.split_seed is None else config.data.split_seed
 
 
 def load_data(config: Config, base: Path) -> Dataset:
@@ -273,7 +259,7 @@ def load_data(config: Config, base: Path) -> Dataset:
             spare=config.capture.candidates - config.capture.candidates // 2,  # outsiders, left over by the lot
             pool=LINE_UP if config.capture.candidates else 0,
             download=table.download,
-            seed=stream(_split_seed(config), "data"),
+            seed=stream(config.seed if table.split_seed is None else table.split_seed, "data"),
             statistics=table.statistics,
             mean=table.mean,
             std=table.std,
