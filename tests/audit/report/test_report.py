@@ -171,7 +171,7 @@ def test_the_page_says_what_weakens_it(full: str, everything: Path) -> None:
         "--quick run",
         "Nothing was clipped in training: C = 1, the median norm before the clip was 0.84.",
         "small resnet (43 %)",
-        "LPIPS not measured",
+        "Not measured: LPIPS",
         "The auxiliary split has only 40 images.",
     ):
         assert part in page.text
