@@ -9,13 +9,17 @@ from dpfl_audit.audit.report.facts import epsilon_table, facts, metric_rows, not
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import Epsilon, Results
 from dpfl_audit.audit.run import RunOptions, run
+from dpfl_audit.audit.run.audited import audited_setup
 from dpfl_audit.audit.say import advice as say
+from dpfl_audit.audit.say.change import noised
 from dpfl_audit.audit.say.reasons import reasons
 from dpfl_audit.audit.say.warnings import NO_CLIP
 from dpfl_audit.audit.say.words import noise, on_condition
+from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
+from dpfl_audit.audit.setup.folder import open_setup
 
 CENTRAL = {
     "server_noise_std": 0.25,
@@ -87,6 +91,22 @@ def test_a_clip_inside_local_training_is_one(make_results, row, tmp_path):
     setup = {**UNCLIPPED, "clipped_in_training": True}
     bounded = Results.read(make_results(tmp_path, n=2, epsilon=[row(proven=3.0)], setup=setup))
     assert NO_CLIP not in notices(bounded)
+
+
+@pytest.mark.parametrize(("scheme", "on"), [("dpsgd", "a step's mean gradient"), ("ldp", "a message")])
+def test_the_noise_is_said_to_be_where_the_scheme_adds_it(scheme, on, tmp_path):
+    """σ·C/batch_size of DP-SGD was said to be on a message, which has that of many steps."""
+    config = parse_config(
+        {
+            "data": {"name": "digits", "clients": 2, "samples_per_client": 10},
+            "model": {"name": "linear"},
+            "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 5},
+            "scheme": {"name": scheme, "rounds": 1, "clip": 1.0, "sigma": 1.0},
+        }
+    )
+    train(build(config, tmp_path), tmp_path / "setup")
+    setup = audited_setup(Auditor(open_setup(tmp_path / "setup")))
+    assert noised(setup) == on
 
 
 @pytest.mark.parametrize(
