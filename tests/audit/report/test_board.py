@@ -64,7 +64,7 @@ def test_a_model_that_only_guesses_is_called_so_in_figures_of_as_many_digits(eve
         (tmp_path / "r" / "results.json").write_text(json.dumps(content))
         assert called(capsys, "report", tmp_path / "r", "--statement", tmp_path / "s.md")[0] == 0
         text = (tmp_path / "s.md").read_text().partition("## Accuracy")[2].partition("##")[0].replace("\xa0", " ")
-        assert "82.5 % (" in text and "82.6 %" in text
+        assert "82.5" in text and "82.6" in text
         assert said(Results.read(tmp_path / "r").setup).replace("\xa0", " ") in text
 
 

@@ -113,7 +113,8 @@ def test_without_a_control_it_says_of_which_attack_and_not_again_what_a_warning_
     alike = read.model_copy(update={"attacks": attacks})
     (said,) = unscored(alike)
     assert KINDS[attacks[0].kind] in said and said[0].isupper()
-    assert unscored(alike.model_copy(update={"warnings": ("Membership: of one kind.",)})) == []
+    warned = alike.model_copy(update={"warnings": ("Membership: of one kind.",)})
+    assert unscored(warned) == []
 
 
 def test_an_absent_truth_is_said_once(results):
