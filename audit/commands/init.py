@@ -37,8 +37,8 @@ FILES = {"table": "Your table, a file", "images": "Your pictures, a folder with 
 @click.argument("scheme", required=False)
 @common
 def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
-    """Print a commented config for SCHEME. Without SCHEME it is asked on a terminal what is to be hidden from whom, and
-    what the records are and where; the config proves ε = 8 for the answers.
+    """Print a commented config for SCHEME. Without SCHEME questions are asked on a terminal: what is to be hidden from
+    whom, and what the records are and where; the config proves ε = 8 for the answers.
 
     \b
     Example:  audit init ldp > config.toml
