@@ -89,8 +89,8 @@ def _warnings(job: Job) -> list[str]:
         warnings.append(f"{NO_TRUTH}.")
     if job.auditor.drawn_labels and any(chosen.name == "inversion" for chosen in job.attacks):
         warnings.append(
-            "Inversion with known labels is told which records the secret batches drew, which is more than an observer"
-            " sees: ε, which counts on that secret, does not bound it; the ceilings do."
+            "Inversion with known labels is told which records the secret batches drew, which no observer sees. ε holds"
+            " for those without that secret, so it does not limit this attack; the ceilings do."
         )
     if job.auditor.truth is not None and job.auditor.ledger is None:
         warnings.append("Whether truth/ was changed after training cannot be told: its seal was in auditor/.")

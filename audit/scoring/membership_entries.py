@@ -32,7 +32,7 @@ from ..files import write_bytes
 from ..results.format import AttackResult, ClientRow, Metrics, Roc
 from ..results.membership import score_membership
 from ..setup.auditor import Auditor
-from ..setup.lot import Lot, allowed, kinds, lot_of, proportional
+from ..setup.lot import Lot, allowed, lot_of, proportional, strata
 
 NOBODY = -1  # the client of a record that nobody trained on
 
@@ -183,7 +183,7 @@ def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], se
     lot = lot_behind(auditor)
     alike, holders = knowledge.candidate_targets, None if auditor.truth is None else auditor.truth.candidate_holders
     if holders is not None:
-        alike = kinds(alike, holders, auditor.setup.manifest.data.classes_of_records)
+        alike = strata(alike, holders, auditor.setup.manifest.data.classes_of_records)
     judge = assign(clients, parties, seed, alike if lot.by_class else None)
     rows = (judge >= 0).nonzero().squeeze(1)
     member = clients[rows] != NOBODY

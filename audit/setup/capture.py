@@ -69,7 +69,7 @@ from .format import BASE, SEAL, SOURCE, SourcePart
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
-from .lot import allowed, kinds, lot_of, proportional
+from .lot import allowed, lot_of, proportional, strata
 from .public import Public
 from .reading import left_by_a_killed_run, plain_json, present, read_text
 from .state import load_state, round_files, save_state
@@ -593,8 +593,8 @@ class _Recorder:
         of_members, of_others = data.targets[held[pick]], spare[1]
         holders = None if by_lot else data.holders
         if holders is not None:
-            of_members = kinds(of_members, holders[0][held[pick]], classes)
-            of_others = kinds(of_others, holders[1], classes)
+            of_members = strata(of_members, holders[0][held[pick]], classes)
+            of_others = strata(of_others, holders[1], classes)
         if lot_of(experiment.config.data.partition, classes, test, holders is not None).by_class:
             others = _of_the_classes(of_members, of_others, others, capture.candidates, rng)
         others = others[:wanted]

@@ -69,7 +69,7 @@ def lot_of(partition: str, classes: int, test: object, by_holder: bool = False) 
     return Lot(True, matched, "; ".join(sentences))
 
 
-def kinds(targets: Tensor, holders: Tensor, classes: int) -> Tensor:
+def strata(targets: Tensor, holders: Tensor, classes: int) -> Tensor:
     """(n,) a number for each holder and class; for each holder alone where targets are no classes."""
     return targets.long() + classes * holders if classes else holders
 
