@@ -58,8 +58,7 @@ def build(parameters: LdpFlParameters, local: LocalTraining, population: Populat
     c = 0, r = .075, ε = 1: K = 2.163953, so ± .162297; of 26,010 weights one upload is proven 12,626 at δ = 1e-5.
 
     >>> from math import tanh
-    >>> from ..claims import two_values
-    >>> round(1 / tanh(0.5), 6), round(two_values(1.0, 0.0, 0.075)[1], 6)
+    >>> round(1 / tanh(0.5), 6), round(0.075 / tanh(0.5), 6)
     (2.163953, 0.162297)
     """
     p = parameters
