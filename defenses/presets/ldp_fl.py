@@ -14,7 +14,7 @@ from ..steps.respond import ClipRange, Respond
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset
+from .base import Parameters, Population, Preset, cohort_field
 
 
 class LdpFlParameters(Parameters):
@@ -36,9 +36,7 @@ class LdpFlParameters(Parameters):
         default="fixed",
         description='"adaptive": c and r of each tensor from the model sent out, r at least radius (our rule)',
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="k_l, clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("k_l, clients a round")
 
 
 def build(parameters: LdpFlParameters, local: LocalTraining, population: Population) -> Scheme:
