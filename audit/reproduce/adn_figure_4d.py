@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from ...defenses.local import LocalTraining
 from ...defenses.presets import PRESETS, Population
 from .component_figure_3 import CODE, ENOUGH, STATED_COMPONENT
-from .federations import over_base, stand_in
+from .federations import stand_in
 from .table import FilledTable, Request
 from .trained import ACCURACY, training_plan
 from .trends import Trend, TrialFigures
@@ -109,13 +109,11 @@ def figure_4d(request: Request) -> FilledTable:
     """The figure in the size asked for. Raises BadInput where the data are not there."""
     data = stand_in(request, "MNIST", {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}, "digits")
     scale = QUICK_4D if request.quick or data.name == "digits" else STATED_4D
-    base = over_base(
-        {
-            "data": {**data.table, "clients": scale.clients, "samples_per_client": scale.records},
-            "model": {"name": "mlp", "options": {"widths": [32]}},
-        },
-        {"claim": "none"},
-    )
+    base = {
+        "data": {**data.table, "clients": scale.clients, "samples_per_client": scale.records},
+        "model": {"name": "mlp", "options": {"widths": [32]}},
+        "claim": "none",
+    }
     setting = (
         f"{scale.clients} clients × {scale.records} records, all of them every round, batches of {scale.batch}, MLP of"
         f" 32 hidden units, δ = {DELTA:g} (component: 1e-4, as its code)."

@@ -36,19 +36,15 @@ PUBLISHED = {  # that repository's README: test accuracy
     "resnet56-4bfd9763.th": 0.9362,
 }
 FOLDER = Path("weights") / "cifar10_resnet_akamaster"
-QUICK_IMAGES = 2000
+QUICK_IMAGES = 2000  # members, and as many others
 BATCH = 250
 
 
 @dataclass(frozen=True)
 class CifarTable:
-    """The table. networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy.
-
-    quick_images: with --quick, how many members, and as many others.
-    """
+    """The table. networks: weight files under DIR/weights/cifar10_resnet_akamaster, with their published accuracy."""
 
     networks: Mapping[str, float] = field(default_factory=lambda: PUBLISHED)
-    quick_images: int = QUICK_IMAGES
 
     def run(self, request: Request) -> FilledTable:
         if request.trials is not None:
@@ -73,7 +69,7 @@ class CifarTable:
             torch.cat([data.test_targets, data.auxiliary_targets]),
         )
         groups = [
-            _some(x, y, request.sized(self.quick_images, len(x)), request.seed, what)
+            _some(x, y, request.sized(QUICK_IMAGES, len(x)), request.seed, what)
             for what, x, y in (("members", data.inputs, data.targets), ("others", *others))
         ]
         x, y = torch.cat([g[0] for g in groups]), torch.cat([g[1] for g in groups])

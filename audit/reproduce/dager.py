@@ -35,6 +35,7 @@ from .trial_table import Measure, TableCell, TrialPlan, TrialTable
 FOLDER = Path("weights") / "all-MiniLM-L6-v2"
 LENGTH = 32  # tokens of a sentence at most; a longer one is cut
 TAKEN = 300  # sentences of a set, by lot, of which a trial's are dealt: the network is also tested on some of them
+QUICK_BATCHES = (1, 2)
 DRAWS = 1  # of the tests of words, which the table does not show
 MEASURES = (
     Measure("rouge1", "ROUGE-1", 3, 0, 1),
@@ -89,12 +90,11 @@ SETS: dict[str, Sentences] = {
 
 @dataclass(frozen=True)
 class DagerTable:
-    """The table. sets: of sentences, by the name in --data. quick_batches: with --quick.
+    """The table. sets: of sentences, by the name in --data.
     model: the [model] table of a config, None for the folder of `FOLDER`, which needs the extra [text].
     """
 
     sets: Mapping[str, Sentences] = field(default_factory=lambda: SETS)
-    quick_batches: tuple[int, ...] = (1, 2)
     model: Mapping[str, Any] | None = None
 
     def run(self, request: Request) -> FilledTable:
@@ -116,7 +116,7 @@ class DagerTable:
                 data=", ".join(each.files),
             )
             for each in (self.sets[name] for name in names)
-            for batch in request.sized(self.quick_batches, each.batches)
+            for batch in request.sized(QUICK_BATCHES, each.batches)
         ]
         lowest = (
             Trend(f"Is mean {name} 0.95 or more?", "yes (above 0.99)", name, partial(mean, key), least=0.95)

@@ -159,10 +159,6 @@ def defended_name(attack: str, noise: float) -> str:
     return f"{attack}, E = {EPOCHS[-1]}, clip {CLIP:g}, noise {noise:g}"
 
 
-def _margin_defended(trial: TrialFigures, attack: str, noise: float) -> float:
-    return _above_controls(trial[defended_name(attack, noise)])
-
-
 def _share(trial: TrialFigures, attack: str) -> float:
     return trial[f"{attack}, E = 10"]["above"]
 
@@ -171,11 +167,8 @@ def _gain(trial: TrialFigures, attack: str) -> float:
     return _share(trial, attack) - _share(trial, ONE)
 
 
-def _margin(trial: TrialFigures, attack: str) -> float:
-    return _above_controls(trial[f"{attack}, E = 10"])
-
-
-def _above_controls(figures: Mapping[str, float]) -> float:
+def _margin(trial: TrialFigures, cell: str) -> float:
+    figures = trial[cell]
     return figures["psnr"] - max(figures["gray"], figures["mean"])
 
 
@@ -202,14 +195,14 @@ TRENDS = tuple(
             f"Does {attack} beat the best control at E = 10 (grey, or the mean image)?",
             "not asked; ours",
             "PSNR (dB) above the best control",
-            partial(_margin, attack=attack),
+            partial(_margin, cell=f"{attack}, E = 10"),
         ),
         *(
             Trend(
                 f"Does {attack} beat the best control at E = 10, clip {CLIP:g}, noise {noise:g}?",
                 "not asked; ours",
                 "PSNR (dB) above the best control",
-                partial(_margin_defended, attack=attack, noise=noise),
+                partial(_margin, cell=defended_name(attack, noise)),
             )
             for noise in NOISES
         ),

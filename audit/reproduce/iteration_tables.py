@@ -68,13 +68,6 @@ def steps_cells(
     )
 
 
-def best_steps(
-    trial: TrialFigures, epsilon: float, steps: Sequence[int], value: Callable[[TrialFigures, float, int], float]
-) -> int:
-    """The E of the highest value."""
-    return max(steps, key=lambda e: value(trial, epsilon, e))
-
-
 def steps_trends(
     scale: StepsScale,
     epsilons: Sequence[float],
@@ -98,7 +91,7 @@ def steps_trends(
         return lambda trial: fmean(value(trial, e, middle) - value(trial, e, end) for e, middle, end in picked)
 
     def best(trial: TrialFigures, epsilon: float) -> float:
-        return float(best_steps(trial, epsilon, scale.steps, value))
+        return float(max(scale.steps, key=lambda steps: value(trial, epsilon, steps)))
 
     return (
         Trend(

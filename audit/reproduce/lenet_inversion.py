@@ -66,14 +66,13 @@ def figure(trial: TrialFigures, key: str) -> float:
     return trial[ATTACK][key]
 
 
-def beats_controls(least: float) -> Trend:
-    return Trend(
-        f"Does the attack beat the best control by {least:g} dB (grey, or its own start)?",
-        "not asked; ours",
-        "PSNR (dB) above the best control",
-        partial(figure, key="psnr_margin"),
-        least=least,
-    )
+BEATS_CONTROLS = Trend(
+    "Does the attack beat the best control by 3 dB (grey, or its own start)?",
+    "not asked; ours",
+    "PSNR (dB) above the best control",
+    partial(figure, key="psnr_margin"),
+    least=3.0,
+)
 
 
 NOTES = (
@@ -100,7 +99,7 @@ def lenet_table(
         name,
         (made.cell(published),),
         (PSNR, MARGIN, LPIPS),
-        (reached, beats_controls(3.0)),
+        (reached, BEATS_CONTROLS),
         (*notes, *NOTES),
         made.plan,
         trials=10,

@@ -229,7 +229,7 @@ class DecentralisedConstants:
         )
 
     def _assumed(self) -> str:
-        return assumed(smoothness=self.smoothness, divergence=self.divergence, initial_gap=self.initial_gap)
+        return assumed(self, "smoothness", "divergence", "initial_gap")
 
     def _on_noise(self, T: int) -> tuple[str, ...]:
         """What a client adds in each of T rounds."""

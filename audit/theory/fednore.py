@@ -142,7 +142,7 @@ class FednoreConstants:
         """
         require_count(max_rounds=max_rounds)
         notes = (
-            assumed(smoothness=self.smoothness, pl=self.pl, lipschitz=self.lipschitz, initial_gap=self.initial_gap),
+            assumed(self, "smoothness", "pl", "lipschitz", "initial_gap"),
             "Theorem 4 has no interior optimum in T at a fixed σ: it moves steadily towards its limit.",
         )
         best = scan("rounds T", lambda T: self.convergence(int(T)), range(1, max_rounds + 1), notes)

@@ -44,13 +44,9 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentence for group in groups for sentence in group))
 
 
-def assumed(**constants: float) -> str:
-    """The sentence that names the constants of an analysis.
-
-    >>> assumed(smoothness=1.0, pl=0.1)
-    'Constants of the analysis, assumed and not measured: smoothness = 1, pl = 0.1.'
-    """
-    listed = ", ".join(f"{name} = {value:.6g}" for name, value in constants.items())
+def assumed(constants: object, *names: str) -> str:
+    """The sentence that says which values an analysis takes for its constants of these names."""
+    listed = ", ".join(f"{name} = {getattr(constants, name):.6g}" for name in names)
     return f"Constants of the analysis, assumed and not measured: {listed}."
 
 

@@ -233,14 +233,7 @@ class GeometricConstants:
         K, d = self.participants, self.dimension
         real = "" if d is None else f"{self._with_noise_of(d / K).optimal_rounds(max_rounds, total_steps).value:g}"
         notes = (
-            assumed(
-                smoothness=self.smoothness,
-                pl=self.pl,
-                dissimilarity=self.dissimilarity,
-                lipschitz=self.lipschitz,
-                divergence=self.divergence,
-                initial_gap=self.initial_gap,
-            ),
+            assumed(self, "smoothness", "pl", "dissimilarity", "lipschitz", "divergence", "initial_gap"),
             "Δs = 2C/n holds for one step of per-example clipping, not for a clipped model: there one record can move "
             "2C.",
             *holding(
@@ -267,7 +260,7 @@ class GeometricConstants:
         """
         ranges.require_count(rounds=rounds)
         factor = self.contraction()
-        notes = (assumed(smoothness=self.smoothness, pl=self.pl, dissimilarity=self.dissimilarity),)
+        notes = (assumed(self, "smoothness", "pl", "dissimilarity"),)
         A = factor.value
         if A <= 0:
             return Recommendation("noise schedule ϑ", math.nan, (), merged(notes, factor.remarks))

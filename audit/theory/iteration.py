@@ -291,13 +291,7 @@ class IterationConstants:
         )
 
     def _assumed(self) -> str:
-        return assumed(
-            smoothness=self.smoothness,
-            convexity=self.convexity,
-            gradient_norm=self.gradient_norm,
-            noniid=self.noniid,
-            initial_distance=self.initial_distance,
-        )
+        return assumed(self, "smoothness", "convexity", "gradient_norm", "noniid", "initial_distance")
 
     def _on_rounds(self, T_g: float) -> tuple[str, ...]:
         own = self.participants * T_g / self.clients

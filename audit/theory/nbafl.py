@@ -324,13 +324,7 @@ class NbaflConstants:
         return nbafl_round_budgets(min(self.epsilon, 700.0 * T), T, self.clients, K)  # e^700: the most a float holds
 
     def _assumed(self) -> str:
-        return assumed(
-            smoothness=self.smoothness,
-            pl=self.pl,
-            dissimilarity=self.dissimilarity,
-            lipschitz=self.lipschitz,
-            initial_gap=self.initial_gap,
-        )
+        return assumed(self, "smoothness", "pl", "dissimilarity", "lipschitz", "initial_gap")
 
     def _on_dissimilarity(self) -> tuple[str, ...]:
         B = self.dissimilarity

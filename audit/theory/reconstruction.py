@@ -152,13 +152,7 @@ class ReconstructionConstants:
         curve = tuple((sigma, replace(self, sigma=sigma).convergence("appendix").value) for sigma in grid)
         k3, own = self.update_factor(), self.convergence()
         notes = (
-            assumed(
-                gradient_norm=self.gradient_norm,
-                agreement=self.agreement,
-                smoothness=self.smoothness,
-                initial_gap=self.initial_gap,
-                attack_steps=self.attack_steps,
-            ),
+            assumed(self, "gradient_norm", "agreement", "smoothness", "initial_gap", "attack_steps"),
             f"At σ = {self.sigma:g} k3 = {k3.value:.4g} of a step survives the noise, (4.11); as printed, (4.10) is "
             f"{own.value:.4g}.",
             *own.remarks,

@@ -22,7 +22,6 @@ from .iteration import (
     iteration_sensitivity,
 )
 from .nbafl import nbafl_downlink_std, nbafl_epsilon, nbafl_round_budgets, nbafl_uplink_std
-from .two_values import chance_of_the_upper, two_values, two_values_variance
 
 __all__ = [
     "NoiseSchedule",
@@ -30,7 +29,6 @@ __all__ = [
     "anonymous_claimed_epsilon",
     "anonymous_lemma3_failures",
     "anonymous_variance",
-    "chance_of_the_upper",
     "component_delta",
     "component_epsilon",
     "component_rounds",
@@ -52,6 +50,4 @@ __all__ = [
     "rdp_gaussian",
     "sampled_gaussian_epsilon",
     "sampled_gaussians_epsilon",
-    "two_values",
-    "two_values_variance",
 ]

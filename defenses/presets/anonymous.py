@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import sqrt
 
@@ -125,16 +126,12 @@ GOSSIP = Preset(
     example={"neighbours": 3},
 )
 
-LEADER = Preset(
+LEADER = replace(
+    GOSSIP,
     name="anonymous-leader",
     title="Anonymous decentralised FL: a random client averages and answers, fresh addresses each round",
-    source=SOURCE,
-    parameters=AnonymousParameters,
     build=partial(build, gossip=False),
     needs="C, a target (ε, δ), and the share of clients that train",
-    claimed_unit="record (replace_one) towards a peer, amplified by the number of clients",
-    provable="yes",
     why="the leader sees single messages of multiplier σ/n over 2C, others its mean; the amplification has no proof",
-    shares=("update",),
-    noise=("noise_std", "epsilon"),
+    example={},
 )

@@ -30,6 +30,11 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 LEAST, MOST = 1e-50, 1e50  # of a parameter: float64 holds products of several, and their squares
 
 
+def cohort_field(words: str) -> Any:
+    """The field of a cohort's size. words: what is drawn, by the paper's letter."""
+    return Field(default=None, ge=1, description=f"{words}, by lot; all where it is not given")
+
+
 class Parameters(BaseModel):
     """A scheme's parameters as they stand in the [scheme] table. Unknown keys are refused. A field's description is
     what `audit init` writes beside it: the paper's letter, its formula and its unit.

@@ -16,7 +16,7 @@ from ..scheme import Budget, Claim, Scheme
 from ..steps.components import ClipComponents, PerturbComponents
 from ..terms import Observer
 from ..wire import Kind
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 
 
 class ComponentParameters(Parameters):
@@ -43,9 +43,7 @@ class ComponentParameters(Parameters):
         default="paper",
         description="\"code\": the authors': q = β·|w − G − w0|, noise_std = √m·σ0·q/batch_size, m its tensor's",
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("clients a round")
 
 
 def build(parameters: ComponentParameters, local: LocalTraining, population: Population) -> Scheme:

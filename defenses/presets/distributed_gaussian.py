@@ -14,7 +14,7 @@ from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.discrete import PerturbDiscrete, RoundToSteps
 from ..terms import Observer
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 
 LEAST_STEPS = 1e-3  # of noise: below, every number of it is 0
 HEADROOM = 4  # of the modulus over participants·clip: sums up to half of it, and as much again for noise
@@ -29,9 +29,7 @@ class DistributedGaussianParameters(Parameters):
         gt=0,
         description="z of the sum over C: noise_std = z·C/√participants of each client's discrete Gaussian",
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="n, clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("n, clients a round")
     bits: int = Field(default=18, ge=2, le=24, description="of a number sent: sums are taken modulo m = 2^bits steps")
     granularity: float | None = Field(
         default=None,

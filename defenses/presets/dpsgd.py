@@ -12,7 +12,7 @@ from ..participation import drawn
 from ..schedule import FixedRounds
 from ..scheme import Claim, Scheme
 from ..terms import Observer
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 
 
 class DpsgdParameters(Parameters):
@@ -24,9 +24,7 @@ class DpsgdParameters(Parameters):
         gt=0,
         description="σ, noise multiplier: noise_std = σ·C on a batch's sum, σ·C/batch_size on its mean",
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("clients a round")
 
 
 def build(parameters: DpsgdParameters, local: LocalTraining, population: Population) -> Scheme:

@@ -17,7 +17,7 @@ from ..local import LocalTraining, PerExample
 from ..participation import drawn
 from ..schedule import NoiseOverRounds
 from ..scheme import Scheme
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 from .fed_cdp import BATCHES, record_claim, whole_epochs
 
 
@@ -47,9 +47,7 @@ class FedAlphaCdpParameters(Parameters):
         default=32.0, gt=0.1, description='of "code": the largest norm of such a tensor that is not cut'
     )
     batches: Literal["disjoint", "poisson"] = Field(default="disjoint", description=BATCHES)
-    participants: int | None = Field(
-        default=None, ge=1, description="K_t, clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("K_t, clients a round")
 
 
 def build_alpha(parameters: FedAlphaCdpParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -106,9 +104,7 @@ class DpDynsParameters(Parameters):
         description='"sensitivity": S is the largest clipped norm in the batch; "clip": S = C, noise as of DP-SGD',
     )
     batches: Literal["poisson", "disjoint"] = Field(default="poisson", description=BATCHES)
-    participants: int | None = Field(
-        default=None, ge=1, description="clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("clients a round")
 
 
 def build_dyns(parameters: DpDynsParameters, local: LocalTraining, population: Population) -> Scheme:

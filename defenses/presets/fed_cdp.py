@@ -21,7 +21,7 @@ from ..steps.clip import Clip
 from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..wire import Kind
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 
 BATCHES = '"disjoint": each record once an epoch, in a public order (the code); "poisson": secret samples (the claim)'
 
@@ -39,9 +39,7 @@ class FedCdpParameters(Parameters):
         description="σ, noise multiplier over C: noise_std = σ·C/batch_size on a step's mean gradient",
     )
     batches: Literal["disjoint", "poisson"] = Field(default="disjoint", description=BATCHES)
-    participants: int | None = Field(
-        default=None, ge=1, description="K_t, clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("K_t, clients a round")
 
 
 def build_cdp(parameters: FedCdpParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -120,9 +118,7 @@ class FedSdpParameters(Parameters):
     sigma: float = Field(
         default=6.0, gt=0, description="σ, noise multiplier over C: the server's noise_std = σ·C/K_t, K_t clients"
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="K_t, clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("K_t, clients a round")
 
 
 def build_sdp(parameters: FedSdpParameters, local: LocalTraining, population: Population) -> Scheme:

@@ -125,8 +125,6 @@ def _build(name: str, parameters: FednoreParameters, local: LocalTraining, popul
 
 
 SOURCE = "Weng 2025 (THESIS) 3.3, Alg. 3.2, eq. 3.8-3.23"
-_CLAIMED = "client (zero_out), Δ = C/n assumed (as ldp)"
-_WHY = "as ldp: the default median clip proves nothing; with a fixed clip multiplier σ/(n√Λ) for a client"
 
 FEDNORE1 = Preset(
     name="fednore1",
@@ -135,40 +133,28 @@ FEDNORE1 = Preset(
     parameters=Fednore1Parameters,
     build=build1,
     needs="σ (or a fixed clip and noise_std) and λ",
-    claimed_unit=_CLAIMED,
+    claimed_unit="client (zero_out), Δ = C/n assumed (as ldp)",
     provable="depends",
-    why=_WHY,
+    why="as ldp: the default median clip proves nothing; with a fixed clip multiplier σ/(n√Λ) for a client",
     shares=("update",),
     noise=("noise_std", "sigma"),
     example={"sigma": 8.0},
 )
 
-FEDNORE2 = Preset(
+FEDNORE2 = replace(
+    FEDNORE1,
     name="fednore2",
     title="Local DP with the expected change by noise inside the loss; literally the same as plain local DP",
-    source=SOURCE,
     parameters=Fednore2Parameters,
     build=build2,
     needs="σ (or a fixed clip and noise_std) and λ with λσ < √n",
-    claimed_unit=_CLAIMED,
-    provable="depends",
-    why=_WHY,
-    shares=("update",),
-    noise=("noise_std", "sigma"),
-    example={"sigma": 8.0},
 )
 
-FEDNORE12 = Preset(
+FEDNORE12 = replace(
+    FEDNORE2,
     name="fednore12",
     title="Fed-nore-1 and Fed-nore-2 together",
     source=f"{SOURCE}, table 3.2",
     parameters=Fednore12Parameters,
     build=build12,
-    needs="σ (or a fixed clip and noise_std) and λ with λσ < √n",
-    claimed_unit=_CLAIMED,
-    provable="depends",
-    why=_WHY,
-    shares=("update",),
-    noise=("noise_std", "sigma"),
-    example={"sigma": 8.0},
 )

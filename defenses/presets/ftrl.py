@@ -6,6 +6,7 @@ arXiv:2306.08153) and BLT (Dvijotham et al. 2024, arXiv:2404.16706; McMahan et a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from typing import Literal
 
@@ -215,31 +216,21 @@ DP_FTRL = Preset(
     noise=("noise_multiplier",),
     group="production",
 )
-BAND_MF = Preset(
+BAND_MF = replace(
+    DP_FTRL,
     name="band-mf",
     title="BandMF: clipped updates, noise correlated over the rounds by the best banded matrix",
     source="Choquette-Choo et al. 2023, arXiv:2306.08153, section 3",
     parameters=BandMfParameters,
     build=build_band_mf,
     needs="the clip C, σ of the whole training, and rounds between two participations of a client",
-    claimed_unit="client (zero_out), towards the downlink: what is proven",
-    provable="depends",
     why="server: nothing (raw updates); downlink: one Gaussian of multiplier σ, all rounds together",
-    shares=("update",),
-    noise=("noise_multiplier",),
-    group="production",
 )
-BLT_PRESET = Preset(
+BLT_PRESET = replace(
+    BAND_MF,
     name="blt",
     title="BLT: clipped updates, noise correlated over the rounds by a few buffers",
     source="Dvijotham et al. 2024, arXiv:2404.16706; McMahan et al. 2024, arXiv:2408.08868",
     parameters=BltParameters,
     build=build_blt,
-    needs="the clip C, σ of the whole training, and rounds between two participations of a client",
-    claimed_unit="client (zero_out), towards the downlink: what is proven",
-    provable="depends",
-    why="server: nothing (raw updates); downlink: one Gaussian of multiplier σ, all rounds together",
-    shares=("update",),
-    noise=("noise_multiplier",),
-    group="production",
 )

@@ -20,7 +20,7 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset
+from .base import Parameters, Population, Preset, cohort_field
 
 
 class GeometricParameters(Parameters):
@@ -42,9 +42,7 @@ class GeometricParameters(Parameters):
     )
     ratio: float = Field(default=1.05, gt=0, description="ϑ, what the noise's variance is multiplied by each round")
     tau: int = Field(default=5, ge=1, description="τ, local steps a round")
-    participants: int | None = Field(
-        default=None, ge=1, description="K of U clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("K of U clients a round")
     shorten: float | None = Field(
         default=None,
         gt=0,

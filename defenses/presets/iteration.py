@@ -187,16 +187,13 @@ LAPLACE = Preset(
     noise=("noise_std", "epsilon"),
 )
 
-GAUSSIAN = Preset(
+GAUSSIAN = replace(
+    LAPLACE,
     name="iteration-gaussian",
     title="FedAvg with clipped full-batch steps and Gaussian noise on the model, clients in turn",
-    source=SOURCE,
     parameters=GaussianParameters,
     build=build_gaussian,
     needs="(ε, δ), the gradients' clip ζ, local steps E, clients a round b, the loss's μ and λ, and the unstated c2",
-    claimed_unit="record (replace_one)",
     provable="yes",
     why="the bound 2·Ση·ζ for a record, Ση·ζ for the client; more than claimed at c2 = √2 and ε ≥ 10",
-    shares=("weights",),
-    noise=("noise_std", "epsilon"),
 )

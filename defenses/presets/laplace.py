@@ -16,7 +16,7 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset
+from .base import Parameters, Population, Preset, cohort_field
 from .geometric import full_batch
 
 
@@ -37,9 +37,7 @@ class LaplaceParameters(Parameters):
         default=5.0, gt=0, description="C, L1 norm of the weights after every local step, in parameter units"
     )
     tau: int = Field(default=5, ge=1, description="τ, local steps a round")
-    participants: int | None = Field(
-        default=None, ge=1, description="K of U clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("K of U clients a round")
 
 
 def build(parameters: LaplaceParameters, local: LocalTraining, population: Population) -> Scheme:

@@ -14,7 +14,7 @@ from ..steps.respond import ClipRange, Respond
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset
+from .base import Parameters, Population, Preset, cohort_field
 
 
 class LdpFlParameters(Parameters):
@@ -36,9 +36,7 @@ class LdpFlParameters(Parameters):
         default="fixed",
         description='"adaptive": c and r of each tensor from the model sent out, r at least radius (our rule)',
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="k_l, clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("k_l, clients a round")
 
 
 def build(parameters: LdpFlParameters, local: LocalTraining, population: Population) -> Scheme:
@@ -58,8 +56,7 @@ def build(parameters: LdpFlParameters, local: LocalTraining, population: Populat
     c = 0, r = .075, ε = 1: K = 2.163953, so ± .162297; of 26,010 weights one upload is proven 12,626 at δ = 1e-5.
 
     >>> from math import tanh
-    >>> from ..claims import two_values
-    >>> round(1 / tanh(0.5), 6), round(two_values(1.0, 0.0, 0.075)[1], 6)
+    >>> round(1 / tanh(0.5), 6), round(0.075 / tanh(0.5), 6)
     (2.163953, 0.162297)
     """
     p = parameters

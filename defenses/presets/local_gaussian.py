@@ -11,7 +11,7 @@ from ..scheme import Claim, Scheme
 from ..steps.clip import Clip
 from ..steps.perturb import Perturb
 from ..terms import Observer, Unit
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 
 
 class LocalGaussianParameters(Parameters):
@@ -20,9 +20,7 @@ class LocalGaussianParameters(Parameters):
     clip: float = Field(default=1.0, gt=0, description="C, L2 norm of what a client sends, in parameter units")
     noise_multiplier: float = Field(default=1.0, gt=0, description="z: noise_std = z·C on what each client sends")
     unit: Unit = Field(default="client", description='whom the ε is about: "client", or "record" (sensitivity 2C)')
-    participants: int | None = Field(
-        default=None, ge=1, description="clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("clients a round")
 
 
 def build(parameters: LocalGaussianParameters, local: LocalTraining, population: Population) -> Scheme:

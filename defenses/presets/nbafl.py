@@ -18,7 +18,7 @@ from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..update import Replace
 from ..wire import Kind
-from .base import Parameters, Population, Preset
+from .base import Parameters, Population, Preset, cohort_field
 
 
 class NbaflParameters(Parameters):
@@ -38,9 +38,7 @@ class NbaflParameters(Parameters):
     clip: float = Field(default=1.0, gt=0, description="C, L2 norm of the weights sent, in parameter units")
     exposures: int = Field(default=1, ge=1, description="L, how many of its uploads a client expects to be caught")
     mu: float = Field(default=0.0, ge=0, description="μ of the proximal term μ/2·‖w − w_t‖²")
-    participants: int | None = Field(
-        default=None, ge=1, description="K of N clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("K of N clients a round")
 
 
 def build(parameters: NbaflParameters, local: LocalTraining, population: Population) -> Scheme:

@@ -15,7 +15,7 @@ from ..steps.clip import SampledSpread
 from ..steps.perturb import Perturb
 from ..terms import Observer
 from ..wire import Kind
-from .base import Parameters, Population, Preset, update_rule
+from .base import Parameters, Population, Preset, cohort_field, update_rule
 
 
 class PrivatedlParameters(Parameters):
@@ -36,9 +36,7 @@ class PrivatedlParameters(Parameters):
     virtual: float = Field(
         default=1.0, ge=1, description="the virtual batch over the real one, which the noise is divided by"
     )
-    participants: int | None = Field(
-        default=None, ge=1, description="clients a round, by lot; all where it is not given"
-    )
+    participants: int | None = cohort_field("clients a round")
 
 
 def build(parameters: PrivatedlParameters, local: LocalTraining, population: Population) -> Scheme:

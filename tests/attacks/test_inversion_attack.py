@@ -251,18 +251,12 @@ def test_only_a_prior_that_follows_the_noise_assumes_its_size(hundred, tv, noise
     assert (NOISE_KNOWN in made.assumed) == used
 
 
-def test_messages_at_equal_weights_are_solved_together_and_as_if_alone(hundred) -> None:
+def test_messages_at_equal_weights_are_solved_together(hundred) -> None:
     view, knowledge = make_view(small(), hundred)
-    attack = Inversion(iterations=20, restarts=2)
+    attack = Inversion()
     parts = attack.parts(view, knowledge)
     groups = attack.groups(parts, view)
     assert [[p.key for p in group] for group in groups] == [[p.key for p in parts[:4]], [p.key for p in parts[4:]]]
-    for group in groups:
-        for part, together in zip(group, attack.run_group(group, [view] * len(group), [knowledge] * len(group), 0)):
-            alone = attack.run_part(part, view, knowledge, 0)
-            assert together.message_ids == alone.message_ids and torch.equal(together.labels, alone.labels)
-            assert together.loss == pytest.approx(alone.loss, rel=1e-3)
-            assert (together.images - alone.images).abs().mean() < 1e-3
 
 
 def test_labels_are_known_or_inferred_and_nothing_falls_back(hundred) -> None:
@@ -300,6 +294,10 @@ def test_what_cannot_be_attacked_is_said_in_one_sentence(hundred) -> None:
         ("lr", 0.0),
         ("tv", -1.0),
         ("tv", "high"),
+        ("features", -1.0),
+        ("softened", -1),
+        ("batch_statistics", -1),
+        ("running_statistics", -1),
     ),
 )
 def test_impossible_settings_are_refused(setting: str, value: object) -> None:
@@ -330,10 +328,4 @@ def test_presets_name_their_sources() -> None:
     for name, (iterations, lr) in printed.items():
         assert (PRESETS[name].settings.iterations, PRESETS[name].settings.lr) == (iterations, lr)
     thesis = PRESETS["thesis"].settings
-    assert (thesis.objective, thesis.optimiser, thesis.iterations, thesis.lr, thesis.tv) == (
-        "cosine",
-        "signed-adam",
-        2500,
-        0.01,
-        0.01,
-    )
+    assert (thesis.objective, thesis.optimiser, thesis.tv) == ("cosine", "signed-adam", 0.01)

@@ -157,8 +157,3 @@ def test_what_was_solved_for_is_said_and_progress_ends() -> None:
     made = solve(module, [target], SHAPE, Inversion(iterations=3, features=0.003), 0, lambda *at: ticks.append(at))
     assert "2 directions" in made[0].features_by
     assert ticks[-1][0] == ticks[-1][1] and [d for d, _ in ticks] == sorted({d for d, _ in ticks})
-
-
-def test_a_negative_weight_is_refused() -> None:
-    with pytest.raises(ValueError, match="features"):
-        Inversion(features=-1.0)

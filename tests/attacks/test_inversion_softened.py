@@ -176,8 +176,3 @@ def test_several_messages_of_the_same_images_are_matched_together() -> None:
     objective = softly_matched(module, Layout.of(module), [both], labels[None], 1, "cosine", softly)
     assert objective(images[None])[0].item() < 1e-5
     assert objective(1 - images[None])[0].item() > 1e-3
-
-
-def test_less_than_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="softened"):
-        Inversion(softened=-1)

@@ -287,38 +287,32 @@ def test_dp_dyns_with_noise_on_the_clip_is_dp_sgd():
 
 @pytest.mark.parametrize(("eps", "golden"), [(0.1, 20.0167), (0.5, 4.0830), (1.0, 2.163953), (4.0, 1.03731)])
 def test_the_spread_of_two_values(eps, golden):
-    low, high = claims.two_values(eps, 0.0, 1.0)
-    assert high == -low == pytest.approx(golden, rel=1e-5)
-
-
-def test_probabilities_and_variances_of_ldp_fl():
-    chances = [claims.chance_of_the_upper(1.0, 0.0, 0.075, w) for w in (0.0, 0.03, 0.075, 9.0)]
-    assert chances == pytest.approx([0.5, 0.592423, 0.731059, 0.731059], abs=1e-6)
-    assert max(chances) / (1 - max(chances)) == pytest.approx(exp(1))  # Theorem 1's ratio, reached
-    variances = [claims.two_values_variance(1.0, 0.0, 0.075, w) for w in (0.0, 0.075)]
-    assert variances == pytest.approx([0.026340, 0.020715], abs=1e-6)
+    within, at = ClipRange(0.0, 1.0), context(flat(100))
+    sent = Respond(within, eps)(Parcel(torch.zeros(100)), at)
+    assert sorted(set(sent.vector.tolist())) == pytest.approx([-golden, golden], rel=1e-5)
 
 
 def test_sent_weights_are_the_two_values_with_their_probabilities():
-    """40,000 of each weight: within 4.5 deviations of p, and the mean of what is sent is the weight."""
+    """40,000 of each weight: within 4.5 deviations of p, and the mean of what is sent is the weight, with the variance
+    r²K² − w². The largest and the least p have Theorem 1's ratio e.
+    """
     weights = torch.tensor([0.0, 0.03, 0.075, -0.2, 0.5]).repeat_interleave(40_000)
     within = ClipRange(0.0, 0.075)
     at = context(flat(len(weights)))
     sent = Respond(within, 1.0)(within(Parcel(weights), at), at)
     low, high = sorted(set(sent.vector.tolist()))  # on a grid, where their sums are exact
-    assert (low, high) == pytest.approx(claims.two_values(1.0, 0.0, 0.075), rel=1e-12)
-    assert high == pytest.approx(0.162297, abs=1e-6)
-    for w, values in zip((0.0, 0.03, 0.075, -0.075, 0.075), sent.vector.view(5, -1)):
-        p = claims.chance_of_the_upper(1.0, 0.0, 0.075, w)
+    assert high == -low == pytest.approx(0.075 / tanh(0.5), rel=1e-12) == pytest.approx(0.162297, abs=1e-6)
+    chances = (0.5, 0.592423, 0.731059, 0.268941, 0.731059)
+    for w, p, values in zip((0.0, 0.03, 0.075, -0.075, 0.075), chances, sent.vector.view(5, -1)):
         assert abs((values == high).double().mean().item() - p) < 4.5 * sqrt(p * (1 - p) / 40_000)
-        deviation = sqrt(claims.two_values_variance(1.0, 0.0, 0.075, w) / 40_000)
-        assert values.mean().item() == pytest.approx(w, abs=4.5 * deviation)
+        assert values.mean().item() == pytest.approx(w, abs=4.5 * sqrt((high**2 - w**2) / 40_000))
 
 
 def test_every_upload_of_ldp_fl_holds_two_values_in_float32_too():
     centre, radius = 0.01, 0.1
     for message in uploads(build("ldp-fl", rounds=1, centre=centre, radius=radius, epsilon=0.5)):
-        low, high = (torch.tensor(v).float().item() for v in claims.two_values(0.5, centre, radius))
+        spread = radius / tanh(0.25)
+        low, high = (torch.tensor(v).float().item() for v in (centre - spread, centre + spread))
         assert set(message.vector.tolist()) == {low, high}
 
 

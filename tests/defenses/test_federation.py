@@ -45,6 +45,12 @@ def ldp(module, clients, local, share="update", rounds=1, **parameters) -> Schem
     return preset.scheme(chosen, local, Population(tuple(len(c) for c in clients), Layout.of(module)))
 
 
+def between_engines(federation: Federation) -> float:
+    """The greatest distance of a number of the two engines' models."""
+    ends = [run_many([federation], engine)[0].models[SERVER].vector for engine in (looped, batched)]
+    return (ends[0] - ends[1]).abs().max().item()
+
+
 SMALL: dict[str, dict] = {
     "mlp": {"widths": [20, 16]},
     "cnn": {"channels": [4, 6], "kernels": [3, 3], "paddings": [1, 1]},
@@ -60,12 +66,8 @@ SMALL: dict[str, dict] = {
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_engines_agree_after_a_round(digits, name, share, dtype, tolerance):
     module = model_of(name, digits, dtype, **SMALL[name])
-    clients = clients_of()
-    ends = []
-    for engine in (looped, batched):
-        scheme = ldp(module, clients, LocalTraining(optimiser="adam", lr=0.01, batch_size=16), share)
-        ends.append(run_many([Federation(scheme, module, digits, clients, 3)], engine)[0].models[SERVER].vector)
-    assert (ends[0] - ends[1]).abs().max() <= tolerance
+    scheme = ldp(module, clients_of(), LocalTraining(optimiser="adam", lr=0.01, batch_size=16), share)
+    assert between_engines(Federation(scheme, module, digits, clients_of(), 3)) <= tolerance
 
 
 @pytest.mark.parametrize(
@@ -84,13 +86,8 @@ def test_engines_agree_after_a_round(digits, name, share, dtype, tolerance):
 )
 def test_engines_agree_on_every_local_option(digits, local):
     module = model_of("mlp", digits, torch.float64, widths=[20])
-    clients = clients_of()
     scheme = Scheme(name="test", source="test", local=local)
-    ends = [
-        run_many([Federation(scheme, module, digits, clients, 3)], e)[0].models[SERVER].vector
-        for e in (looped, batched)
-    ]
-    assert (ends[0] - ends[1]).abs().max() <= 1e-9
+    assert between_engines(Federation(scheme, module, digits, clients_of(), 3)) <= 1e-9
 
 
 @pytest.mark.few(3)
@@ -109,10 +106,7 @@ def test_engines_agree_on_a_support_vector_machine(local, share):
     module = model_of("svm", data, torch.float64)
     clients = [rows[: 40 - 3 * i] for i, rows in enumerate(torch.arange(240).split(40))]
     scheme = Scheme(name="test", source="test", local=local, share=share, schedule=FixedRounds(4))
-    ends = [
-        run_many([Federation(scheme, module, data, clients, 3)], e)[0].models[SERVER].vector for e in (looped, batched)
-    ]
-    assert (ends[0] - ends[1]).abs().max() <= 1e-9
+    assert between_engines(Federation(scheme, module, data, clients, 3)) <= 1e-9
 
 
 def test_a_support_vector_machine_separates_two_classes():

@@ -28,7 +28,7 @@ from ....defenses.randomness import generator
 from ..engines.output_error import output_error
 from ..labels.classifier import Head, find_classifier, probe
 from ..read.target import Target
-from .optimise import Objective
+from .optimise import Objective, with_distances
 from .span import inputs_of
 
 FEATURES = 0.003  # beside a gradient's distance; ours, picked on six batches of eight photographs and two networks
@@ -167,22 +167,7 @@ def with_features(objective: Objective, features: Sequence[SolvedFeatures | None
     Args:
         objective: of T candidates. features: of each, None for one without. weight: at least 0.
     """
-    if weight == 0 or not any(features):
-        return objective
-
-    def total(images: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = objective(images)
-        for t, own in enumerate(features):
-            if own is not None:
-                x = images[t].detach().requires_grad_()
-                with torch.enable_grad():
-                    far = own.distance(x)
-                    (slope,) = torch.autograd.grad(far, x)
-                value[t] += weight * far.detach()
-                gradient[t] += weight * slope
-        return value, gradient
-
-    return total
+    return with_distances(objective, [None if one is None else one.distance for one in features], weight)
 
 
 def told_by_places(places: Tensor, moves: Tensor, errors: Tensor) -> Tensor:

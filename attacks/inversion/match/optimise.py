@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -30,6 +30,33 @@ def with_prior(objective: Objective, tv: Tensor) -> Objective:
         value, gradient = objective(images)
         variation, slope = total_variation(images)
         return value + tv * variation, gradient.addcmul_(slope, weight)
+
+    return total
+
+
+def with_distances(
+    objective: Objective, distances: Sequence[Callable[[Tensor], Tensor] | None], weight: float = 1.0
+) -> Objective:
+    """`objective` plus `weight` times each candidate's own distance, whose gradient autograd finds.
+
+    Args:
+        objective: of T candidates. distances: of each, of its images (n, *shape) a number; None for one without.
+        weight: at least 0.
+    """
+    if weight == 0 or not any(distances):
+        return objective
+
+    def total(images: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = objective(images)
+        for t, distance in enumerate(distances):
+            if distance is not None:
+                x = images[t].detach().requires_grad_()
+                with torch.enable_grad():
+                    far = distance(x)
+                    (slope,) = torch.autograd.grad(far, x)
+                value[t] += weight * far.detach()
+                gradient[t] += weight * slope
+        return value, gradient
 
     return total
 

@@ -17,7 +17,7 @@ from torch.func import functional_call
 
 from ....defenses.layout import Layout
 from ..read.target import Target
-from .optimise import Objective
+from .optimise import Objective, with_distances
 
 SOFTENING = 1e-6  # of the largest direction's square; ours, picked on 50 images of Fashion-MNIST
 
@@ -74,6 +74,10 @@ class InputSpan:
         inside = (inputs @ self.directions.T).square() @ (1 - self.outside)
         return 1 - inside / inputs.square().sum(1)
 
+    def trusted_distance(self, images: Tensor) -> Tensor:
+        """The images' mean distance, times `trust`; ()."""
+        return self.trust * self.distance(images).mean()
+
 
 def _trust(sizes: Tensor, noise: float) -> float:
     """What a span with directions of these sizes (n,), the largest first, counts for under noise whose largest has this
@@ -107,19 +111,4 @@ def with_span(objective: Objective, spans: list[InputSpan | None], weight: float
     Args:
         objective: of T candidates. spans: of each, None for one without. weight: at least 0.
     """
-    if weight == 0 or not any(spans):
-        return objective
-
-    def total(images: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = objective(images)
-        for t, span in enumerate(spans):
-            if span is not None:
-                x = images[t].detach().requires_grad_()
-                with torch.enable_grad():
-                    far = span.trust * span.distance(x).mean()
-                    (slope,) = torch.autograd.grad(far, x)
-                value[t] += weight * far.detach()
-                gradient[t] += weight * slope
-        return value, gradient
-
-    return total
+    return with_distances(objective, [None if one is None else one.trusted_distance for one in spans], weight)

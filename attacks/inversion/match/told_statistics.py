@@ -14,7 +14,7 @@ from ....defenses.layout import Layout
 from ..read.statistics import LayerMoments, batchnorms
 from ..read.target import Target
 from ..settings import Settings
-from .optimise import Objective
+from .optimise import Objective, with_distances
 
 ROUNDED = 1e-12  # below it a squared distance is 0, where its root has no slope
 
@@ -83,19 +83,9 @@ def with_statistics(objective: Objective, told: Sequence[Sequence[ToldMoments]])
     Args:
         objective: of T candidates. told: of each.
     """
-    if not any(told):
-        return objective
+    return with_distances(objective, [partial(mean_distance, own) if own else None for own in told])
 
-    def total(images: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = objective(images)
-        for t, own in enumerate(told):
-            if own:
-                x = images[t].detach().requires_grad_()
-                with torch.enable_grad():
-                    far = torch.stack([one.weight * one.distance(x) for one in own]).mean()
-                    (slope,) = torch.autograd.grad(far, x)
-                value[t] += far.detach()
-                gradient[t] += slope
-        return value, gradient
 
-    return total
+def mean_distance(told: Sequence[ToldMoments], images: Tensor) -> Tensor:
+    """The mean weighted distance of images (n, *shape) from what some messages tell; ()."""
+    return torch.stack([one.weight * one.distance(images) for one in told]).mean()

@@ -161,21 +161,23 @@ def test_the_same_messages_sent_again_are_priced_once_and_give_the_same_bytes(tm
     assert files[0] == files[1]
 
 
-def test_a_model_whose_noise_the_server_drew_again_is_a_release_more(tmp_path):
-    rec = recorder(tmp_path / "s", CENTRAL)
+def killed_behind_a_model(folder: Path, mechanism: Gaussian = LOCAL) -> None:
+    """A round, the next one's model, and a kill."""
+    rec = recorder(folder, mechanism)
     one_round(rec, 0)
     rec.broadcast(1, served(7))
     rec.abandon()
+
+
+def test_a_model_whose_noise_the_server_drew_again_is_a_release_more(tmp_path):
+    killed_behind_a_model(tmp_path / "s", CENTRAL)
     with recorder(tmp_path / "s", CENTRAL) as rec:
         rec.broadcast(1, served(8))
     assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(2), 1e-5))
 
 
 def test_of_clients_noise_another_model_of_the_same_uploads_tells_nothing_new(tmp_path):
-    rec = recorder(tmp_path / "s")
-    one_round(rec, 0)
-    rec.broadcast(1, served(7))
-    rec.abandon()
+    killed_behind_a_model(tmp_path / "s")
     with recorder(tmp_path / "s") as rec:
         rec.broadcast(1, served(8))
     assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
@@ -189,10 +191,7 @@ def test_who_closes_in_order_sent_no_other_model(tmp_path):
 
 @pytest.mark.parametrize("close", [finish, lambda folder: recorder(folder, CENTRAL).close()])
 def test_a_recording_of_before_this_was_written_down_has_its_last_model_priced(close, tmp_path):
-    rec = recorder(tmp_path / "s", CENTRAL)
-    one_round(rec, 0)
-    rec.broadcast(1, served(7))
-    rec.abandon()
+    killed_behind_a_model(tmp_path / "s", CENTRAL)
     (tmp_path / "s" / ".work" / FILE).unlink()
     close(tmp_path / "s")
     assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
@@ -256,10 +255,7 @@ def test_checked_is_not_said_of_messages_that_nobody_looked_at(tmp_path):
 
 
 def test_half_a_line_is_a_call_that_never_returned(tmp_path):
-    rec = recorder(tmp_path / "s", CENTRAL)
-    one_round(rec, 0)
-    rec.broadcast(1, served(7))
-    rec.abandon()
+    killed_behind_a_model(tmp_path / "s", CENTRAL)
     journal = tmp_path / "s" / ".work" / FILE
     journal.write_bytes(journal.read_bytes() + b'{"client": 0, "dig')
     with recorder(tmp_path / "s", CENTRAL) as rec:

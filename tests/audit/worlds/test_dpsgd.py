@@ -119,16 +119,24 @@ def test_noise_that_is_missing_in_one_number_is_seen_where_no_other_record_moves
     assert [one.level for one in found] == ["consistent", VIOLATED_IF]
 
 
-def test_a_loop_without_a_torch_optimiser_tells_its_steps():
+def telling(inputs_of: Callable[[Any], torch.Tensor]) -> Callable[[Any], dpfl_audit.Steps]:
+    """A loop without a torch optimiser, which tells its steps: noisy sums of records' inputs, of norm 1 each."""
+
     def train(dataset: Any) -> dpfl_audit.Steps:
         released, drawn = [], []
         for _ in range(STEPS):
             before = dataset.drawn
             batch = dataset.__getitems__(np.flatnonzero(np.random.random(len(dataset)) < RATE).tolist())
-            released.append(torch.stack([torch.zeros(4), *(r[0] / r[0].norm() for r in batch)]).sum(0) + torch.randn(4))
+            vectors = [inputs_of(record) for record in batch]
+            released.append(torch.stack([torch.zeros(4), *(v / v.norm() for v in vectors)]).sum(0) + torch.randn(4))
             drawn.append(dataset.drawn > before)
         return dpfl_audit.Steps(torch.stack(released), drawn)
 
+    return train
+
+
+def test_a_loop_without_a_torch_optimiser_tells_its_steps():
+    train = telling(lambda record: record[0])
     audit = dpfl_audit.audit_dpsgd(train, records(), noise_multiplier=1.0, claim=20.0, trainings=60, **QUICK)
     assert audit.finding().level == "consistent" and audit.if_gaussian.epsilon > 0
 
@@ -221,15 +229,7 @@ def test_only_the_record_itself_is_said_to_be_the_weakest():
         def __getitems__(self, places):
             return [self[i] for i in places]
 
-    def train(dataset):
-        released, drawn = [], []
-        for _ in range(STEPS):
-            before = dataset.drawn
-            batch = dataset.__getitems__(np.flatnonzero(np.random.random(len(dataset)) < RATE).tolist())
-            released.append(torch.stack([torch.zeros(4), *(r / r.norm() for r in batch)]).sum(0) + torch.randn(4))
-            drawn.append(dataset.drawn > before)
-        return dpfl_audit.Steps(torch.stack(released), drawn)
-
+    train = telling(lambda record: record)
     audit = dpfl_audit.audit_dpsgd(train, Rows(), noise_multiplier=1.0, claim=20.0, trainings=60, **QUICK)
     assert audit.about.canary == "existing" and "weakest canary" in audit.about.notes[-1]
 
