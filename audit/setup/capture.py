@@ -483,8 +483,10 @@ class _Recorder:
         write_sealed(self.folder, manifest)
 
     def _write_source(self) -> None:
-        """Nothing where the setup stands beside its config, and no column says whose the rows are."""
-        start = Path(os.path.relpath(self.experiment.base, self.folder.parent)).as_posix()
+        """Nothing where no relative path leads to the data, or also from here, and no column says whose the rows are."""
+        root, start = self.experiment.config.data.root, "."
+        if root is not None and not Path(root).expanduser().is_absolute():
+            start = Path(os.path.relpath(self.experiment.base, self.folder.parent)).as_posix()
         source = SourcePart(folder=start, holders=list(self.experiment.data.group_names))
         if source != SourcePart():
             write_json(self.folder / SOURCE, source.model_dump())

@@ -80,7 +80,7 @@ def test_a_partition_that_is_not_by_lot_has_no_control(tmp_path):
     (attack,) = results.attacks
     assert attack.value("auc") > 0.8 and attack.p_values == attack.controls == attack.intervals == {}
     assert checks([attack], []) == [[]] and not results.verdict.measured
-    assert any("(partition sorted)" in text for text in results.warnings)
+    assert any("in the order of their targets" in text for text in results.warnings)
 
 
 def test_candidates_of_both_kinds_have_the_same_classes(tmp_path):
