@@ -483,7 +483,7 @@ class _Recorder:
         write_sealed(self.folder, manifest)
 
     def _write_source(self) -> None:
-        """Nothing where no relative path leads to the data, or also from here, and no column says whose the rows are."""
+        """Nothing where no relative path leads to the data, or also from here, and no column says whose a row is."""
         root, start = self.experiment.config.data.root, "."
         if root is not None and not Path(root).expanduser().is_absolute():
             start = Path(os.path.relpath(self.experiment.base, self.folder.parent)).as_posix()
