@@ -207,8 +207,8 @@ class Exposure:
             return price
         worst = f"Client {subject} is the worst off of {self.subjects}"
         if unit == "record" and len(costs) == self.subjects <= MOST_LISTED:
-            each = listed([f"{at_most(cost)} of client {who}" for (who, _), cost in zip(self.histories, costs)])
-            worst += f": ε is {each}"
+            pairs = zip(self.histories, costs)
+            worst += ": ε is " + listed([f"{at_most(cost)} of client {who}" for (who, _), cost in pairs])
         return replace(price, reasons=(f"{worst}.", *price.reasons))
 
     def worst_renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:

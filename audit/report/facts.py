@@ -212,8 +212,7 @@ def _holders(setup: AuditedSetup) -> list[dict[str, str]]:
     """Which client is which holder of a table's rows."""
     if not setup.holders:
         return []
-    named = [f"{number} {name}" for number, name in enumerate(setup.holders)]
-    return [_fact("clients", words.number(setup.clients), words.listed(named))]
+    return [_fact("clients", str(setup.clients), words.listed([f"{n} {s}" for n, s in enumerate(setup.holders)]))]
 
 
 def _central(results: Results) -> list[dict[str, str]]:

@@ -115,7 +115,7 @@ class AuditedSetup(_Part):
     status: Literal["complete", "partial", "diverged"] = "complete"
     engine: Literal["batched", "looped", "sliced"] | None = None  # looped: one client was trained after the other
     seed: int | None = None
-    holders: tuple[str, ...] = ()  # of a table's rows, by client, where they are few
+    holders: tuple[str, ...] = ()  # of a table's rows, by client; of the first clients
     noise_key: Literal["published", "secret"] | None = None  # published: anybody can draw the noise again
     recorded: str = ""  # what recorded a training of somebody else's code; "" of one by this tool
     declared: tuple[Declaration, ...] = ()  # what the owner of such a one states, and what speaks for it

@@ -9,8 +9,6 @@ from ...defenses.data.columns import facts_of
 from ..results.format import AuditedModel, AuditedSetup
 from ..setup.auditor import Auditor
 
-MOST_HOLDERS = 20  # that a page names
-
 
 def audited_setup(auditor: Auditor) -> AuditedSetup:
     """What the results say of the setup, as far as the auditor's half is there to say it."""
@@ -45,7 +43,7 @@ def audited_setup(auditor: Auditor) -> AuditedSetup:
         recorded="" if manifest.recorded is None else manifest.recorded.by,
         declared=auditor.declared,
         seed=manifest.seed,
-        holders=tuple(auditor.source.holders) if len(auditor.source.holders) <= MOST_HOLDERS else (),
+        holders=tuple(auditor.source.holders),
         noise_key="secret" if auditor.key_is_secret else "published",
         messages=hashlib.sha256(json.dumps(manifest.files, sort_keys=True).encode()).hexdigest(),
         config=manifest.config,

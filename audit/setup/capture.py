@@ -324,6 +324,7 @@ def _prepare(folder: Path, experiment: Experiment, digest: str, engine: str, for
     return "complete"
 
 
+NAMED = 20  # holders whose names are kept, in the order of the clients
 POOL = 200  # images of a label beside which an original is to be picked
 
 
@@ -487,7 +488,7 @@ class _Recorder:
         root, start = self.experiment.config.data.root, "."
         if root is not None and not Path(root).expanduser().is_absolute():
             start = Path(os.path.relpath(self.experiment.base, self.folder.parent)).as_posix()
-        source = SourcePart(folder=start, holders=list(self.experiment.data.group_names))
+        source = SourcePart(folder=start, holders=list(self.experiment.data.group_names[:NAMED]))
         if source != SourcePart():
             write_json(self.folder / SOURCE, source.model_dump())
 

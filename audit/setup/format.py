@@ -295,7 +295,7 @@ class SourcePart(_Part):
     """auditor/source.json, of a training by this tool: what its config alone does not say.
 
     folder: where the config's relative paths start, seen from the folder that holds the setup. holders: who holds the
-    rows of each client, by name; none where no column says it.
+    rows of each of the first clients, by name; none where no column says it.
     """
 
     folder: str = "."
