@@ -26,6 +26,7 @@ from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.lot import lot_of
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.dataset import DEALT_BY_LOT, OF_ONE_SET
+from dpfl_audit.defenses.data.partition import UNALIKE
 from dpfl_audit.metrics.intervals import share_p_value
 from dpfl_audit.metrics.membership import auc, auc_p_value
 from scipy.stats import binom
@@ -80,7 +81,7 @@ def test_a_partition_that_is_not_by_lot_has_no_control(tmp_path):
     (attack,) = results.attacks
     assert attack.value("auc") > 0.8 and attack.p_values == attack.controls == attack.intervals == {}
     assert checks([attack], []) == [[]] and not results.verdict.measured
-    assert any("in the order of their targets" in text for text in results.warnings)
+    assert any(UNALIKE["sorted"] in text for text in results.warnings)
 
 
 def test_candidates_of_both_kinds_have_the_same_classes(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from safetensors.torch import load_file, save_file
 
 HOLDERS = {"north": 240, "south": 160, "west": 100}
 
@@ -69,10 +71,6 @@ def test_beside_a_row_stand_others_of_its_holder(setup: Path) -> None:
 
 @pytest.mark.parametrize("name", ["records", "gallery"])
 def test_holders_of_another_number_of_records_are_refused(setup: Path, tmp_path: Path, name: str) -> None:
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
     copy = Path(shutil.copytree(setup, tmp_path / "setup"))
     path = copy / "truth" / f"{name}.safetensors"
     held = load_file(path)
