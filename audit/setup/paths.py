@@ -23,10 +23,11 @@ def rebase(tables: MutableMapping[str, Any], start: Path, end: Path) -> None:
     """
     data = tables.get("data", {})
     if isinstance(path := data.get("root"), str) and path:
-        data["root"] = _moved(path, start, end)
+        data["root"] = moved(path, start, end)
 
 
-def _moved(path: str, start: Path, end: Path) -> str:
+def moved(path: str, start: Path, end: Path) -> str:
+    """The path that means from `end` what `path` means from `start`."""
     if Path(path).expanduser().is_absolute():
         return path
     file, folder = start.resolve() / path, end.resolve()

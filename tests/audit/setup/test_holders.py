@@ -16,6 +16,7 @@ from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
 from dpfl_audit.audit.setup.experiment import build
 from dpfl_audit.audit.setup.folder import open_setup
+from dpfl_audit.audit.worlds.federation.case import experiment_of
 from safetensors.torch import load_file, save_file
 
 HOLDERS = {"north": 240, "south": 160, "west": 100}
@@ -28,7 +29,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (name, count) in enumerate(HOLDERS.items()):
         rows += [f"{10 * number + i % 3},{i * i % 17},{int(i % (number + 2) == 0)},{name}" for i in range(count)]
     (home / "table.csv").write_text("\n".join(rows))
-    data = {"name": "csv", "root": "table.csv", "target": "y", "options": {"holder": "h"}, "partition": "writer"}
+    data = {"name": "csv", "root": "../table.csv", "target": "y", "options": {"holder": "h"}, "partition": "writer"}
     raw = {
         "data": {**data, "clients": 3},
         "model": {"name": "logistic"},
@@ -36,7 +37,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "scheme": {"name": "ldp", "rounds": 1, "clip": 1.0, "sigma": 1.0},
         "capture": {"clients": [0, 1, 2], "candidates": 160, "auxiliary": 90},
     }
-    return train(build(parse_config(raw), home), home / "setup")
+    return train(build(parse_config(raw), home / "configs"), home / "setup")
 
 
 def test_outsiders_are_judged_in_the_members_shares_of_every_holder_and_class(setup: Path) -> None:
@@ -51,17 +52,16 @@ def test_outsiders_are_judged_in_the_members_shares_of_every_holder_and_class(se
     inside, outside = (Counter(k for k, is_member in zip(kinds, member) if is_member is side) for side in (True, False))
     factor = sum(outside.values()) / sum(inside.values())
     assert len(inside) == 6 and all(abs(outside[kind] - factor * count) < 1 for kind, count in inside.items())
-    judge = dealt.judge[dealt.rows]
-    assert judge.tolist() == truth.candidate_holders[dealt.rows].tolist()  # each by its own holder's message
-    assert truth.candidate_owners is not None
-    of_members = truth.candidate_owners >= 0
-    assert torch.equal(truth.candidate_owners[of_members], truth.candidate_holders[of_members])
+    assert dealt.judge[dealt.rows].tolist() == truth.candidate_holders[dealt.rows].tolist()
+    owners, holders = truth.candidate_owners, truth.candidate_holders
+    assert owners is not None and torch.equal(owners[owners >= 0], holders[owners >= 0])
 
 
 def test_beside_a_row_stand_others_of_its_holder(setup: Path) -> None:
     opened, auditor = open_setup(setup), Auditor(open_setup(setup))
     truth = auditor.truth
     assert truth is not None and truth.holders is not None
+    assert list(experiment_of(auditor).data.group_names) == auditor.source.holders == sorted(HOLDERS)
     for holder in range(3):
         rows = (truth.holders == holder).nonzero().flatten().tolist()
         others, _ = LineUps(opened, truth, opened.knowledge()).others(rows)
