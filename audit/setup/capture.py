@@ -69,7 +69,7 @@ from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row
 from .lot import allowed, lot_of, proportional, strata
-from .paths import moved
+from .paths import relative
 from .public import Public
 from .reading import left_by_a_killed_run, plain_json, present, read_text
 from .state import load_state, round_files, save_state
@@ -487,7 +487,7 @@ class _Recorder:
         """Nothing where no relative path leads to the data, or also from here, and no column says whose a row is."""
         root, start = self.experiment.config.data.root, "."
         if root is not None and not Path(root).expanduser().is_absolute():
-            start = moved(".", self.experiment.base, self.folder.parent)
+            start = relative(".", self.experiment.base, self.folder.parent)
         source = SourcePart(folder=start, holders=list(self.experiment.data.group_names[:NAMED]))
         if source != SourcePart():
             write_json(self.folder / SOURCE, source.model_dump())

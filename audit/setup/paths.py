@@ -23,15 +23,15 @@ def rebase(tables: MutableMapping[str, Any], start: Path, end: Path) -> None:
     """
     data = tables.get("data", {})
     if isinstance(path := data.get("root"), str) and path:
-        data["root"] = moved(path, start, end)
+        data["root"] = relative(path, start, end)
 
 
-def moved(path: str, start: Path, end: Path) -> str:
+def relative(path: str, start: Path, end: Path) -> str:
     """The path that means from `end` what `path` means from `start`."""
     if Path(path).expanduser().is_absolute():
         return path
     file, folder = start.resolve() / path, end.resolve()
-    moved = Path(os.path.relpath(file, folder))
-    if (folder / moved).resolve() != file.resolve():  # a link to a folder, and .. behind it
-        moved = Path(os.path.relpath(file.resolve(), folder))
-    return moved.as_posix()
+    path_there = Path(os.path.relpath(file, folder))
+    if (folder / path_there).resolve() != file.resolve():  # a link to a folder, and .. behind it
+        path_there = Path(os.path.relpath(file.resolve(), folder))
+    return path_there.as_posix()
