@@ -29,10 +29,11 @@ class LineUps:
         """Images and labels of the kind of those in `rows`, which are others."""
         truth, own = self.truth, set(rows)
         rest = [i for i in range(len(truth.inputs)) if i not in own]
-        if truth.holders is not None and truth.gallery_holders is not None:  # others of the same holders alone
-            held = truth.holders[list(rows)]
-            rest = [i for i in rest if truth.holders[i] in held]
-            shown = torch.isin(truth.gallery_holders, held)
+        if truth.by_holder is not None:  # others of the same holders alone
+            holders, of_gallery = truth.by_holder
+            held = holders[list(rows)]
+            rest = [i for i in rest if holders[i] in held]
+            shown = torch.isin(of_gallery, held)
             inputs = torch.cat([truth.inputs[rest], truth.gallery_inputs[shown]])
             return inputs, torch.cat([truth.targets[rest], truth.gallery_targets[shown]])
         alike = [(truth.inputs[rest], truth.targets[rest])]

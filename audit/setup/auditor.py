@@ -88,6 +88,13 @@ class Truth:
     holders: Tensor | None = None
     gallery_holders: Tensor | None = None
 
+    @property
+    def by_holder(self) -> tuple[Tensor, Tensor] | None:
+        """Who holds the records and who the gallery, where both are known."""
+        if self.holders is None or self.gallery_holders is None:
+            return None
+        return self.holders, self.gallery_holders
+
 
 @dataclass(frozen=True, eq=False)
 class Auditor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 
@@ -24,13 +23,9 @@ DEFAULTS = ("--clip", "1", "--noise-std", "4.8448e-5", "--claimed", "10")  # sen
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_platforms_defaults_are_refuted_without_torch(form):
     """The exact ε of multiplier 4.8448e-5 at δ = 1e-5 is μ²/2 + μΦ⁻¹(1 − δ) for large μ: 2.131·10⁸."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     place = ("--unit", "client", "--adjacency", "zero_out")
     made = subprocess.run(
         [sys.executable, "-c", RUN, "epsilon", *DEFAULTS, *place, *form], capture_output=True, text=True
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert made.returncode == 0, made.stderr
     assert "10 cannot" in made.stdout and ("2.132·10⁸" in made.stdout or "2131" in made.stdout)
-    # A second where nothing else runs; a busy machine takes longer for the same.
-    assert after.ru_utime - before.ru_utime < 3
