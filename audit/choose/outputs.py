@@ -67,8 +67,10 @@ def _spent(study: Study) -> list[str]:
     """
     if not study.price.epsilon:
         return []
-    epsilon = study.price.epsilon + study.case.config.audit.spent_before
-    return [f"audit.spent={float(epsilon)!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
+    asked = study.case.config.audit
+    epsilon = study.price.epsilon + asked.spent_before
+    spent = [f"audit.spent={float(epsilon)!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
+    return [*spent, f"audit.spent_delta={asked.delta + asked.delta_before!r}"] if asked.spent_before else spent
 
 
 def _without_head(source: str) -> str:

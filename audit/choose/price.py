@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 
 import numpy as np
+import torch
 
 from ..errors import BadInput
 from ..proof.theorems.accountants import ORDERS
@@ -68,7 +70,7 @@ def search_price(case: StudyCase, trials: Sequence[Trial], tried: Sequence[Again
     said = say.search_seen(
         asked.observer.words, count, count - len(trained), plain, open_noise, epsilon, terms_of(asked)
     )
-    if asked.unit == "client" and tried:
+    if asked.unit == "client" and not dealt_alike(experiments):
         said += say.OF_NUMBERS
     if case.search == "random":
         said += say.why_no_selection(case.no_selection)
@@ -106,9 +108,12 @@ def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
 def _worst_curve(case: StudyCase) -> np.ndarray:
     """The largest Rényi divergence of any candidate, whatever its key."""
     asked, worst = case.config.audit, np.zeros_like(ORDERS)
-    for point in case.space.points():
+    seeds = [case.config.seed]
+    if case.config.data.partition == "writer":  # each may draw other writers, with fewer records
+        seeds += [case.fresh_of(i)(0) for i in range(case.seeds)]
+    for point, seed in product(case.space.points(), seeds):
         try:
-            experiment = case.to_train(point, case.config.seed)
+            experiment = case.to_train(point, seed)
         except BadInput:
             continue  # never trained, by whom it is drawn whatsoever
         limit = case.goals.epsilon_at_most
@@ -122,12 +127,24 @@ def _worst_curve(case: StudyCase) -> np.ndarray:
 
 def composed_epsilon(experiments: Sequence[Experiment]) -> float:
     """The ε of all of them together, for the first one's [audit]: clients have the same numbers in all of them; records
-    are with the same client only where each holder keeps its own, as else every seed deals them anew
-    (`views.joint_price`).
+    are with the same client only where no seed deals them anew (`views.joint_price`).
     """
-    asked, data = experiments[0].config.audit, experiments[0].config.data
+    asked = experiments[0].config.audit
     unit, adjacency = asked.unit, asked.adjacency
     views = [Views(planned_ledger(experiment), asked.honest) for experiment in experiments]
     sights = [one.of(asked.observer, unit, adjacency) for one in views]
-    numbered = unit == "client" or data.partition == "writer"
+    numbered = unit == "client" or dealt_alike(experiments)
     return joint_price(sights, unit, adjacency, asked.delta, numbered=numbered).epsilon
+
+
+def dealt_alike(experiments: Sequence[Experiment]) -> bool:
+    """Whether each client has the same records in all of them: where all holders of a table take part, it has; where a
+    seed draws the writers who do, or a setting says who holds what, it has not.
+    """
+    first = experiments[0]
+    return all(
+        one.data.description.get("sha256") == first.data.description.get("sha256")
+        and len(one.clients) == len(first.clients)
+        and all(map(torch.equal, one.clients, first.clients))
+        for one in experiments
+    )

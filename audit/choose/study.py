@@ -127,8 +127,8 @@ class Study:
         if total <= most:
             return ""
         asked = self.case.config.audit
-        parts = [self.chosen.epsilon, *filter(None, [spent, before])]  # each at the δ that is asked
-        terms = terms_of(asked.model_copy(update={"delta": len(parts) * asked.delta}))
+        delta = asked.delta * (2 if spent else 1) + asked.delta_before  # each part has its own
+        terms = terms_of(asked.model_copy(update={"delta": delta}))
         return say.above_with_search(total, most, terms, before)
 
     @property

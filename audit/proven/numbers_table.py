@@ -39,7 +39,7 @@ class NoiseTarget:
 class EpsilonTable:
     """Rows as in results.json; targets: one a row, where a target was asked for. unseen: a claim that is about none of
     the rows, in a sentence; "" where there is none. spent: the ε of earlier trainings on the same records, as the
-    config says; ∞ where no ε bounds it.
+    config says; ∞ where no ε bounds it. spent_delta: its δ.
     """
 
     source: str
@@ -48,6 +48,7 @@ class EpsilonTable:
     targets: tuple[NoiseTarget, ...] | None = None
     unseen: str = ""
     spent: float = 0.0
+    spent_delta: float = 0.0
 
     @property
     def secret(self) -> bool:
@@ -149,7 +150,7 @@ def text(table: EpsilonTable) -> str:
     out += [f"{_about(own, table.rows)}: {note}" for note, own in about.items()]
     if not table.secret:
         out.insert(1, f"{NO_SECRET} What is proven would hold with a secret one.")
-    out += filter(None, [table.unseen, spent_said(table.spent)])
+    out += filter(None, [table.unseen, spent_said(table.spent, table.spent_delta)])
     for target in table.targets or ():
         place = f"{target.observer}, {target.unit}, {target.adjacency}"
         if target.why:

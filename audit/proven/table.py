@@ -100,7 +100,8 @@ def table(
     if target_epsilon is not None:
         why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
         targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
-    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), config.audit.spent_before)
+    before = config.audit.spent_before, config.audit.delta_before
+    return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), *before)
 
 
 def ledger_of(source: Path, overrides: Sequence[str] = (), key: str | None = None) -> tuple[Ledger, Config]:

@@ -120,7 +120,7 @@ def _proven(setting: ReportedSetting, owner: Owner) -> list[str]:
         held = {"record": setup.training_records, "client": setup.clients}[first.unit]
         lines.append(say.people_line(first.unit, owner.people, held, say.most_recognised(first)))
     if setup.spent and useful and first.asked:
-        epsilon, delta = with_spent(first, setup.spent)
+        epsilon, delta = with_spent(first, setup)
         lines.append(say.spent_too(epsilon, delta, say.most_recognised_at(epsilon, delta)))
     if counts_on_a_draw(first):
         lines.append(draw_line([first]))

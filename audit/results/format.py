@@ -160,6 +160,11 @@ class AuditedSetup(_Part):
         return float(spent)
 
     @property
+    def spent_delta(self) -> float | None:
+        """The δ of `spent`; None for that of [audit]."""
+        return (self.config.get("audit") or {}).get("spent_delta")
+
+    @property
     def test_records(self) -> int | None:
         """How many records the accuracy is of; None where the setup does not say."""
         return self._size("test")

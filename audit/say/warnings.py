@@ -174,7 +174,7 @@ def not_run(results: Results) -> list[str]:
 
 def spent_before(setup: AuditedSetup) -> str:
     """What was spent on the same people before, as the config says; "" where it says nothing."""
-    return words.spent_said(setup.spent)
+    return words.spent_said(setup.spent, setup.spent_delta)
 
 
 def unscored(results: Results) -> list[str]:

@@ -375,11 +375,12 @@ def takes_long(minutes: float, shorter: str) -> str:
     return "" if minutes <= LONG else f"this takes about {minutes:.0f} minutes on two cores; {shorter}"
 
 
-def spent_said(spent: float) -> str:
-    """The ε of what the same records were used for before a training; "" for 0."""
+def spent_said(spent: float, delta: float | None) -> str:
+    """The ε of what the same records were used for before a training; "" for 0. delta: its own."""
     if not spent:
         return ""
     used = "The same records were used before this training, as by a search"
     if spent == math.inf:
         return f"{used}, and no ε bounds that: towards whoever saw it too nothing is proven."
-    return f"{used}, with ε = {at_most(spent)}: towards whoever saw that too, the sums of both ε and of both δ hold."
+    own = at_most(spent) if delta is None else f"{at_most(spent)} (δ = {delta:.3g})"
+    return f"{used}, with ε = {own}: towards whoever saw that too, the sums of both ε and of both δ hold."

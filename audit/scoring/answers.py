@@ -92,7 +92,7 @@ def of_shares(
     alone = [(e.p_values.get("reidentified", 1.0), e.least_p_values.get("reidentified", 1.0)) for e in entries]
     together = None
     if line_ups is not None:
-        dealt = _Dealt.of(sent, line_ups.truth, line_ups.others)
+        dealt = _Dealt.of(sent, line_ups, line_ups.others)
         draws = lots.enough()
         p_value = pool_p_value(
             dealt.originals, dealt.labels, dealt.messages, dealt.others, dealt.of_others, lots.seed, draws
@@ -116,7 +116,7 @@ def of_margins(sent: Sequence[Sent], line_ups: LineUps, lots: Lots) -> Answer | 
     slack; a few pictures that came back among many drown in that, and not where the records stand in each other's
     place.
     """
-    dealt = _Dealt.of(sent, line_ups.truth, line_ups.of_the_lot)
+    dealt = _Dealt.of(sent, line_ups, line_ups.of_the_lot)
     by_lot = line_ups.left_over or line_ups.splits_by_lot
     answer = _closer(dealt, lots, 0.0 if by_lot else line_ups.slack)
     if answer is not None and not by_lot:
@@ -145,14 +145,17 @@ class _Dealt:
     of_others: Tensor
 
     @classmethod
-    def of(cls, sent: Sequence[Sent], truth: Truth, others: Callable[[Sequence[int]], tuple[Tensor, Tensor]]) -> _Dealt:
+    def of(
+        cls, sent: Sequence[Sent], line_ups: LineUps, others: Callable[[Sequence[int], bool], tuple[Tensor, Tensor]]
+    ) -> _Dealt:
         rows = sorted({row for own, _ in sent for row in own})
         place = {row: i for i, row in enumerate(rows)}
         messages = [Rebuilt([place[row] for row in own], made.images) for own, made in sent]
         senders = [made.sender for _, made in sent]
-        images, labels = others(rows)
+        images, labels = others(rows, True)
         kept = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:OTHERS]
-        return cls(truth.inputs[rows], truth.targets[rows], messages, senders, images[kept], labels[kept])
+        originals = line_ups.truth.inputs[rows]
+        return cls(originals, line_ups.labels(rows), messages, senders, images[kept], labels[kept])
 
     @cached_property
     def by_message(self) -> Tensor:

@@ -13,6 +13,7 @@ from ...defenses.data.dataset import DEALT_BY_LOT
 from ...metrics.closer_test import OF_OTHER_SPLITS
 from ..setup.auditor import Truth
 from ..setup.folder import Setup
+from ..setup.lot import strata
 
 OWN = ("npz", "csv")  # data sets whose splits are what a user gives
 
@@ -25,8 +26,8 @@ class LineUps:
     truth: Truth
     knowledge: Knowledge
 
-    def others(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Images and labels of the kind of those in `rows`, which are others."""
+    def others(self, rows: Sequence[int], apart: bool = False) -> tuple[Tensor, Tensor]:
+        """Images and labels of the kind of those in `rows`, which are others. apart: labels as of `labels`."""
         truth, own = self.truth, set(rows)
         rest = [i for i in range(len(truth.inputs)) if i not in own]
         if truth.by_holder is not None:  # others of the same holders alone
@@ -35,7 +36,10 @@ class LineUps:
             rest = [i for i in rest if holders[i] in held]
             shown = torch.isin(of_gallery, held)
             inputs = torch.cat([truth.inputs[rest], truth.gallery_inputs[shown]])
-            return inputs, torch.cat([truth.targets[rest], truth.gallery_targets[shown]])
+            targets = torch.cat([truth.targets[rest], truth.gallery_targets[shown]])
+            if apart:
+                targets = self._of_holders(targets, torch.cat([holders[rest], of_gallery[shown]]))
+            return inputs, targets
         alike = [(truth.inputs[rest], truth.targets[rest])]
         if self.splits_of_ones_own:  # they may be of another kind, which a picture made of nothing shows too
             alike.append((truth.pool_inputs, truth.pool_targets))
@@ -44,12 +48,24 @@ class LineUps:
             alike.append((truth.gallery_inputs, truth.gallery_targets))
         return torch.cat([images for images, _ in alike]), torch.cat([labels for _, labels in alike])
 
-    def of_the_lot(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def labels(self, rows: Sequence[int]) -> Tensor:
+        """What those in `rows` have in common with whatever a lot might have dealt in their place: the label, and the
+        holder where rows have one.
+        """
+        targets = self.truth.targets[list(rows)]
+        if self.truth.by_holder is None:
+            return targets
+        return self._of_holders(targets, self.truth.by_holder[0][list(rows)])
+
+    def _of_holders(self, targets: Tensor, holders: Tensor) -> Tensor:
+        return strata(targets, holders, self.setup.manifest.data.classes_of_records)
+
+    def of_the_lot(self, rows: Sequence[int], apart: bool = False) -> tuple[Tensor, Tensor]:
         """Images and labels that were dealt as those in `rows`: the clients' others, and what was left over by the same
-        lot, or other splits where nothing was.
+        lot, or other splits where nothing was. apart: labels as of `labels`.
         """
         if not self.left_over:
-            return self.others(rows)
+            return self.others(rows, apart)
         truth, own = self.truth, set(rows)
         rest = [i for i in range(len(truth.inputs)) if i not in own]
         return torch.cat([truth.inputs[rest], truth.pool_inputs]), torch.cat([truth.targets[rest], truth.pool_targets])

@@ -154,7 +154,7 @@ def _in_its_pool(
     partition = setup.config.data.partition
     dealt = partition == "iid" or (partition in BY_LOT and entry.settings.get("labels") == "known")
     # Else records of one client are of a kind, and so may be what a prior alone makes of nothing.
-    if not dealt and truth.by_holder is None:
+    if not dealt and (truth.by_holder is None or len(truth.by_holder[0][rows].unique()) > 1):
         why = (
             f"a client's records may resemble each other ({UNALIKE[partition]}), and then a guess at their kind scores"
         )

@@ -201,7 +201,8 @@ class ClaimTable(ConfigTable):
 class AuditTable(ConfigTable):
     """What is asked. honest: the share of all other clients that draw their own noise and tell nobody what they know;
     the others collude with every observer. spent: the ε that was spent on the same people before, as by a search on
-    their records, at the same δ, unit and adjacency; what no ε bounds is "unlimited".
+    their records, of the same unit and adjacency; what no ε bounds is "unlimited". spent_delta: its δ; None for
+    `delta`.
     """
 
     delta: float = Field(default=1e-5, gt=0, lt=1)
@@ -210,6 +211,7 @@ class AuditTable(ConfigTable):
     observer: ObserverName = Observer("server")
     honest: float = Field(default=1.0, ge=0, le=1)
     spent: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["unlimited"] | None = None
+    spent_delta: float | None = Field(default=None, gt=0, lt=1)
 
     @property
     def spent_before(self) -> float:
@@ -218,12 +220,18 @@ class AuditTable(ConfigTable):
             return inf
         return self.spent or 0.0
 
+    @property
+    def delta_before(self) -> float:
+        """The δ of `spent`: 0 for none."""
+        return (self.spent_delta or self.delta) if self.spent else 0.0
+
     @model_serializer(mode="wrap")
     def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """As it was before there was `spent`, where there is none: a setup's digest covers the config."""
+        """As it was before there was `spent` or its δ, where there is none: a setup's digest covers the config."""
         made: dict[str, Any] = plain(self)
-        if self.spent is None:
-            made.pop("spent", None)  # where it was asked for at all
+        for name in ("spent", "spent_delta"):
+            if getattr(self, name) is None:
+                made.pop(name, None)  # where it was asked for at all
         return made
 
 

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from ...judge.judgement import NO_LEAK, Judgement
 from ...proof.theorems.gaussian import gaussian_epsilon, gaussian_multiplier
 from ...results.checks import strength
-from ...results.format import LEVELS, PROOFS, Epsilon
+from ...results.format import LEVELS, PROOFS, AuditedSetup, Epsilon
 from ...say import sharing as say
 from ...say import words
 from ...say.accuracy import useless
@@ -169,18 +169,19 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
     if earlier.spent:
         because.append(spent_before(earlier))
     if earlier.spent and worst.row.asked:  # what was spent is of these terms alone
-        epsilon, delta = with_spent(worst.row, earlier.spent)
+        epsilon, delta = with_spent(worst.row, earlier)
         because.append(say.right_of_both(at_most_right(least_wrong(epsilon, delta)), epsilon, delta))
     said = " ".join(because) + _together(proven)
     weaker = limited or bool(declared) or earlier.spent > 0
     return Sharing("proven", sentence, said, what.question, "proven", weaker)
 
 
-def with_spent(row: Epsilon, spent: float) -> tuple[float, float]:
+def with_spent(row: Epsilon, setup: AuditedSetup) -> tuple[float, float]:
     """ε and δ of what the row proves and of what was spent before, by basic composition. row: the one that is asked
-    about, as `spent` is of its observer, unit, adjacency and δ.
+    about, as the setup's `spent` is of its observer, unit and adjacency.
     """
-    return (row.proven or 0.0) + spent, min(1.0, 2 * (row.delta or 0.0))
+    delta = row.delta or 0.0
+    return (row.proven or 0.0) + setup.spent, min(1.0, delta + (setup.spent_delta or delta))
 
 
 def _of_own_code(setting: ReportedSetting) -> Sharing:

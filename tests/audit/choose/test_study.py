@@ -53,7 +53,7 @@ from dpfl_audit.audit.run import RunOptions
 from dpfl_audit.audit.run.planning import planned_cells
 from dpfl_audit.audit.run.shortened import LEAST_ITERATIONS
 from dpfl_audit.audit.say import study as say
-from dpfl_audit.audit.say.words import at_most
+from dpfl_audit.audit.say.words import at_most, number
 from dpfl_audit.audit.setup.capture import Training, train_together
 from dpfl_audit.audit.setup.config import parse_config, read_config
 from dpfl_audit.audit.setup.experiment import TooManyRecords, build
@@ -206,13 +206,15 @@ def test_a_search_that_costs_more_than_was_asked_is_said(done: Study) -> None:
 def test_what_was_spent_before_a_search_is_in_the_sum_and_in_what_it_recommends(done: Study, tmp_path: Path) -> None:
     assert done.chosen is not None and done.chosen.epsilon is not None
     (tmp_path / "config.toml").write_text((done.folder / "recommended.toml").read_text())
-    asked = replace(OPTIONS, overrides=("audit.spent=15.5",))
+    asked = replace(OPTIONS, overrides=("audit.spent=15.5", "audit.spent_delta=2e-5"))
     case = opened_case(tmp_path / "config.toml", asked, done.case.key, tmp_path)
     limited = replace(case, goals=replace(case.goals, epsilon_at_most=done.chosen.epsilon + 1))
     study = replace(done, case=limited, price=replace(done.price, epsilon=8.25))
     assert at_most(done.chosen.epsilon + 15.5 + 8.25) in study.above
     text = recommended_toml(study)
-    assert parse_config(tomllib.loads(text)).audit.spent == 15.5 + 8.25 and text.count("Recommended by") == 1
+    found, delta = parse_config(tomllib.loads(text)).audit, case.config.audit.delta
+    assert found.spent == 15.5 + 8.25 and text.count("Recommended by") == 1
+    assert found.delta_before == pytest.approx(3 * delta) and number(4 * delta) in study.above
 
 
 def test_a_key_that_is_put_in_stays_in_its_table_when_the_comments_below_it_are_taken_off() -> None:
@@ -791,6 +793,26 @@ def test_records_of_holders_are_with_the_same_client_in_all_trainings(tmp_path: 
     for sigma in sigmas:
         oracle.compose(PoissonSampledDpEvent(10 / least, GaussianDpEvent(sigma)), 2 * math.ceil(least / 10))
     assert composed_epsilon(experiments) == pytest.approx(oracle.get_epsilon(1e-5), rel=1e-3)
+
+
+def test_writers_whom_a_seed_draws_have_no_number(tmp_path: Path) -> None:
+    """dp_accounting's composition for the writer of 20 records, whom all three seeds draw: client 0, 2 and 0."""
+    sizes = {"train": [20, 400, 400, 400, 400, 400], "test": [10] * 6}
+    for part, counts in sizes.items():
+        records = {f"u{i}": {"x": [[0.0] * 784] * n, "y": [i] * n} for i, n in enumerate(counts)}
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "all.json").write_text(json.dumps({"users": list(records), "user_data": records}))
+    raw = {
+        "data": {"name": "femnist", "root": ".", "partition": "writer", "clients": 3, "split_seed": 0},
+        "model": {"name": "logistic"},
+        "local": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10},
+        "scheme": {"name": "dpsgd", "rounds": 2, "clip": 1.0, "sigma": 1.0},
+        "audit": {"observer": "server", "unit": "record", "adjacency": "zero_out", "delta": 1e-5},
+    }
+    experiments = [build(parse_config(raw, "", [f"seed={seed}"]), tmp_path) for seed in (1, 2, 5)]
+    assert [[len(rows) for rows in one.clients].index(20) for one in experiments] == [0, 2, 0]
+    oracle = PLDAccountant().compose(PoissonSampledDpEvent(10 / 20, GaussianDpEvent(1.0)), 3 * 4)
+    assert composed_epsilon(experiments) >= oracle.get_epsilon(1e-5)
 
 
 def test_a_search_on_auxiliary_records_costs_nobody_anything(tmp_path: Path) -> None:

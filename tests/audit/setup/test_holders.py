@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from dpfl_audit.attacks.base import Reconstruction
 from dpfl_audit.audit.errors import BadInput
+from dpfl_audit.audit.scoring.answers import Lots, of_margins
 from dpfl_audit.audit.scoring.line_ups import LineUps
 from dpfl_audit.audit.scoring.membership_entries import judges_of, lot_behind
 from dpfl_audit.audit.setup.auditor import Auditor
@@ -67,6 +69,21 @@ def test_beside_a_row_stand_others_of_its_holder(setup: Path) -> None:
         others, _ = LineUps(opened, truth, opened.knowledge()).others(rows)
         assert len(others) > 3
         assert ((others.flatten(1)[:, 0] - truth.inputs[rows[0]].flatten()[0]).abs() < 5).all()  # `a` tells the holder
+
+
+def test_pictures_that_tell_the_holder_alone_are_of_no_record(setup: Path) -> None:
+    """Messages of all holders are one question; dealt across holders, every such guess was called a leak (p = 3e-4)."""
+    opened, truth = open_setup(setup), Auditor(open_setup(setup)).truth
+    assert truth is not None and truth.by_holder is not None
+    sent: list[tuple[list[int], Reconstruction]] = []
+    for rows in truth.messages.values():
+        own, name = truth.by_holder[1] == truth.by_holder[0][rows[0]], f"client-{len(sent)}"
+        noise = 0.1 * torch.randn(3, *truth.inputs.shape[1:], generator=torch.Generator().manual_seed(len(sent)))
+        images = truth.gallery_inputs[own].mean(0) + noise
+        made = Reconstruction("guess", "server", "one-round", 0, name, (), images, images, torch.zeros(3), 0.0, ())
+        sent.append((list(rows), made))
+    answer = of_margins(sent, LineUps(opened, truth, opened.knowledge()), Lots(checks=4, seed=0, runs=1))
+    assert answer is not None and answer.least < 0.001 and answer.p_value > 0.05
 
 
 @pytest.mark.parametrize("name", ["records", "gallery"])
