@@ -38,7 +38,7 @@ def world(
         pool_targets=torch.arange(left_over) % LABELS,
         gallery_inputs=images(others, 3 * seed + 2, brighter),
         gallery_targets=torch.arange(others) % LABELS,
-        holders=None,
+        by_holder=None,
     )
     knowledge = SimpleNamespace(auxiliary_inputs=images(0, 0), auxiliary_targets=torch.zeros(0, dtype=torch.long))
     setup = SimpleNamespace(manifest=SimpleNamespace(data=SimpleNamespace(name="photos", description={"test": lot})))
