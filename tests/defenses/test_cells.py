@@ -11,7 +11,6 @@ import pytest
 import torch
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.cells import Said, read_column, usual_decimal
-from dpfl_audit.defenses.data.delimited import read_delimited
 
 NOTHING = Said()
 
@@ -241,12 +240,6 @@ def test_another_encoding_names_the_byte_the_line_and_the_cure(tmp_path):
         loaded(tmp_path, text)
     assert "\n" not in str(error.value)
     assert loaded(tmp_path, text, encoding="latin-1").classes == 2
-
-
-def test_nothing_is_read_of_rows_that_have_more_cells(tmp_path):
-    (tmp_path / "x.csv").write_text("a,b\n" + "1,2\n" * 40 + "1,2,3\n")
-    with pytest.raises(ValueError, match="not a readable CSV"):
-        read_delimited(tmp_path / "x.csv")
 
 
 def test_brackets_for_a_minus_are_noted():
