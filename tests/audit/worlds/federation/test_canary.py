@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from math import inf, sqrt
@@ -11,10 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from dpfl_audit.attacks.canary import Blank, Existing, RandomUpdate
-from dpfl_audit.audit.files import json_text
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven import rows as epsilon
-from dpfl_audit.audit.results.format import AttackResult, Epsilon
+from dpfl_audit.audit.results.format import Epsilon
 from dpfl_audit.audit.setup.auditor import Auditor
 from dpfl_audit.audit.setup.capture import train
 from dpfl_audit.audit.setup.config import parse_config
@@ -279,23 +277,6 @@ def test_other_data_than_the_setups_are_refused(setup):
     changed = Auditor(replace(public, manifest=public.manifest.model_copy(update={"data": other})))
     refused = demonstrate(changed, SMALL, Question(Observer("server"), "record", "zero_out", DELTA))
     assert "longer those" in refused.not_measured
-
-
-def written(demonstrated: tuple) -> str:
-    rows, attacks, warnings = demonstrated
-    values = {"rows": [row.model_dump() for row in rows], "attacks": [entry.model_dump() for entry in attacks]}
-    return json_text({**values, "warnings": warnings})
-
-
-@pytest.mark.full
-def test_results_are_valid_json_of_format_1_and_come_from_the_seed(setup):
-    rows = epsilon.rows(setup.ledger, None, DELTA)
-    first, again, other = (demonstrate_rows(setup, rows, SMALL, seed) for seed in (1, 1, 2))
-    assert written(first) == written(again) != written(other)
-    content = json.loads(written(first))
-    assert [Epsilon.model_validate(row) for row in content["rows"]] == first[0]
-    (entry,) = [AttackResult.model_validate(entry) for entry in content["attacks"]]
-    assert entry.kind == "canary" and entry.scored and entry.low("epsilon") == entry.value("epsilon")
 
 
 # --- protocols ---
