@@ -80,7 +80,7 @@ def test_honest_noise_is_seldom_contradicted_at_a_level_that_can_be_counted(monk
 
 
 def test_chances_are_chances():
-    """Of honest numbers of every law each test's p-value is below 5 % in 5 % of 200 draws at most (20 are p < .004)."""
+    """Of honest numbers of every law each test's p-value is below 5 % in 5 % of 400 draws at most (34 are p < .003)."""
     rng = np.random.default_rng(0)
     draws = {
         "gaussian": lambda n: rng.standard_normal(n),
@@ -89,8 +89,8 @@ def test_chances_are_chances():
     }
     for law, draw in draws.items():
         below = dict.fromkeys(("size", "law", "largest"), 0)
-        for _ in range(200):
+        for _ in range(400):
             pool = noise_tests._Pool(draw(int(rng.choice([30, 300]))), law, "", True)
             for name, p in pool.chances().items():
                 below[name] += p < 0.05
-        assert max(below.values()) < 20, (law, below)
+        assert max(below.values()) < 34, (law, below)

@@ -437,12 +437,12 @@ def test_candidates_count_as_the_records_of_uploads_say(tmp_path):
                 rec.broadcast(t, START)
                 half = slice(0, 10) if t else slice(10, 20)  # another half of its records every round
                 rec.upload(t, 0, vector(t) + noise(t), num_examples=10, records=(x[half], y[half]))
-        with pytest.raises(BadInput, match="shadow"):
-            runner.opened(tmp_path / name, runner.RunOptions(attacks=("membership-lira",)))
         _, auditor = check_setup(tmp_path / name)
         assert json.loads((tmp_path / name / "truth" / "membership.json").read_text())["client"] == right
         found = [d.why for d in auditor.declared if d.what == "candidates"]
         assert len(found) == (name == "wrong") and all("nobody's" in why and "5" in why for why in found)
+    with pytest.raises(BadInput, match="shadow"):
+        runner.run(tmp_path / "right", tmp_path / "r", runner.RunOptions(attacks=("membership-lira",)))
 
 
 def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
