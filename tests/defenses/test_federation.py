@@ -146,15 +146,6 @@ def test_a_budget_stops_a_client_by_the_schemes_own_claim(digits):
     assert [r.participants for r in records] == [(0, 1, 2)]
 
 
-def test_training_that_diverges_ends_with_the_round_marked(digits):
-    module = model_of("mlp", digits, widths=[12])
-    clients = clients_of(2)
-    scheme = Scheme(name="x", source="x", local=LocalTraining(optimiser="sgd", lr=1e30, batch_size=10))
-    records = []
-    run_many([Federation(scheme, module, digits, clients, 0)], on_round=lambda _, r: records.append(r))
-    assert not records[-1].finite
-
-
 @pytest.mark.parametrize("engine", [looped, batched])
 @pytest.mark.parametrize("what", ["weights", "gradient"])
 def test_a_client_whose_own_training_diverges_behind_a_clip_ends_nothing(digits, engine, what):

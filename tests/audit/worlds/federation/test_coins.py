@@ -46,7 +46,7 @@ from stated import stated
 from tiers import quick
 
 DELTA = 1e-5
-WORLDS = 250
+WORLDS = 100
 
 
 def experiment(scheme: dict, local: dict | None = None, clients: int = 3, seed: int = 0) -> Experiment:
