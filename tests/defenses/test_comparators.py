@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dp_accounting.pld import privacy_loss_distribution as pld
 from dpfl_audit.audit.proof.theorems.composition import epsilon
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proof.theorems.response import response_epsilon, response_renyi
 from dpfl_audit.audit.proven.accounting import proven
-from dpfl_audit.defenses import claims
-from dpfl_audit.defenses.claims.gaussian import sampled_renyi
+from dpfl_audit.defenses import claims, engine
+from dpfl_audit.defenses.claims.gaussian import TF_PRIVACY_ORDERS, sampled_renyi
 from dpfl_audit.defenses.data.dataset import Dataset, make
 from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.federation import Federation, run_many
@@ -167,6 +168,13 @@ def test_a_partition_that_ends_within_an_epoch_counts_its_ends():
     assert [cost(s) for s in (1, 2, 3, 4, 5)] == pytest.approx(
         [gaussian_epsilon(3 / sqrt(times), 1e-5) for times in (1, 1, 3, 2, 4)], rel=1e-6
     )
+
+
+@pytest.mark.full
+def test_poisson_batches_are_amplified_as_the_claim_assumes():
+    sent = uploads(build("fed-cdp", rounds=2, batches="poisson"))
+    draw = Draw("gaussian", 1 / 3, "poisson", 4, 8, 1 / 3)
+    assert price(sent, "record") == pytest.approx(epsilon(((draw, 4),), 1e-5)[0], rel=1e-3)
 
 
 def test_fed_cdp_needs_whole_epochs():
@@ -335,6 +343,13 @@ def test_an_upload_of_ldp_fl_costs_epsilon_for_each_of_its_weights(unit, adjacen
     assert build("ldp-fl", rounds=2, epsilon=0.5).claim.epsilon(2, 1e-5) == 0.5
 
 
+def test_responses_compose_as_dp_accounting_has_it():
+    """On a grid of multiples of ε nothing is rounded."""
+    one = pld.from_randomized_response(2 / (1 + exp(1)), 2, value_discretization_interval=1.0)
+    expected = one.self_compose(100).get_epsilon_for_delta(1e-5)
+    assert response_epsilon(1.0, 100, 1e-5) == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.parametrize(("eps", "count"), [(1.0, 100), (0.5, 40), (2.0, 7)])
 def test_responses_compose_as_kairouz_has_it(eps, count):
     """Theorem 3.3 term by term: δ at the ε given is the δ asked for."""
@@ -492,6 +507,13 @@ def test_components_by_the_code_of_their_authors():
     assert release.problem == "" and 1 / release.ratio == pytest.approx(22 / (10 * sqrt(2)))
 
 
+@pytest.mark.parametrize(("epsilon", "sigma", "rounds"), [(0.5, 22.0, 6), (2.0, 22.0, 94), (8.0, 8.0, 157)])
+def test_the_lengths_of_the_stored_curves_fit_sigma_22_and_8(epsilon, sigma, rounds):
+    """δ = 1e-4, α up to 64, one release more than the budget: 6, 94 and 157 rounds."""
+    spent = [min(n * a / (2 * sigma**2) + log(1e4) / (a - 1) for a in range(2, 65)) for n in range(1, 300)]
+    assert next(n for n, value in enumerate(spent, 1) if value > epsilon) == rounds + (spent[rounds - 1] <= epsilon)
+
+
 def test_the_estimated_sensitivity_is_three_deviations_of_a_sample():
     vector = torch.arange(1000.0)
     parcel = SampledSpread(1.0)(Parcel(vector), context(flat(1000)))
@@ -508,3 +530,8 @@ def test_privatedl_has_the_classical_noise_over_its_batch():
     assert build("privatedl", rounds=5, epsilon=2.0, mechanism="laplace").client[1].noise_multiplier == pytest.approx(
         1 / 0.4 / 4
     )
+
+
+def test_orders_are_tf_privacys():
+    assert len(TF_PRIVACY_ORDERS) == 72 and TF_PRIVACY_ORDERS[0] == 1.25 and TF_PRIVACY_ORDERS[-1] == 512
+    assert engine.ENGINES["batched"] is batched

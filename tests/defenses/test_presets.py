@@ -28,6 +28,7 @@ from dpfl_audit.defenses.steps.clip import ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents, repeated_step
 from dpfl_audit.defenses.steps.momentum import Momentum
 from dpfl_audit.defenses.steps.perturb import Perturb
+from dpfl_audit.defenses.steps.side import WithNorm
 from dpfl_audit.defenses.steps.sparsify import TopK
 from dpfl_audit.defenses.update import OPTIMISERS, make_optimiser
 from dpfl_audit.defenses.wire import SERVER, Parcel, Wire
@@ -190,6 +191,15 @@ def test_geometric_raises_the_noise_for_a_growing_ratio_as_the_paper_prints_it()
     assert isinstance(schedule, Geometric)
     losses = [*(1 / (r + 1) for r in range(9)), 5.0]
     assert schedule.plan(10, {"test_loss": losses}).noise / 1.1**5 == pytest.approx(1.4149, abs=2e-4)
+
+
+def test_weights_stay_clipped_at_every_local_step():
+    for steps in (1, 2, 3):  # a run of k steps ends where a longer one stands after k
+        scheme = build("geometric", (20, 20), replace(SGD, lr=50.0), Layout.of(net()), clip=0.7, tau=steps, rounds=1)
+        kept = []
+        scheme = replace(scheme, client=(lambda p, c, kept=kept: kept.append(p.vector.norm()) or p,))
+        run_many([Federation(scheme, net(), blobs(), [torch.arange(20), torch.arange(20, 40)], 0)], looped)
+        assert max(kept) <= 0.7 * (1 + 1e-9) and max(kept) > 0.69
 
 
 # --- NbAFL ---
@@ -518,6 +528,11 @@ def test_ldp_says_the_same_of_a_multiplier_and_of_its_noise():
     assert by_sigma.epsilon(3, 1e-5) == pytest.approx(by_std.epsilon(3, 1e-5)) and by_std.epsilon(3, 1e-5) > 0.1
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_an_lcdp_client_trains_with_momentum_whatever_was_set(optimiser):
+    assert build("lcdp", (600,) * 100, replace(SGD, optimiser=optimiser)).local.optimiser == "momentum"
+
+
 @pytest.mark.parametrize("name", ["ldp", "thesis-baseline"])
 def test_all_clients_means_those_that_are_left_and_a_cohort_means_a_cohort(name):
     assert build(name, (600,) * 100, sigma=1.0).min_clients == 1
@@ -588,6 +603,13 @@ def test_momentum_before_noise_gives_up_a_public_bound():
     clipped = ClipReceived(1.0)([Parcel(torch.ones(4))], context())[0]
     assert clipped.bound is not None and clipped.bound.norm == 1.0
     assert Momentum(0.5)(clipped, context(kept={})).bound is None
+
+
+def test_a_norm_sent_in_the_clear_is_a_release_of_its_own():
+    parcel = WithNorm(Perturb(noise_std=1.0))(Parcel(torch.full((4,), 2.0)), context())
+    assert parcel.side == {"norm": 4.0}
+    price = worst(parcel.releases, [0], unit="client", adjacency="zero_out", delta=1e-5)
+    assert any("without noise" in reason for reason in price.reasons)
 
 
 # --- the rest ---

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
+import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from math import inf
@@ -73,6 +76,14 @@ def test_three_lines_make_a_setup_that_is_priced(tmp_path):
     assert auditor.truth is None and not (tmp_path / "s" / ".work").exists()
 
 
+def test_a_second_close_does_nothing_and_a_closed_recorder_takes_nothing(tmp_path):
+    rec = Recorder(tmp_path / "s", NET, strict=True)
+    one_round(rec, 0)
+    assert rec.close() == rec.close() == tmp_path / "s"
+    with pytest.raises(BadInput, match="closed"):
+        rec.broadcast(1, START)
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -95,6 +106,19 @@ def as_state(flat: torch.Tensor) -> dict[str, torch.Tensor]:
     return {n: p.reshape(v.shape) for (n, v), p in zip(START.items(), parts)}
 
 
+def test_without_a_network_epsilon_is_priced_and_the_rest_is_said(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    with Recorder(tmp_path / "s", [np.zeros((3, 4)), np.zeros(3)], mechanism=NOISE, strict=True) as rec:
+        rec.broadcast(0, [np.zeros((3, 4)), np.zeros(3)])
+        rec.upload(0, 0, [np.ones((3, 4)), np.ones(3)], num_examples=3)
+    results = runner.run(tmp_path / "s", tmp_path / "r", runner.RunOptions(pixels_only=True))
+    assert results.attacks == () and results.choice is not None and results.choice.ran == ()
+    assert {one.attack for one in results.choice.not_run} >= {"inversion", "membership-loss", "canary"}
+    assert any("built again" in text for text in results.warnings)
+    assert any("this tool" in text for text in results.warnings)
+
+
 def test_without_records_nothing_is_scored_and_epsilon_is_there(tmp_path):
     from dpfl_audit.audit import run as runner
 
@@ -106,6 +130,15 @@ def test_without_records_nothing_is_scored_and_epsilon_is_there(tmp_path):
     assert not any(attack.scored for attack in results.attacks)
     assert any("truth/" in text for text in results.warnings)
     assert next(row for row in results.epsilon if row.asked).proven == pytest.approx(get_epsilon_gaussian(0.5, 1e-5))
+
+
+def test_a_canary_is_refused_with_the_reason(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
+        one_round(rec, 0)
+    with pytest.raises(BadInput, match="recording has none"):
+        runner.opened(tmp_path / "s", runner.RunOptions(attacks=("canary",)))
 
 
 # --- declared, checked, contradicted
@@ -140,6 +173,26 @@ def test_a_message_too_short_for_its_noise_contradicts_without_any_raw_value(tmp
     assert statuses(tmp_path / "s")["noise"] == "contradicted" and epsilon(tmp_path / "s") == inf
 
 
+def test_a_servers_noise_is_what_the_next_model_has_beside_the_mean(tmp_path):
+    """Three clients clipped to 1, mean, noise .1: bound 1/3, multiplier .3 towards the downlink."""
+    for std, expected in ((0.1, "checked"), (0.05, "contradicted")):
+        folder = tmp_path / str(std)
+        with Recorder(
+            folder, WHOLE, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server"), average="mean", strict=True
+        ) as rec:
+            rec.broadcast(0, WHOLE)
+            for c in range(3):
+                rec.upload(0, c, vector(c, norm=3.0), num_examples=4 + c)
+            mean = sum(vector(c, norm=3.0) / 3 for c in range(3)) / 3
+            rec.broadcast(1, WHOLE["w"] + mean + noise(0, std))
+        assert statuses(folder)["noise"] == expected
+        assert epsilon(folder) == inf
+        if expected == "checked":
+            row = next(r for r in table(folder).rows if r.observer == "downlink" and r.unit == "client")
+            assert row.multiplier == pytest.approx(0.3)
+            assert statuses(folder)["average"] == "declared"  # twice a weight is .41 of length, four times the noise
+
+
 def test_a_weighted_mean_is_priced_by_its_largest_weight(tmp_path):
     with Recorder(tmp_path / "s", NET, mechanism=Gaussian(clip=1.0, noise_std=0.1, by="server"), strict=True) as rec:
         rec.broadcast(0, START)
@@ -163,6 +216,19 @@ def test_sampling_that_did_not_happen_is_seen(tmp_path):
                 rec.upload(0, c, vector(c), num_examples=5)
             rec.broadcast(1, START)
         assert statuses(tmp_path / str(clients))["sampling"] == expected
+
+
+@pytest.mark.full
+def test_local_dp_sgd_is_priced_by_record(tmp_path):
+    """20 steps of multiplier 1 at rate .1: the same events as a dpsgd training of this tool."""
+    lot = Sampling("poisson", population=100, cohort=10, unit="record")
+    local = Gaussian(clip=1.0, noise_std=1.0, of="record", steps=20, sampling=lot)
+    with Recorder(tmp_path / "s", NET, mechanism=local, strict=True) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0), num_examples=100)
+    record = epsilon(tmp_path / "s", unit="record")
+    assert 1 < record < 10 and statuses(tmp_path / "s")["noise"] == "declared"
+    assert epsilon(tmp_path / "s") > 100
 
 
 def test_a_network_in_float64_is_asked_in_float64_and_sent_in_float32(tmp_path):
@@ -212,15 +278,6 @@ def test_calls_out_of_turn(tmp_path):
     assert len(setup.messages) == 2 and epsilon(tmp_path / "s") < inf
 
 
-def test_a_client_twice_in_a_round(tmp_path):
-    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
-        one_round(rec, 0)
-        refused(lambda: rec.upload(0, 1, START, 5), "once a round")
-    setup, _ = check_setup(tmp_path / "s")
-    sent = next(m for m in setup.messages if m.sender == "client-1")
-    assert torch.equal(setup.load(sent), vector(1) + noise(1)) and epsilon(tmp_path / "s") == inf  # the first is kept
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -244,6 +301,17 @@ def test_what_is_not_the_models_is_refused_and_proves_nothing_as_it_was_sent(cha
     assert [m.sender for m in setup.messages if m.sender != "server"] == ["client-0"]
     assert epsilon(tmp_path / "s") == inf and auditor.ledger.participations() == {0: 1, 1: 1}
     assert "the recording" in " ".join(table(tmp_path / "s").rows[0].notes)
+
+
+def test_a_client_twice_in_a_round_and_no_records(tmp_path):
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
+        one_round(rec, 0)
+        refused(lambda: rec.upload(0, 1, START, 5), "once a round")
+        for count in (0, -3, 2.5, None, True):
+            refused(lambda count=count: rec.upload(0, 2, START, count), "num_examples", "from 1 on")
+    setup, _ = check_setup(tmp_path / "s")
+    sent = next(m for m in setup.messages if m.sender == "client-1")
+    assert torch.equal(setup.load(sent), vector(1) + noise(1))  # the first one
 
 
 def test_two_recorders_on_one_folder(tmp_path):
@@ -306,26 +374,39 @@ def test_an_exception_keeps_whole_rounds_and_the_same_recorder_goes_on(tmp_path)
     assert content(tmp_path / "s", but=()) == content(whole, but=())
 
 
-def without_end(folder: Path) -> None:
-    rec = Recorder(folder, NET, mechanism=NOISE, strict=True)
-    for t in range(10_000):
-        one_round(rec, t, clients=4)
+KILLED = """
+import sys, time, torch
+from torch import nn
+from dpfl_audit import Gaussian, Recorder
+torch.manual_seed(0)
+net = nn.Linear(30, 10)
+rec = Recorder(sys.argv[1], net, mechanism=Gaussian(clip=1, noise_std=.5), strict=True)
+for t in range(10_000):
+    rec.broadcast(t, net.state_dict())
+    for c in range(4):
+        rec.upload(t, c, net.state_dict(), num_examples=3)
+"""
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork")
 def test_kill_minus_nine_keeps_every_whole_round(tmp_path):
     folder = tmp_path / "s"
-    process = multiprocessing.get_context("fork").Process(target=without_end, args=(folder,))
-    process.start()
-    while not (folder / ".work" / "round-0003.json").exists() and process.is_alive():
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)])
+    while not (folder / ".work" / "round-0003.json").exists() and process.poll() is None:
         time.sleep(0.01)
-    process.kill()
-    process.join()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
     rounds = len(list((folder / ".work").glob("round-*.json")))
     assert rounds >= 4
     finish(folder)
     setup, _ = check_setup(folder)
     assert setup.manifest.rounds == rounds and len(setup.messages) == 5 * rounds
+
+
+def test_nothing_recorded_makes_no_setup(tmp_path):
+    rec = Recorder(tmp_path / "s", NET, strict=True)
+    rec.broadcast(0, START)
+    refused(rec.close, "no client uploaded anything")
+    rec.abandon()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
@@ -421,12 +502,42 @@ def test_a_class_of_ones_own_is_named_and_imported_only_by_the_users_word(tmp_pa
     assert module(torch.rand(2, 1, 6, 6)).shape == (2, 3)
 
 
+@pytest.mark.filterwarnings("ignore:model. ε is priced")
+def test_what_is_sent_beside_parameters_is_kept_and_no_network_is_made_of_it(tmp_path):
+    """A BatchNorm's running statistics go over the wire too."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    data = {"input_shape": [1, 6, 6], "classes": 3}
+    with Recorder(tmp_path / "s", net, mechanism=NOISE, share="weights", data=data, strict=True) as rec:
+        rec.broadcast(0, net)
+        rec.upload(0, 0, net, num_examples=5)
+    setup, _ = check_setup(tmp_path / "s")
+    assert setup.layout.dim == sum(v.numel() for v in net.state_dict().values())
+    with pytest.raises(BadInput, match="no network that can be built again"):
+        setup.module()
+
+
+def test_candidates_make_membership_measurable(tmp_path):
+    from dpfl_audit.audit import run as runner
+
+    torch.manual_seed(1)
+    x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
+    with Recorder(tmp_path / "s", NET, mechanism=NOISE, data={"by_lot": True}, strict=True) as rec:
+        rec.candidates(x, y, [0] * 20 + [-1] * 20)
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0) + noise(0), num_examples=20, records=(x[:20], y[:20]))
+        rec.broadcast(1, START)
+    options = runner.RunOptions(attacks=("membership-loss", "membership-cosine"), pixels_only=True)
+    results = runner.run(tmp_path / "s", tmp_path / "r", options)
+    assert {a.attack for a in results.attacks} == {"membership-loss", "membership-cosine"}
+    assert all(a.value("auc") is not None for a in results.attacks)
+    with pytest.raises(BadInput, match="shadow"):
+        runner.run(tmp_path / "s", tmp_path / "t", runner.RunOptions(attacks=("membership-lira",), pixels_only=True))
+
+
 def test_candidates_count_as_the_records_of_uploads_say(tmp_path):
     """Five members that are called nobody's, and five outsiders that are called client 0's: scores of these would hide
     any leak.
     """
-    from dpfl_audit.audit import run as runner
-
     torch.manual_seed(1)
     x, y = torch.rand(40, 1, 6, 6), torch.arange(40) % 3
     right = [0] * 20 + [-1] * 20
@@ -441,8 +552,6 @@ def test_candidates_count_as_the_records_of_uploads_say(tmp_path):
         assert json.loads((tmp_path / name / "truth" / "membership.json").read_text())["client"] == right
         found = [d.why for d in auditor.declared if d.what == "candidates"]
         assert len(found) == (name == "wrong") and all("nobody's" in why and "5" in why for why in found)
-    with pytest.raises(BadInput, match="shadow"):
-        runner.run(tmp_path / "right", tmp_path / "r", runner.RunOptions(attacks=("membership-lira",)))
 
 
 def test_secure_aggregation_is_declared_and_asks_about_sums(tmp_path):
@@ -593,6 +702,14 @@ def test_laplace_that_is_not_as_declared_proves_nothing(drawn, sent, tmp_path):
     assert "contradicted" in statuses(tmp_path / "s").values() and epsilon(tmp_path / "s") == inf
 
 
+@pytest.mark.full
+def test_a_right_laplace_is_seldom_contradicted(tmp_path):
+    """20 recordings of 4 messages; a check says so by chance less than once in a hundred thousand."""
+    for i in range(20):
+        recorded_laplace(tmp_path / str(i), lambda seed, i=i: spiky(1000 * i + seed))
+        assert "contradicted" not in statuses(tmp_path / str(i)).values(), i
+
+
 def test_two_runs_of_a_round_show_laplace_noise(tmp_path):
     """The difference of two Laplace draws over √2 has the density (1 + |x|/b)e^(−|x|/b)/4b, b = ½."""
     for scale, status in ((SCALE, "checked"), (0.6 * SCALE, "contradicted")):
@@ -617,3 +734,27 @@ def test_a_servers_laplace_noise_is_what_the_next_model_has_beside_the_mean(tmp_
         rec.broadcast(2, model)
     assert statuses(tmp_path / "s")["noise"] == "checked"
     assert epsilon(tmp_path / "s", "downlink") == pytest.approx(20, abs=4)  # a client moves each mean by ½ in L1
+
+
+def test_an_l2_clip_bounds_no_l1_norm(tmp_path):
+    """A value of L2 norm 1 spread over 1,600 numbers is up to 40 long in L1."""
+    with Recorder(tmp_path / "s", NET, mechanism=SPIKY, strict=True) as rec:
+        rec.broadcast(0, START)
+        rec.upload(0, 0, vector(0, 1.0) + spiky(0), num_examples=5)
+        rec.raw(0, 0, vector(0, 1.0))
+    assert "contradicted" in statuses(tmp_path / "s").values()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"clip": 0, "noise_scale": 1}, "clip = 0 must be a number above 0"),
+        ({"clip": 1, "noise_scale": -1}, "noise_scale = -1"),
+        ({"clip": 1, "noise_scale": 1, "by": "nobody"}, "by = 'nobody'"),
+        ({"clip": 1, "noise_scale": 1, "sampling": Sampling("poisson", 10, 2)}, "goes with by = 'server'"),
+        ({"clip": 1, "noise_scale": 1, "sampling": Sampling("without_replacement", 10, 2)}, "expected Sampling"),
+    ],
+)
+def test_a_laplace_that_cannot_be_is_refused(numbers, words):
+    with pytest.raises(BadInput, match=re.escape(words)):
+        Laplace(**numbers)

@@ -68,10 +68,10 @@ def shown(scores: tuple, past: tuple, mus: np.ndarray) -> float:
     return wagers.refuted(0.05)
 
 
-@pytest.mark.parametrize("after", [np.sign, lambda x: np.clip(x, -0.5, 0.1)], ids=["sign", "clamp"])
+@pytest.mark.parametrize("after", [np.sign, lambda x: np.clip(x, -0.5, 0.1), np.floor], ids=["sign", "clamp", "round"])
 def test_whatever_is_done_to_gaussian_noise_shows_no_more_than_its_shift(after):
     """A bound is the highest of all looks. The steps make scores narrower than the noise was."""
-    runs, mus = 40, np.linspace(0, 3, 31)
+    runs, mus = 60, np.linspace(0, 3, 61)
     made = [[[after(part - 0.5) for part in normal(seed, n, 1.0)] for n in (300, 50)] for seed in range(runs)]
     limits = np.array([shown(scores, past, mus) for scores, past in made])
     assert binom.sf((limits > 1).sum() - 1, runs, 0.05) > 0.01

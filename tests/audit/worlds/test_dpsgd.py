@@ -22,6 +22,7 @@ from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.worlds.transcript import own_randomness_kept, watched
 from dpfl_audit.audit.worlds.watching import StepScores
 from PIL import Image
+from scipy.stats import binom
 from tiers import quick
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -303,6 +304,16 @@ def test_the_callers_randomness_goes_on_as_before():
     with own_randomness_kept():
         watched(by_hand(1.0), PlantedDataset(records(), 0, records()[0], True), 7)
     assert float(torch.rand(())) == float(torch.rand((), generator=torch.Generator().manual_seed(3)))
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize(("mu", "steps"), [(1.0, 300), (0.5, 300), (1.0, 40), (0.0, 100)])
+def test_a_steps_mu_exceeds_the_truth_no_more_often_than_promised(mu, steps):
+    """Gaussian scores, nine steps without the record for each with it; an exact test at 1 % does not reject 3 %."""
+    rng = np.random.default_rng(0)
+    lows = [mean_shift(rng.normal(mu, 1, steps), rng.normal(0, 1, 9 * steps), 0.03, mu / 2) for _ in range(500)]
+    assert binom.sf(sum(low > mu for low in lows) - 1, len(lows), 0.03) > 0.01
+    assert np.mean(lows) > mu - 4 / np.sqrt(steps)  # and it has power
 
 
 @pytest.mark.parametrize(("rate", "steps"), [(0.2, 200), (1.0, 40)])

@@ -22,6 +22,7 @@ from dpfl_audit.audit.worlds.function import audit_mechanism, planned_draws
 from dpfl_audit.audit.worlds.request import MechanismRequest
 from dpfl_audit.audit.worlds.search import measured_shift
 from dpfl_audit.audit.worlds.source import own_code
+from scipy.stats import binom
 
 DELTA = 1e-5
 SOURCE = """
@@ -285,6 +286,18 @@ def test_rounds_with_a_secret_draw_are_scored_as_mixtures():
     )
     assert audit.shift == pytest.approx(8.0, rel=0.1)  # four times 4, where the canary is in all of them
     assert audit.counted.epsilon == pytest.approx(ideal.epsilon, abs=0.8)
+
+
+@pytest.mark.full
+def test_two_bounds_hold_together():
+    """A true claim (ε = 4.38 exactly) is refuted by either of them in at most 5 % of audits."""
+    truth = gaussian_epsilon(1.0, DELTA)
+    audits = [
+        audit_mechanism(noisy(1.0), delta=DELTA, draws=40, calibration=20, gaussian=True, seed=s) for s in range(20)
+    ]
+    assert all(audit.counted.confidence == 0.975 for audit in audits)
+    wrong = sum(audit.finding(truth).level.startswith("violated") for audit in audits)
+    assert binom.sf(wrong - 1, len(audits), 0.05) > 0.01
 
 
 def test_as_many_draws_as_the_claim_takes():

@@ -131,3 +131,43 @@ def test_shuffled_passes_are_told_from_coins(runs, passes, length):
 def test_coins_are_coins(seed):
     rng = np.random.default_rng(seed)
     assert pattern_of(rng.random((60, 10)) < 0.2) is None and pattern_of(rng.random((120, 5)) < 0.2) is None
+
+
+@pytest.mark.full
+def test_the_noise_of_an_epsilon_is_searched_for_once(monkeypatch):
+    engine_module = __import__("opacus.privacy_engine", fromlist=["get_noise_multiplier"])
+    search, calls = engine_module.get_noise_multiplier, []
+
+    def counted(**asked):
+        calls.append(asked)
+        return search(**asked)
+
+    monkeypatch.setattr(engine_module, "get_noise_multiplier", counted)
+
+    def train(dataset, engine):
+        model = copy.deepcopy(START)
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimiser, loader = engine.make_private_with_epsilon(
+            module=model,
+            optimizer=optimiser,
+            data_loader=DataLoader(dataset, batch_size=BATCH),
+            target_epsilon=8.0,
+            target_delta=1e-5,
+            epochs=1,
+            max_grad_norm=1.0,
+        )
+        for inputs, labels in loader:
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimiser.step()
+
+    seen: list[tuple[int, int]] = []
+    dpfl_audit.audit_opacus(
+        train,
+        opacus.PrivacyEngine(),
+        DATA,
+        trainings=50,
+        progress=lambda done, total, words="": seen.append((done, total)),
+    )
+    assert len(calls) == 1
+    assert seen[0][0] == 0 and seen[1][0] == 1 and seen[0][1] == seen[1][1]  # time left from the first training on

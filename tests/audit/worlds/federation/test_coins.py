@@ -46,7 +46,7 @@ from stated import stated
 from tiers import quick
 
 DELTA = 1e-5
-WORLDS = 100
+WORLDS = 250
 
 
 def experiment(scheme: dict, local: dict | None = None, clients: int = 3, seed: int = 0) -> Experiment:
@@ -103,6 +103,19 @@ def test_a_client_of_some_rounds_is_charged_for_these_rounds_alone():
 
 
 @pytest.mark.full
+def test_rounds_of_falling_noise_count_with_their_own_noise():
+    """GEO, ϑ = .64: round 15 has a 23rd of round 1's std; its μ over all 15 rounds would "refute" the proof."""
+    made = experiment(
+        {"name": "geometric", "rounds": 15, "ratio": 0.64, "epsilon": 2.0, "delta": 1e-3, "clip": 5.0, "tau": 1}
+    )
+    row, found = by_coins(made, "server", "client", "zero_out", 160)
+    metrics = found.attacks[0].numbers
+    over_all = gaussian_epsilon(1 / (metrics["mu"] * sqrt(15)), DELTA)
+    assert 0.15 * row.proven < found.row.demonstrated_on_condition <= row.proven < over_all
+    assert found.attacks[0].n == 146  # the 14 rounds before the last plan have more noise
+
+
+@pytest.mark.full
 def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     """The coins fall where the client is drawn; its μ is composed at the cohort's rate of 2 in 3, from below."""
     made = experiment({"name": "cdp", "sigma": 0.5, "clip": 1.0, "participants": 2, "rounds": 2})
@@ -116,6 +129,14 @@ def test_coins_under_a_secret_draw_stay_below_what_is_proven():
     )
     refused = by_coins(made, "downlink", "client", "replace_one", 180)[1]
     assert "secret draw" in refused.not_measured
+
+
+@pytest.mark.full
+def test_coins_are_told_what_comes_beside_a_model():
+    """An adaptive clip's next norm goes out with the model, and both worlds say what it would be."""
+    made = experiment({"name": "adaptive-clip", "noise_multiplier": 1.0, "rounds": 2})
+    row, found = by_coins(made, "downlink", "client", "zero_out", 180)
+    assert found.row is not None and max(found.row.demonstrated, found.row.demonstrated_on_condition) <= row.proven
 
 
 def test_a_shift_that_moves_with_the_model_is_not_composed():
@@ -153,6 +174,30 @@ def test_coins_measure_one_rounds_mu_and_compose_it():
         gaussian_epsilon(1 / (found.mu * 2**0.5), DELTA), rel=1e-3
     )
     assert 1 < found.one_run.epsilon < gaussian_epsilon(1 / 3, DELTA)
+
+
+@pytest.mark.full
+def test_coins_want_enough_rounds_and_an_observer_of_rounds():
+    """The number advised is larger than what was too few, and enough for this very audit."""
+    made = experiment({"name": "ldp", "sigma": 1.0, "rounds": 2})
+    refused = by_coins(made, "server", "client", "zero_out", 20)[1].not_measured
+    assert "20 rounds" in refused
+    advised = int(refused.rpartition("coin_rounds = ")[2])
+    assert advised > 20 and by_coins(made, "server", "client", "zero_out", advised)[1].row is not None
+    advice = """--set 'canary.protocols=["end-to-end"]' audits it"""
+    assert advice in by_coins(made, "model", "client", "zero_out", 20)[1].not_measured
+
+
+@pytest.mark.full
+def test_what_coins_count_holds_beside_what_they_compose():
+    """One round's ε by counting needs no condition and stays below one round's proof; the composed one names its."""
+    made = experiment({"name": "ldp", "noise_std": 0.5, "rounds": 4, "clip": 1.0})
+    row, found = by_coins(made, "server", "client", "zero_out", 300, claim=False)
+    assert "every round" in found.row.condition
+    assert 0 < found.row.demonstrated <= gaussian_epsilon(0.5, DELTA) < row.proven
+    assert found.row.demonstrated < found.row.demonstrated_on_condition <= row.proven
+    claimed = by_coins(made, "server", "client", "zero_out", 300)[1].row  # of 1.21: one round alone can show more
+    assert (claimed.demonstrated, claimed.condition) == (found.row.demonstrated, found.row.condition)
 
 
 @pytest.mark.parametrize("flips", [30, 60, 100])
@@ -369,6 +414,31 @@ def test_the_composed_bound_exceeds_the_truth_in_one_world_of_twenty_at_most(fau
     share, median = wrong(truth, planned, ratios, fault * ratios, ratios)
     assert share <= 0.05
     assert median > 0.3 * truth if fault else median == 0
+
+
+@pytest.mark.full
+def test_with_a_secret_draw_too():
+    """μ = 1.5 where the client is drawn, at 1 in 2, in 5 rounds: the truth from below is `composed` itself, within a
+    hundredth of PLD's upper limit.
+    """
+    planned, sure = [Round(t, 1.5, 0.5) for t in range(5)], np.full(150, 1.5)
+    audits = sorted(
+        (judge_flips(flips(np.random.default_rng(w), sure, sure, sure), 1.5, True, DELTA) for w in range(WORLDS)),
+        key=lambda a: a.mu,
+    )
+    # It grows with μ.
+    low, at_limit = (audits[int(share * WORLDS)].composed(planned, DELTA)[0] for share in (0.5, 0.95))
+    assert 1 < low < at_limit <= composed([(1.5, 0.5)] * 5, DELTA)[0]
+
+
+@pytest.mark.full
+def test_a_shift_that_differs_is_bounded_by_its_largest_round():
+    """Pooled rounds of μ = .5 to 3 with one ratio: not composed, and never above the round that says most."""
+    mus = np.linspace(0.5, 3.0, 200)
+    share, median = wrong(
+        gaussian_epsilon(1 / 3, DELTA), [Round(t, 3.0) for t in range(200)], np.full(200, 3.0), mus, mus
+    )
+    assert share <= 0.05 and median > 0
 
 
 def test_small_differences_are_given_away():

@@ -17,6 +17,7 @@ from dpfl_audit.audit.setup.experiment import Experiment, build
 from dpfl_audit.audit.setup.folder import open_setup
 from dpfl_audit.audit.setup.planned import planned_ledger
 from dpfl_audit.audit.worlds.federation.case import CanaryCase, NoDemonstration, experiment_of
+from dpfl_audit.audit.worlds.federation.client_round import constants_apart
 from dpfl_audit.audit.worlds.federation.plan import CanarySettings
 from dpfl_audit.audit.worlds.federation.rows import Question, demonstrate
 from dpfl_audit.defenses.data.dataset import statistics
@@ -102,6 +103,15 @@ def test_each_world_has_the_mean_and_std_of_its_own_rows(tmp_path):
             constants = constants_of(world.job.module)
             assert constants is not None
             assert [tuple(part.flatten().tolist()) for part in constants] == [*statistics(inputs)]
+
+
+@pytest.mark.full
+def test_constants_that_no_training_row_moves_are_the_same_in_both_worlds(tmp_path):
+    for data in ({}, {"mean": [0.0, 0.0], "std": [1.0, 2.0]}, {"statistics": "none"}):
+        case = CanaryCase.of(made(tmp_path, **data), SETTINGS, asked("server"), 0)
+        worlds = case.worlds(case.rounds[0])
+        assert constants_apart(worlds) is None
+        assert all(world.job.module is case.federation.module for world in worlds)
 
 
 @pytest.mark.full

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from math import log, sqrt
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from tiers import quick
 from torch.utils.data import DataLoader, TensorDataset
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'dpfl-audit[flower]'")
+ROOT = Path(__file__).resolve().parents[4]
 DELTA = 1e-5
 FEW = {"draws": 100, "calibration": 40}
 STD = sqrt(2 * log(1.25 / DELTA)) / 8  # LocalDpMod's noise at ε = 8 for a sensitivity of 1
@@ -167,6 +170,25 @@ def test_a_servers_fixed_clip_is_asked_about_its_models(tmp_path):
     audit = audit_flower(written(tmp_path, strategy=strategy), claim=4.4, delta=DELTA, clients=3, **FEW)
     assert audit.about.observer == "downlink" and audit.finding().level == "consistent"
     assert audit.shift == pytest.approx(1.0, abs=0.5) and audit.about.parameters["noise_multiplier"] == 1.0
+
+
+@pytest.mark.full
+def test_a_heavier_client_is_less_hidden(tmp_path):
+    """30 of 50 records weigh .6 where the noise is for 1/3: 1.8 standard deviations."""
+    strategy = f"DifferentialPrivacyServerSideFixedClipping({PLAIN}, 1.0, 0.5, 3)"
+    text = APP.replace("return 12", "return 30 if client == 0 else 10")
+    app = written(tmp_path, strategy=strategy, text=text)
+    audit = audit_flower(app, delta=DELTA, clients=3, draws=10, calibration=50)
+    assert audit.shift == pytest.approx(1.8, abs=0.5)
+    assert audit.about.parameters["noise_multiplier"] == pytest.approx(1 / 1.8)
+    assert any("weighted mean" in note for note in audit.about.notes)
+
+
+@pytest.mark.full
+def test_an_adaptive_bound_is_no_state_between_draws_and_judged_by_counting(tmp_path):
+    strategy = f"DifferentialPrivacyServerSideAdaptiveClipping({PLAIN}, 0.1, 3, initial_clipping_norm=1.0)"
+    audit = audit_flower(written(tmp_path, strategy=strategy), delta=DELTA, clients=3, draws=20, calibration=10)
+    assert audit.if_gaussian is None and audit.about.observer == "downlink" and len(audit.scores_in) == 20
 
 
 def test_who_is_not_there_counts_half_in_a_bound_that_adapts(tmp_path):
@@ -370,7 +392,12 @@ def test_bad_input_is_one_sentence(change, options, sentence, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "typed", ["--draws 0", "--data nowhere.py:load", "--server nowhere.py", "--set a", "--model my_app.py:load_data"]
+    "typed",
+    [
+        *("--observer nobody", "--claim nan", "--claim inf", "--delta nan", "--draws 0", "--canary nonsense"),
+        *("--client 99", "--data nowhere:load", "--data nowhere.py:load", "--server nowhere.py", "--set a"),
+        "--model my_app.py:load_data",
+    ],
 )
 def test_a_bad_option_as_typed_is_one_sentence_and_writes_nothing(typed, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -407,3 +434,32 @@ def test_the_command_saves_a_page_and_judges_gates(tmp_path, monkeypatch, capsys
     assert "100 times" in page and GAUSSIAN in page
     code, _, wrong = called(capsys, "flower", "yours.py")
     assert code == 2 and "'yours.py'" in wrong
+
+
+def platform_defaults(folder: Path) -> Path:
+    """The example, with what a platform ships: C = 1, sensitivity 1e-4, ε = 10, δ = 1e-5."""
+    text = (ROOT / "examples" / "flower" / "digits_app.py").read_text()
+    before = "sensitivity=1.0, epsilon=50.0"
+    assert before in text
+    (folder / "digits_app.py").write_text(text.replace(before, "sensitivity=1e-4, epsilon=10.0"))
+    return folder / "digits_app.py"
+
+
+@pytest.mark.full
+def test_a_platforms_defaults_are_refuted_on_its_own_client(tmp_path):
+    audit = audit_flower(str(platform_defaults(tmp_path)), draws=100, calibration=20)
+    finding = audit.finding()
+    assert finding.level == VIOLATED_IF and GAUSSIAN in finding.sentence
+    assert audit.about.claim == 10 and not [*tmp_path.glob("setup*")]
+
+
+@pytest.mark.full
+def test_a_platforms_defaults_by_the_command_as_typed(tmp_path):
+    """With as many draws as it takes by itself; ten minutes are allowed, and a killed run would say so."""
+    platform_defaults(tmp_path)
+    asked = [sys.executable, "-m", "dpfl_audit.cli", "flower", "digits_app.py", "-o", "results"]
+    made = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert made.returncode == 0, made.stderr[-2000:]
+    assert f"violated if {GAUSSIAN}" in made.stdout and "= 10" in made.stdout
+    (row,) = dpfl_audit.Results.read(tmp_path / "results").epsilon
+    assert row.demonstrated_on_condition > 30  # 1,000 draws can show 35
