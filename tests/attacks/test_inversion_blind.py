@@ -30,10 +30,9 @@ def data():
 
 
 def network(data, seed: int = 0, name: str = "mlp", **options) -> nn.Module:
-    widths = {"widths": [256, 64]} if name == "mlp" else {}
-    return models.build(
-        name, input_shape=SHAPE, classes=10, mean=data.mean, std=data.std, seed=seed, **widths, **options
-    ).eval()
+    options = {"widths": [256, 64], **options} if name == "mlp" else options
+    shape = {"input_shape": SHAPE, "classes": 10, "mean": data.mean, "std": data.std, "seed": seed}
+    return models.build(name, **shape, **options).eval()
 
 
 def target_of(module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0) -> Target:
@@ -111,6 +110,8 @@ def test_little_noise_is_gone_through_and_much_is_not_tried(data) -> None:
 def test_a_convolution_a_sigmoid_and_a_lonely_weight_are_not_its_case(data) -> None:
     for other in (network(data, name="lenet"), network(data, activation="sigmoid")):
         assert FirstLayer.of(other, target_of(other, data.inputs[:2], data.targets[:2])) is None
+    narrow = network(data, widths=[8])  # as many neurons as images: any update has that rank
+    assert FirstLayer.of(narrow, target_of(narrow, data.inputs[:8], data.targets[:8])) is None
     bare = nn.Sequential(nn.Flatten(), nn.Linear(3072, 64, bias=False), nn.ReLU(), nn.Linear(64, 10))
     assert FirstLayer.of(bare, target_of(bare, data.inputs[:2], data.targets[:2])) is None
 

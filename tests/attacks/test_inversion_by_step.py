@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import PublicFacts
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.read.local_training import Recipe, moved
 from dpfl_audit.attacks.inversion.read.local_training import moved as walked
 from dpfl_audit.attacks.inversion.read.step_factors import StepFactors, fitted_rows
-from dpfl_audit.attacks.inversion.read.target import Target, assumptions
+from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies import by_step
 from dpfl_audit.attacks.inversion.strategies.by_step import first_update, images_of, readable
@@ -185,9 +184,3 @@ def test_a_search_that_was_stopped_in_the_middle_begins_anew(monkeypatch) -> Non
         solve(module, [target], SHAPE, settings, 0)
     (kept,) = solve(module, [target], SHAPE, settings, 0)
     assert kept.by_step and torch.equal(kept.images, images) and len(calls) == 2
-
-
-def test_evidence_says_whether_the_steps_were_undone() -> None:
-    facts = PublicFacts("fedavg", "update", "adam", 1e-3, batch_size=8, epochs=1, steps=None)
-    assert "not undone" in " ".join(assumptions(facts, 3)) and "taken apart" in " ".join(assumptions(facts, 3, True))
-    assert "not undone" not in " ".join(assumptions(facts, 3, True) + assumptions(facts, 1))

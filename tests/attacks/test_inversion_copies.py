@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.exact.copies import handed_out, whole_numbers
 from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
@@ -128,21 +127,6 @@ def test_an_image_that_no_neuron_sees_is_no_copy_that_is_certain(data, module) -
     (found,) = solve(dead, [target], SHAPE, SETTINGS, 0)
     nearest = (found.images[:, None] - images[None, 1:]).square().flatten(2).mean(2).amin(0)
     assert nearest.max() < 1e-6
-
-
-def test_the_evidence_says_that_images_were_taken_for_copies(data, module) -> None:
-    for copies, said in (((1, 0, 0),), True), ((), False):
-        images, labels = batch(data, *copies)
-        sent = gradient(module, flat(module), images, labels)
-        down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: flat(module), True)
-        up = Seen("u", 0, "a", ("server",), "gradient", N, lambda sent=sent: sent, False)
-        facts = PublicFacts("t", "gradient", "sgd", 0.1, N, 1, None, noise_std=0.0)
-        view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, 10)
-        knowledge = Knowledge({"u": labels.sort().values}, torch.zeros(0), torch.zeros(0))
-        attack = replace(SETTINGS, manners=("one-round",))
-        (part,) = attack.parts(view, knowledge)
-        assumed = attack.run_part(part, view, knowledge, 0).assumed
-        assert any(words.startswith("1 of") for words in assumed) is said
 
 
 def test_the_rank_is_told_where_it_stands_clear_and_not_where_noise_hides_a_direction() -> None:

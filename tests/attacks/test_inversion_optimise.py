@@ -99,24 +99,6 @@ def test_adam_is_torchs_adam_in_a_box(signed: bool) -> None:
         assert torch.allclose(best[t], where, atol=1e-9)
 
 
-def test_only_the_gradients_sign_counts() -> None:
-    goal, start = images(1, 1, 1, 4, 4, seed=1), images(1, 1, 1, 4, 4)
-
-    def stretched(x: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = bowl(goal)(x)
-        return value, gradient * 1e6
-
-    assert torch.equal(adam(bowl(goal), start, 9, 0.1)[0], adam(stretched, start, 9, 0.1)[0])
-
-
-def test_value_and_images_belong_together_and_stay_in_the_box() -> None:
-    """Steps of .5 jump about: the lowest value met is kept with the images it was computed at."""
-    goal = images(3, 2, 1, 4, 4, seed=1)
-    best, lowest = adam(bowl(goal), images(3, 2, 1, 4, 4) * 3 - 1, 10, 0.5)
-    assert torch.allclose(bowl(goal)(best)[0], lowest, rtol=1e-12)
-    assert best.min() >= 0 and best.max() <= 1
-
-
 @pytest.mark.parametrize("what", ("value", "gradient"))
 def test_a_candidate_that_turns_non_finite_stops_and_the_others_go_on(what: str) -> None:
     goal, start, calls = images(2, 1, 1, 3, 3, seed=1), images(2, 1, 1, 3, 3), [0]
@@ -148,13 +130,3 @@ def test_lbfgs_finds_the_boxed_minimum_of_a_bowl() -> None:
         assert best.shape == (2, 1, 1, 4, 4)
         assert torch.allclose(best, goal[t].clamp(0, 1).expand_as(best), atol=1e-6)
         assert torch.allclose(bowl(goal[t : t + 1])(best)[0], lowest)
-
-
-def test_ticks_count_the_iterations() -> None:
-    count = [0]
-
-    def tick() -> None:
-        count[0] += 1
-
-    adam(bowl(images(1, 1, 1, 2, 2)), images(1, 1, 1, 2, 2, seed=1), 7, 0.1, tick=tick)
-    assert count[0] == 7

@@ -10,7 +10,6 @@ from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Seen, V
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator, loss_at, placed
-from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import Recipe
 from dpfl_audit.attacks.inversion.read.surrogate import Surrogate
 from dpfl_audit.attacks.inversion.read.target import Target
@@ -69,30 +68,6 @@ def test_a_place_moves_down_its_slope(objective) -> None:
         assert made.place.item() == pytest.approx(along - 0.01 * (1 if high > low else -1), abs=1e-6)
 
 
-@pytest.mark.full
-def test_the_true_images_draw_every_candidate_to_where_their_gradient_is_most_nearly_the_update_s() -> None:
-    """A lowest place of a grid, downhill from the beginning; two clients of one round side by side, each on its way."""
-    module = network()
-    pairs = [trained(module, seed) for seed in (1, 2)]
-    targets, images = [t for t, _ in pairs], torch.stack([x for _, x in pairs])
-    lowest = []
-    for target, own in pairs:
-        values = []
-        for at in torch.linspace(0, 1, 201).tolist():
-            here = [placed(target, Inversion(along=at))]
-            made = evaluator(module, Layout.of(module), here, target.labels[None], 1, "cosine", SHAPE)
-            values.append(made(own[None])[0].item())
-        at = 0
-        while values[at + 1] < values[at]:
-            at += 1
-        assert values[at] < 0.5 * values[0], "on the way it is better than at its beginning"
-        lowest += [at / 200] * 2
-    made = surrogate(module, targets, Inversion(along_rate=0.02, iterations=300), repeat=2)
-    for _ in range(300):
-        made(images.repeat_interleave(2, 0))
-    assert made.place.tolist() == pytest.approx(lowest, abs=0.02) and lowest[0] != lowest[2]
-
-
 def test_a_place_stays_on_the_way_and_what_is_not_finite_moves_nothing() -> None:
     module = network()
     target, images = trained(module, 1)
@@ -126,26 +101,6 @@ def _single(target: Target) -> Target:
     return replace(
         target, weights=target.weights.float(), gradient=target.gradient.float(), update=target.update.float()
     )
-
-
-def test_the_preset_says_that_the_place_is_learned_and_of_a_gradient_that_there_is_none() -> None:
-    module = network().float()
-    target, _ = trained(network(), 1)
-    assert target.labels is not None and target.update is not None
-    value, labels = target.update.float(), target.labels
-    settings = replace(PRESETS["sme"].settings, iterations=3)
-    for share, expected in (
-        ("update", "which the attack learned together with the images, from 0.5 on"),
-        ("gradient", ""),
-    ):
-        down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: target.weights.float(), True)
-        up = Seen("u", 0, "a", ("server",), share, N, lambda: value, False)
-        facts = PublicFacts("t", share, "sgd", LR, N, STEPS, None, noise_std=0.0)
-        view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, CLASSES)
-        told = Knowledge({"u": labels}, torch.zeros(0), torch.zeros(0))
-        (part,) = settings.parts(view, told)
-        assumed = " | ".join(settings.run_part(part, view, told, 0).assumed)
-        assert expected in assumed and ("the way" in assumed) == bool(expected)
 
 
 @pytest.mark.parametrize(

@@ -110,16 +110,6 @@ def test_one_plain_step_gives_the_gradient_back_exactly(optimiser: str) -> None:
     )
 
 
-def test_weights_are_an_update_once_the_global_model_is_off() -> None:
-    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
-    (aim,) = one_round(
-        view([model(0, weights()), seen("m", 0, weights() + update, "weights")], share="weights", clip_norm=9.0),
-        knowledge(),
-    )
-    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-5)
-    assert aim.target.clip_norm is None  # a clip of weights is no clip of the gradient
-
-
 def test_several_small_steps_give_nearly_the_mean_gradient_with_its_sign_and_scale() -> None:
     lr = 1e-3
     update = trained(weights(), [slice(0, 5), slice(5, 10)] * 3, torch.optim.SGD, lr)

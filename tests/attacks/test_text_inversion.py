@@ -163,13 +163,6 @@ def test_nothing_is_read_of_strong_noise(notes, told):
     assert len(found.words) == 0 and not found.certain.any()
 
 
-def test_a_text_is_certain_only_where_it_was_there(notes):
-    """Another client's gradient confirms none of this one's texts, and the words are its own."""
-    other = read(view_of(notes, [7, 8]))
-    assert not set(texts_of(other.texts)) & set(texts_of(notes.inputs[:2]))
-    assert set(texts_of(other.texts[other.certain])) <= set(texts_of(notes.inputs[7:9]))
-
-
 def test_a_span_of_noise_is_not_clear_and_one_of_few_inputs_is():
     rng = torch.Generator().manual_seed(0)
     inputs = torch.randn(5, 32, generator=rng, dtype=torch.float64)

@@ -462,10 +462,6 @@ def test_a_share_that_does_not_fit_is_refused_by_the_schemes_own_name(name, shar
     assert "\n" not in str(error.value)
 
 
-def test_a_default_share_fits():
-    assert all(p.parameters.model_fields["share"].default in p.shares for p in PRESETS.values())
-
-
 SHIPPED = [
     path
     for part in ("README.md", "attacks", "audit", "cli.py", "defenses", "docs", "examples")
@@ -491,10 +487,6 @@ def test_every_scheme_that_a_preset_names_exists():
         assert all(other in PRESETS for other in re.findall(r"\bas (ldp|cdp|\w+-\w+)\b", words)), name
 
 
-def test_old_names_lead_to_schemes_of_today():
-    assert not set(OLD_NAMES) & set(PRESETS) and set(OLD_NAMES.values()) <= set(PRESETS)
-
-
 @pytest.mark.parametrize(("old", "name"), OLD_NAMES.items())
 def test_an_old_name_is_read_wherever_one_is_typed(old, name):
     config = parse_config({"scheme": {"name": old}})
@@ -506,7 +498,7 @@ def test_an_old_name_is_read_wherever_one_is_typed(old, name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_config_that_init_writes_builds_the_scheme(name):
-    config = parse_config(_toml(config_template(name)))
+    config = parse_config(tomllib.loads(config_template(name)))
     population = Population((100,) * 10, Layout.of(net()))
     scheme = PRESETS[name].scheme(config.parameters(), SGD, population)
     assert scheme.name == name
@@ -524,12 +516,6 @@ def test_the_config_that_init_writes_says_what_every_quantity_is(name):
         assert "noise_std" in words or "parameter units" in words
     assert ("target_epsilon" in text) == bool(preset.noise)
     assert max(map(len, text.splitlines())) <= 120
-
-
-def _toml(text: str) -> dict[str, object]:
-    import tomllib
-
-    return tomllib.loads(text)
 
 
 def test_a_client_without_state_of_its_own_is_not_needed_by_components():

@@ -38,7 +38,6 @@ from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Wire, ancestry
-from safetensors.torch import load_file
 from tiers import but
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
@@ -445,10 +444,3 @@ def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_2(tmp_path, c
         error = capsys.readouterr().err
         assert "round 0," in error and error.count("\n") == 1
     assert not (tmp_path / "r").exists()
-
-
-def test_the_tensors_are_safetensors_by_message_and_parameter(trained):
-    it = trained("ldp")
-    setup = it.setup
-    named = load_file(it.folder / "tensors" / "round-0000.safetensors")
-    assert set(named) == {f"{m.id}/{part}" for m in setup.messages if m.round == 0 for part in setup.layout.names}

@@ -13,7 +13,7 @@ from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import digest
 from dpfl_audit.metrics.cifar_resnet import CifarResNet, load_cifar_resnet
 from dpfl_audit.metrics.classifiers import WEIGHTS, Reference, load_reference, train_reference
-from dpfl_audit.metrics.families import FAMILIES, build, conv
+from dpfl_audit.metrics.families import FAMILIES, build
 from dpfl_audit.metrics.utility import accuracy
 from sklearn.datasets import load_digits
 from torch.nn.functional import avg_pool2d
@@ -125,12 +125,6 @@ def test_a_cifar_resnet_has_the_sizes_of_the_paper():
     model(torch.zeros(2, 3, 32, 32))
     assert sizes == [(16, 32, 32), (32, 16, 16), (64, 8, 8)]
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(0.27, abs=0.005)
-
-
-@pytest.mark.parametrize("kernel", [1, 3, 5])
-@pytest.mark.parametrize("stride", [1, 2])
-def test_a_convolution_keeps_the_size_or_halves_it(kernel, stride):
-    assert conv(3, 8, kernel, stride)(torch.zeros(1, 3, 32, 32)).shape == (1, 8, 32 // stride, 32 // stride)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
