@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.read.target import Target
+from dpfl_audit.defenses import models
+from dpfl_audit.defenses.data.dataset import Dataset
+from dpfl_audit.defenses.data.vocabulary import Vocabulary, vocabulary_of
 from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, batch_order
@@ -83,9 +86,19 @@ def view_of(
     return View("server", (down, up), module, Layout.of(module), facts, shape, classes, **more)
 
 
+def transformer(data: Dataset, **options: Any) -> tuple[nn.Module, Vocabulary]:
+    """A small one for the texts of a data set, and their words."""
+    words = vocabulary_of(data.description)
+    about = {"input_shape": data.input_shape, "classes": data.classes, "mean": (), "std": (), "seed": 1}
+    return models.build("transformer", **{**about, "vocabulary": len(words), **options}), words
+
+
+NOTHING = Knowledge({}, torch.zeros(0), torch.zeros(0))
+
+
 def knowing(**labels: Tensor) -> Knowledge:
     """What an attacker knows who has the labels of these messages and nothing else."""
-    return Knowledge(labels, torch.zeros(0), torch.zeros(0))
+    return replace(NOTHING, labels=labels)
 
 
 def decibels(found: Tensor, images: Tensor) -> Tensor:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.span import SpanOfInputs
-from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
-from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
-from dpfl_audit.defenses.engine import looped
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.defenses.data.vocabulary import PAD
+from dpfl_audit.defenses.local import LocalTraining
+from messages import NOTHING, client_sends, facts_of, flat, transformer, view_of
 
-NOTHING = Knowledge({}, torch.zeros(0), torch.zeros(0))
 QV, QKV = ["query", "value"], ["query", "key", "value"]
 
 
@@ -25,28 +21,18 @@ def notes():
 
 def read(data, row, length, *, targets, rank, before, layers=2):
     """What a server reads of one note's gradient, cut to `length` words; `before`: after a step on other notes."""
-    words = vocabulary_of(data.description)
-    about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1, "layers": layers}
-    lora = {"rank": rank, "targets": targets}
-    module = models.build("transformer", vocabulary=len(words), lora=lora, **about)
-    layout, inputs = Layout.of(module), data.inputs.clone()
+    module, words = transformer(data, layers=layers, lora={"rank": rank, "targets": targets})
+    inputs, start = data.inputs.clone(), flat(module)
     inputs[row, length:] = PAD
-    start = layout.join(dict(module.named_parameters())).detach()
 
-    def sent(start, rows, share):
-        training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
-        batches = torch.tensor([rows])
-        return looped([LocalJob(module, layout, training, start, inputs, data.targets, batches, share, 0.1)])[0].value
+    def sent(rows, share, at):
+        training = LocalTraining(lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+        return client_sends(module, training, (inputs, data.targets), torch.tensor(rows), share, at)[0]
 
     if before:
-        start = start + sent(start, [50, 51, 52, 53], "update")
-    value = sent(start, [row], "gradient")
-    facts = PublicFacts("fedavg", "gradient", "sgd", 0.1, 1, None, 1, noise_std=0.0)
-    messages = (
-        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
-        Seen("upload", 0, "client-0", ("server",), "gradient", 1, lambda: value, False),
-    )
-    view = View("server", messages, module, layout, facts, data.input_shape, 4, vocabulary=words)
+        start = start + sent([50, 51, 52, 53], "update", start)
+    value, facts = sent([row], "gradient", start), facts_of(LocalTraining(lr=0.1, batch_size=1), "gradient")
+    view = view_of(module, value, facts, 1, data.input_shape, 4, start, vocabulary=words)
     attack = TextInversion()
     return attack.run_part(attack.parts(view, NOTHING)[0], view, NOTHING, 0), inputs[row]
 
