@@ -27,11 +27,11 @@ def flat(module: nn.Module) -> Tensor:
     return Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
 
 
-def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """Of the mean cross-entropy at these weights, (d,)."""
+def gradient(module: nn.Module, weights: Tensor, images: Tensor, labels: Tensor, graph: bool = False) -> Tensor:
+    """Of the mean cross-entropy at these weights, (d,). graph: it can be differentiated again."""
     named = {name: w.clone().requires_grad_() for name, w in Layout.of(module).split(weights).items()}
     loss = F.cross_entropy(torch.func.functional_call(module, named, (images,)), labels)
-    return Layout.of(module).join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+    return Layout.of(module).join(dict(zip(named, torch.autograd.grad(loss, list(named.values()), create_graph=graph))))
 
 
 def target_of(

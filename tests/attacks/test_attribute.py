@@ -25,7 +25,7 @@ from dpfl_audit.defenses.data.columns import TableColumn
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.metrics.attribute import advantage
-from messages import flat, gradient, with_candidates
+from messages import flat, gradient, view_of, with_candidates
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -65,12 +65,8 @@ class Sent:
         value = gradient(module, weights, inputs[:MEMBERS], targets[:MEMBERS])
         noise = torch.randn(len(value), generator=torch.Generator().manual_seed(seed))
         value = value * float(records) + noise_std * noise
-        messages = (
-            Seen("b", 0, "server", ("0",), "weights", 0, lambda: weights, True),
-            Seen("m", 0, "0", ("server",), "gradient", MEMBERS, lambda: value, False),
-        )
         facts = PublicFacts("fedavg", "gradient", "sgd", 0.1, MEMBERS, 1, None, noise_std=noise_std)
-        view = View("server", messages, module, Layout.of(module), facts, (FEATURES,), 2, columns=COLUMNS)
+        view = view_of(module, value, facts, MEMBERS, (FEATURES,), 2, columns=COLUMNS)
         return cls(view, Knowledge({}, auxiliary, of_auxiliary, inputs, targets, torch.arange(len(inputs))))
 
     def guessed(self, attack: AttributeInference) -> GuessedValues:

@@ -19,9 +19,8 @@ from dpfl_audit.attacks.inversion.strategies import search
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from scipy.optimize import linear_sum_assignment
+from messages import flat, knowing, psnr, target_of
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 SHAPE = (3, 32, 32)
 
@@ -30,29 +29,6 @@ SHAPE = (3, 32, 32)
 def hundred():
     """One patch of each of 100 classes."""
     return photos.load(classes=100, samples=100, seed=0)
-
-
-def target_of(
-    module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0, clip: float | None = None, key: str = "t"
-) -> Target:
-    """The mean gradient at the module's own weights, clipped to `clip` times its norm, then noised."""
-    parameters = list(module.parameters())
-    gradient = torch.cat(
-        [g.flatten() for g in torch.autograd.grad(F.cross_entropy(module(images), labels), parameters)]
-    )
-    bound = None
-    if clip is not None:
-        bound = clip * gradient.norm().item()
-        gradient = gradient * clip
-    noise = torch.randn(len(gradient), generator=torch.Generator().manual_seed(9), dtype=gradient.dtype)
-    weights = torch.cat([p.detach().flatten() for p in parameters])
-    return Target(key, weights, gradient + noise_std * noise, labels, len(images), bound, noise_std=noise_std)
-
-
-def psnr(found: Tensor, images: Tensor) -> float:
-    """Mean PSNR in dB, peak 1, after the best matching."""
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2)
-    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
 
 
 def gray(images: Tensor) -> float:
@@ -172,8 +148,7 @@ def test_batches_hold_equal_weights_and_counts_and_keep_to_the_bound(monkeypatch
 
 def make_view(module: nn.Module, hundred, known: bool = True) -> tuple[View, Knowledge]:
     """Two rounds of two clients' gradients, five images each, at one model."""
-    layout = Layout.of(module)
-    weights = layout.join({n: p.detach() for n, p in module.named_parameters()})
+    layout, weights = Layout.of(module), flat(module)
     messages, labels = [], {}
     for round in (0, 1):
         messages.append(Seen(f"w{round}", round, "server", ("a", "b"), "weights", 0, lambda: weights, True))
@@ -185,9 +160,8 @@ def make_view(module: nn.Module, hundred, known: bool = True) -> tuple[View, Kno
             )
             labels[f"{client}{round}"] = hundred.targets[rows].sort().values
     facts = PublicFacts("test", "gradient", "sgd", 0.1, 5, 1, None, noise_std=0.0)
-    return View("server", tuple(messages), module, layout, facts, SHAPE, 100), Knowledge(
-        labels if known else {}, torch.zeros(0), torch.zeros(0)
-    )
+    view = View("server", tuple(messages), module, layout, facts, SHAPE, 100)
+    return view, knowing(**labels if known else {})
 
 
 def test_a_view_is_attacked_part_by_part(hundred) -> None:
@@ -251,6 +225,7 @@ def test_what_cannot_be_attacked_is_said_in_one_sentence(hundred) -> None:
         ("softened", -1),
         ("batch_statistics", -1),
         ("running_statistics", -1),
+        ("mode", "test"),
     ),
 )
 def test_impossible_settings_are_refused(setting: str, value: object) -> None:

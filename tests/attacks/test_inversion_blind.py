@@ -12,12 +12,11 @@ from dpfl_audit.attacks.inversion.exact.first_layer import FirstLayer
 from dpfl_audit.attacks.inversion.exact.row_space import RowSpace, row_space
 from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import explained
-from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from messages import decibels
+from messages import decibels, target_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -33,14 +32,6 @@ def network(data, seed: int = 0, name: str = "mlp", **options) -> nn.Module:
     options = {"widths": [256, 64], **options} if name == "mlp" else options
     shape = {"input_shape": SHAPE, "classes": 10, "mean": data.mean, "std": data.std, "seed": seed}
     return models.build(name, **shape, **options).eval()
-
-
-def target_of(module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0) -> Target:
-    found = torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))
-    gradient = torch.cat([g.flatten() for g in found])
-    gradient += noise_std * torch.randn(len(gradient), generator=torch.Generator().manual_seed(1))
-    weights = Layout.of(module).join({name: p.detach() for name, p in module.named_parameters()})
-    return Target("t", weights, gradient, labels, len(images), noise_std=noise_std)
 
 
 def layer_of(images: int, neurons: int, seed: int) -> tuple[Tensor, RowSpace, Tensor]:
@@ -76,9 +67,7 @@ def test_nothing_is_found_in_noise_behind_other_weights_and_with_too_few_neurons
 @pytest.mark.parametrize("clip", [1.0, 0.1])
 def test_eight_images_are_exact_before_anything_is_optimised(data, clip: float) -> None:
     module, images, labels = network(data), data.inputs[:8], data.targets[:8]
-    target = target_of(module, images, labels)
-    bound = None if clip == 1 else clip * float(target.gradient.norm())
-    target = replace(target, gradient=clip * target.gradient, clip_norm=bound)
+    target = target_of(module, images, labels, clip=None if clip == 1 else clip)
     ticks: list[tuple[int, int]] = []
     settings = Inversion(iterations=500, exact=True)
     (solution,) = solve(module, [target], SHAPE, settings, 0, lambda done, total: ticks.append((done, total)))

@@ -17,7 +17,7 @@ from dpfl_audit.attacks.inversion.strategies.by_step import first_update, images
 from dpfl_audit.attacks.inversion.strategies.spectrum import Spectrum
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
-from scipy.optimize import linear_sum_assignment
+from messages import decibels
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -57,12 +57,6 @@ def client(optimiser: str = "adam", width: int = 256, dtype: torch.dtype = torch
     recipe = Recipe(optimiser, 1e-3, SIZES, 1)
     target = Target("t", before, before - after, labels.sort()[0], 6, recipe=recipe, update=after - before)
     return module, replace(target, **changes), images, labels, gradients
-
-
-def psnr(found: Tensor, images: Tensor) -> Tensor:
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2).clamp_min(1e-10)
-    decibels = -10 * errors.log10()
-    return decibels[linear_sum_assignment(decibels.numpy(), maximize=True)]
 
 
 def test_the_spectrum_s_slope_is_the_transpose_of_its_images() -> None:
@@ -107,7 +101,7 @@ def test_the_images_follow_from_each_step_s_gradient_without_order_and_scales(op
     factors = StepFactors(target.recipe, tuple(errors), tuple(inputs), torch.ones(256))
     found, said = images_of(factors, module, target, target.labels, SHAPE, 0)
     for own, true in zip(found.split(SIZES), images.split(SIZES)):
-        assert psnr(own, true).min() > 20
+        assert decibels(own, true).min() > 20
     assert sorted(said[:3].tolist()) == sorted(labels[:3].tolist())
 
 
@@ -120,7 +114,7 @@ def test_of_sharp_factors_no_scale_is_left_to_the_box() -> None:
     factors = StepFactors(target.recipe, errors, inputs, torch.ones(256), sharp=True)
     found, _ = images_of(factors, module, target, target.labels, SHAPE, 0)
     for own, true in zip(found.split(SIZES), images.split(SIZES)):
-        assert psnr(own, true).min() > 60
+        assert decibels(own, true).min() > 60
 
 
 def test_how_precisely_an_update_is_told_and_how_large_gradients_are() -> None:

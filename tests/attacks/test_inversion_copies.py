@@ -18,7 +18,7 @@ from dpfl_audit.defenses import models
 from dpfl_audit.defenses.chain import open_chain
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from messages import flat, gradient
+from messages import flat, gradient, target_of
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
@@ -46,10 +46,8 @@ def batch(data, *copies: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
     return images, labels
 
 
-def one_gradient(module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0) -> Target:
-    sent = gradient(module, flat(module), images, labels)
-    sent += noise_std * torch.randn(len(sent), generator=torch.Generator().manual_seed(1))
-    return Target("t", flat(module), sent, labels.sort().values, N, noise_std=noise_std)
+def one_gradient(module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0, **clip: float) -> Target:
+    return replace(target_of(module, images, labels, noise_std, **clip), labels=labels.sort().values)
 
 
 def three_steps(module: nn.Module, images: Tensor, labels: Tensor) -> Target:
@@ -104,9 +102,7 @@ def test_after_three_steps_the_rest_is_handed_out_by_errors(data, module, copies
 def test_a_little_noise_and_a_clip_are_gone_through(data, module) -> None:
     images, labels = batch(data, (1, 0, 0))
     noisy = one_gradient(module, images, labels, 1e-6)
-    clipped = one_gradient(module, images, labels)
-    bound = float(clipped.gradient.norm()) / 10
-    clipped = replace(clipped, gradient=clipped.gradient / 10, clip_norm=bound)
+    clipped = one_gradient(module, images, labels, clip=0.1)
     for target, least in ((noisy, 40), (clipped, 60)):
         (found,) = solve(module, [target], SHAPE, SETTINGS, 0)
         assert worst(images, labels, found.images, found.labels) >= least

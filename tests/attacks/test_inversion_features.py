@@ -15,10 +15,9 @@ from dpfl_audit.attacks.inversion.strategies.features import is_smooth
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from messages import psnr
+from messages import psnr, target_of
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 SHAPE = (3, 32, 32)
 Batch = tuple[nn.Module, Target, Tensor]
@@ -32,9 +31,7 @@ def batch(name: str, count: int, seed: int = 0, **options) -> Batch:
     ).eval()
     rows = torch.randperm(len(data.inputs), generator=torch.Generator().manual_seed(seed))[:count]
     images, labels = data.inputs[rows], data.targets[rows]
-    found = torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))
-    weights = Layout.of(module).join({n: p.detach() for n, p in module.named_parameters()})
-    return module, Target("t", weights, torch.cat([g.flatten() for g in found]), labels, count), images
+    return module, target_of(module, images, labels), images
 
 
 def small(count: int, seed: int = 0) -> Batch:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import NOISE_KNOWN, PublicFacts
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.evaluate import evaluator, loss_at, placed
@@ -15,8 +15,8 @@ from dpfl_audit.attacks.inversion.read.surrogate import Surrogate
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.defenses.layout import Layout
+from messages import flat, gradient, knowing, view_of
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 N, SHAPE, CLASSES, LR, STEPS = 6, (1, 6, 6), 4, 0.5, 40
 
@@ -31,13 +31,10 @@ def trained(module: nn.Module, seed: int) -> tuple[Target, Tensor]:
     draw = torch.Generator().manual_seed(seed)
     images = torch.rand(N, *SHAPE, generator=draw, dtype=torch.float64)
     labels = torch.randint(CLASSES, (N,), generator=draw)
-    layout = Layout.of(module)
-    before = layout.join({name: p.detach() for name, p in module.named_parameters()})
+    before = flat(module)
     weights = before.clone()
     for _ in range(STEPS):
-        at = {name: w.requires_grad_() for name, w in layout.split(weights.clone()).items()}
-        loss = F.cross_entropy(torch.func.functional_call(module, at, (images,)), labels)
-        weights = weights - LR * layout.join(dict(zip(at, torch.autograd.grad(loss, list(at.values())))))
+        weights = weights - LR * gradient(module, weights, images, labels)
     update = weights - before
     recipe = Recipe("sgd", LR, (N,) * STEPS, STEPS)
     return Target(f"m{seed}", before, -update / recipe.scale, labels, N, recipe=recipe, update=update), images
@@ -155,13 +152,9 @@ def test_the_noise_s_size_is_among_what_is_assumed_wherever_it_is_read(settings,
     module = network().float()
     target, _ = trained(network(), 1)
     assert target.labels is not None
-    value, labels = target.gradient.float(), target.labels
-    down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: target.weights.float(), True)
-    up = Seen("u", 0, "a", ("server",), "gradient", N, lambda: value, False)
     facts = PublicFacts("t", "gradient", "sgd", LR, N, 1, None, noise_std=1e-3)
-    view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, CLASSES)
+    view, told = view_of(module, target.gradient.float(), facts, N, SHAPE, CLASSES), knowing(u=target.labels)
     attack = Inversion(iterations=2, manners=("one-round",), **settings)
-    told = Knowledge({"u": labels}, torch.zeros(0), torch.zeros(0))
     (part,) = attack.parts(view, told)
     assert (NOISE_KNOWN in attack.run_part(part, view, told, 0).assumed) == read
 

@@ -207,12 +207,6 @@ def test_shadows_stop_after_the_round_whose_model_was_seen(overfitted: World) ->
         ShadowMembership("lira", shadows=4).parts(untrained, knowledge)
 
 
-def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
-    knowledge = with_candidates(overfitted.knowledge, slice(60))
-    (found,) = evidence(ShadowMembership("lira", shadows=4), replace(overfitted, knowledge=knowledge))
-    assert any("60 records" in sentence and "had 120" in sentence for sentence in found.assumed)
-
-
 # --- captured uploads ---
 
 
@@ -338,16 +332,6 @@ def test_bad_settings() -> None:
     for a in (-0.1, 1.1):
         with pytest.raises(ValueError, match=r"a must lie in \[0, 1\]"):
             ShadowMembership("rmia", a=a)
-    for settings in (
-        {"shadows": "16"},
-        {"shadows": 16.0},
-        {"shadows": True},
-        {"a": "x"},
-        {"gamma": float("inf")},
-        {"memory_gib": "2"},
-    ):
-        with pytest.raises(ValueError, match=rf"{next(iter(settings))} is .*; a (whole|finite) number is expected"):
-            ShadowMembership("rmia", **settings)
 
 
 def test_quick_halves_the_shadows_and_never_adds_any() -> None:
@@ -357,17 +341,14 @@ def test_quick_halves_the_shadows_and_never_adds_any() -> None:
 
 def test_bad_views_and_knowledge(slow_sgd: World) -> None:
     k, view = slow_sgd.knowledge, slow_sgd.view
-    down, up = slow_sgd.seen_by(lambda m: m.broadcast), slow_sgd.seen_by(lambda m: not m.broadcast)
+    up = slow_sgd.seen_by(lambda m: not m.broadcast)
     few = slow_sgd.seen_by(lambda m: m.broadcast or m.sender in (client_address(0), client_address(1)))
     start = slow_sgd.seen_by(lambda m: m.broadcast and m.round == 0)
-    nobody = with_candidates(k, slice(0))
     adam = replace(view, facts=replace(view.facts, optimiser="adam"))
     cases = [
-        (LossThreshold(), view, nobody, "no membership candidates"),
         (LossThreshold(), view, replace(k, candidate_targets=k.candidate_targets[1:]), "candidates have inputs"),
         (LossThreshold(), view, replace(k, candidate_targets=k.candidate_targets + 9), "class numbers from 0 to 3"),
         (LossThreshold(), up, k, "sees no global model"),
-        (CapturedMembership(), down, k, "sees no uploads"),
         (CapturedMembership(), up, k, "has a gradient only at known weights"),
         (CapturedMembership("fedmia"), few, k, "at least 5 clients"),
         (CapturedMembership("gradient-difference"), adam, k, "'adam' does not keep"),

@@ -14,20 +14,12 @@ from dpfl_audit.attacks.membership.quantile import Features, quantile_scores
 from dpfl_audit.attacks.membership.sequence import Belief, Prior, log_ratio
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.membership import auc
+from messages import gradient
 from scipy.stats import norm
 from torch import Tensor, nn
-from torch.func import functional_call, grad
 
 LR, N, NOISE, WIDE = 0.1, 20, 0.04, 60
 KNOWN = torch.zeros(0, WIDE), torch.zeros(0, dtype=torch.long)
-
-
-def gradient(module: nn.Module, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Of the mean loss of records: (d,)."""
-    layout = Layout.of(module)
-    return layout.join(
-        grad(lambda named: nn.functional.cross_entropy(functional_call(module, named, (x,)), y))(layout.split(weights))
-    )
 
 
 # --- by hand ---

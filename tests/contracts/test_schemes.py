@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite, isinf, sqrt
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -68,84 +69,66 @@ class Case:
 
 # 2 rounds, 2 bands: (3 − 2x)/(1 − x²) is least at x = (3 − √5)/2, and C = ((√(1 − x²), 0), (x, 1)); this is 1/C_00
 BAND_2 = 1 / sqrt(1 - ((3 - sqrt(5)) / 2) ** 2)
+BOTH, DOWN = ("server", "downlink"), ("downlink",)
+FORM = {"sigma": 1.0, "lam": 2.0, "form": "scaled"}
+FEWER = {"participants": 4, "clip": 0.5}
+
+
+def central(preset: str, parameters: dict[str, object], **more: Any) -> Case:
+    """Noise of the server alone, which proves something to those who get the model."""
+    return Case(preset, parameters, **{"noise": "broadcast", "proven": DOWN, **more})
+
+
+def correlated(preset: str, parameters: dict[str, object], **more: Any) -> Case:
+    return central(preset, {"clip": 0.5, **parameters}, law="correlated", **more)
+
+
 CASES = [
     Case("fedavg", {}, noise=None),
-    Case("local-gaussian", {"noise_multiplier": 2.0}, proven=("server", "downlink")),
-    Case("central-gaussian", {"participants": 4, "clip": 0.5}, noise="broadcast", proven=("downlink",)),
-    Case(
-        "central-gaussian",
-        {"participants": 4, "clip": 0.5, "sampling": "fixed"},
-        noise="broadcast",
-        proven=("downlink",),
-        name="central-gaussian fixed",
-    ),
-    Case("adaptive-clip", {"participants": 4, "beta": 0.0}, noise="broadcast", proven=("downlink",)),
-    Case(
-        "adaptive-clip",
-        {"participants": 4, "sampling": "poisson", "clip": 0.5},
-        noise="broadcast",
-        scale=0.1,  # (1 − β) of it
-        proven=("downlink",),
-        name="adaptive-clip poisson",
-    ),
-    Case("dp-ftrl", {"participants": 3, "clip": 0.5}, noise="broadcast", law="correlated", proven=("downlink",)),
-    Case(
-        "dp-ftrl",
-        {"clip": 0.5, "restart": 1, "honaker": False, "momentum": 0.9},
-        noise="broadcast",
-        law="correlated",
-        proven=("downlink",),
-        name="dp-ftrl restarted",
-    ),
-    Case(
-        "band-mf",
-        {"participants": 3, "clip": 0.5},
-        noise="broadcast",
-        scale=BAND_2,
-        law="correlated",
-        proven=("downlink",),
-    ),
-    Case("blt", {"participants": 3, "clip": 0.5}, noise="broadcast", law="correlated", proven=("downlink",)),
-    Case("distributed-gaussian", {"clip": 0.5}, law="discrete", proven=("server", "downlink")),
+    Case("local-gaussian", {"noise_multiplier": 2.0}, proven=BOTH),
+    central("central-gaussian", FEWER),
+    central("central-gaussian", {**FEWER, "sampling": "fixed"}, name="central-gaussian fixed"),
+    central("adaptive-clip", {"participants": 4, "beta": 0.0}),
+    # (1 − β) of it
+    central("adaptive-clip", {**FEWER, "sampling": "poisson"}, scale=0.1, name="adaptive-clip poisson"),
+    correlated("dp-ftrl", {"participants": 3}),
+    correlated("dp-ftrl", {"restart": 1, "honaker": False, "momentum": 0.9}, name="dp-ftrl restarted"),
+    correlated("band-mf", {"participants": 3}, scale=BAND_2),
+    correlated("blt", {"participants": 3}),
+    Case("distributed-gaussian", {"clip": 0.5}, law="discrete", proven=BOTH),
     Case(
         "distributed-gaussian",
         {"participants": 4, "dropout": 0.2, "bits": 8, "granularity": 0.02},
         noise=None,
-        proven=("server", "downlink"),
+        proven=BOTH,
         name="distributed-gaussian 8 bits",
     ),
-    Case("ldp", {"sigma": 2.0}, proven=("server", "downlink")),
+    Case("ldp", {"sigma": 2.0}, proven=BOTH),
     Case("ldp", {"sigma": 2.0, "clip": "median", "per_layer": True, "participants": 4}, noise=None, name="ldp median"),
-    Case("cdp", {"participants": 4}, noise="broadcast"),
-    Case(
-        "cdp",
-        {"participants": 4, "clip": 0.5, "noise_on": "mean"},
-        noise="broadcast",
-        proven=("downlink",),
-        name="cdp constant",
-    ),
+    central("cdp", {"participants": 4}, proven=()),
+    central("cdp", {**FEWER, "noise_on": "mean"}, name="cdp constant"),
     Case("lcdp", {"sigma_cdp": 0.0, "top": 0.5}, sparse=True, name="lcdp ldp-only"),
-    Case("lcdp", {"sigma_ldp": 1e-9, "noise": "before_momentum"}, noise="broadcast", scale=0.5),
-    Case("lcdp", {"sigma_ldp": 1e-9, "noise": "after_momentum"}, noise="broadcast", name="lcdp after"),
-    Case("fednore1", {"sigma": 2.0, "lam": 5.0, "clip": 0.5, "per_layer": False}, proven=("server", "downlink")),
+    central("lcdp", {"sigma_ldp": 1e-9, "noise": "before_momentum"}, scale=0.5, proven=()),
+    central("lcdp", {"sigma_ldp": 1e-9, "noise": "after_momentum"}, name="lcdp after", proven=()),
+    Case("fednore1", {"sigma": 2.0, "lam": 5.0, "clip": 0.5, "per_layer": False}, proven=BOTH),
     Case("fednore1", {"sigma": 2.0, "lam": 5.0}, noise=None, name="fednore1 median"),
-    Case("fednore2", {"sigma": 1.0, "lam": 2.0, "form": "scaled", "clip": 0.5}, proven=("server", "downlink")),
-    Case("fednore12", {"sigma": 1.0, "lam": 2.0, "form": "scaled", "clip": 0.5}, proven=("server", "downlink")),
-    Case("fednore2", {"sigma": 1.0, "lam": 2.0, "form": "scaled"}, noise=None, name="fednore2 median"),
-    Case("fednore12", {"sigma": 1.0, "lam": 2.0, "form": "scaled"}, noise=None, name="fednore12 median"),
-    Case("nbafl", {"mu": 0.1, "clip": 2.0}, proven=("server", "downlink")),
-    Case("naafl", {"clip": 2.0}, noise="broadcast", proven=("downlink",)),
-    Case("geometric", {"participants": 4, "clip": 2.0, "shorten": 0.8}, proven=("server", "downlink")),
-    Case("laplace", {"clip": 20.0}, law="laplace", proven=("server", "downlink")),
+    Case("fednore2", {**FORM, "clip": 0.5}, proven=BOTH),
+    Case("fednore12", {**FORM, "clip": 0.5}, proven=BOTH),
+    Case("fednore2", FORM, noise=None, name="fednore2 median"),
+    Case("fednore12", FORM, noise=None, name="fednore12 median"),
+    Case("nbafl", {"mu": 0.1, "clip": 2.0}, proven=BOTH),
+    central("naafl", {"clip": 2.0}),
+    Case("geometric", {"participants": 4, "clip": 2.0, "shorten": 0.8}, proven=BOTH),
+    Case("laplace", {"clip": 20.0}, law="laplace", proven=BOTH),
     *(
         Case(
             "component",
             {"K": 3, "threshold": 0.1},
-            replace(SGD, optimiser=optimiser, lr=0.01),
-            proven=("server", "downlink"),
-            name=f"component {optimiser}",
+            replace(SGD, optimiser=o, lr=0.01),
+            proven=BOTH,
+            name=f"component {o}",
         )
-        for optimiser in ("sgd", "momentum", "adam", "rmsprop")
+        for o in ("sgd", "momentum", "adam", "rmsprop")
     ),
     Case(
         "component",
@@ -153,46 +136,34 @@ CASES = [
         noise=None,
         name="component private",
     ),
-    Case(
-        "component",
-        {"K": 3, "threshold": 0.1, "reading": "code"},
-        noise=None,
-        proven=("server", "downlink"),
-        name="component code",
-    ),
+    Case("component", {"K": 3, "threshold": 0.1, "reading": "code"}, noise=None, proven=BOTH, name="component code"),
     Case(
         "component",
         {"K": 3, "reading": "code", "sigma": 0.1, "epsilon": 1e9},
         noise=None,
         name="component code, private",
     ),
-    Case("iteration-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=("server", "downlink")),
+    Case("iteration-laplace", {"b": 4, "E": 3, "zeta": 2.0}, law="laplace", proven=BOTH),
     Case("iteration-laplace", {"order": 2}, law="laplace", name="iteration-laplace L2"),
-    Case("iteration-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=("server", "downlink")),
-    Case("iteration-gaussian", {"order": 2}, proven=("server", "downlink"), name="iteration-gaussian L2"),
-    Case("anonymous-gossip", {"neighbours": 2}, proven=("server", "downlink")),
-    Case("anonymous-leader", {}, proven=("server", "downlink")),
-    Case("thesis-baseline", {}, proven=("server", "downlink")),
-    Case("dpsgd", {}, replace(SGD, epochs=None, steps=1), scale=0.1, proven=("server", "downlink")),
+    Case("iteration-gaussian", {"b": 4, "E": 3, "zeta": 2.0}, proven=BOTH),
+    Case("iteration-gaussian", {"order": 2}, proven=BOTH, name="iteration-gaussian L2"),
+    Case("anonymous-gossip", {"neighbours": 2}, proven=BOTH),
+    Case("anonymous-leader", {}, proven=BOTH),
+    Case("thesis-baseline", {}, proven=BOTH),
+    Case("dpsgd", {}, replace(SGD, epochs=None, steps=1), scale=0.1, proven=BOTH),
     *(
-        Case(
-            "adap-dpfl",
-            {"threshold": threshold},
-            scale=0.1,
-            proven=("server", "downlink"),
-            name=f"adap-dpfl {threshold}",
-        )
+        Case("adap-dpfl", {"threshold": threshold}, scale=0.1, proven=BOTH, name=f"adap-dpfl {threshold}")
         for threshold in ("norms", "gradient", "constant")
     ),
-    Case("ldp-fl", {"radius": 0.2}, noise=None, proven=("server", "downlink")),
-    Case("ldp-fl", {"range": "adaptive"}, noise=None, proven=("server", "downlink"), name="ldp-fl adaptive"),
-    Case("fed-cdp", {}, ONE_STEP, scale=0.1, proven=("server", "downlink")),
-    Case("fed-cdp", {"batches": "poisson"}, ONE_STEP, scale=0.1, proven=("server", "downlink"), name="fed-cdp poisson"),
-    Case("fed-sdp", {"participants": 4}, noise="broadcast", proven=("downlink",)),
+    Case("ldp-fl", {"radius": 0.2}, noise=None, proven=BOTH),
+    Case("ldp-fl", {"range": "adaptive"}, noise=None, proven=BOTH, name="ldp-fl adaptive"),
+    Case("fed-cdp", {}, ONE_STEP, scale=0.1, proven=BOTH),
+    Case("fed-cdp", {"batches": "poisson"}, ONE_STEP, scale=0.1, proven=BOTH, name="fed-cdp poisson"),
+    central("fed-sdp", {"participants": 4}),
     Case("fed-alpha-cdp", {"schedule": "cyclic"}, ONE_STEP, scale=0.1),
     Case("fed-alpha-cdp", {"sensitivity": "paper"}, noise=None, name="fed-alpha-cdp paper"),
     Case("dp-dyns", {"batches": "disjoint"}, ONE_STEP, scale=0.1),
-    Case("dp-dyns", {"noise_on": "clip"}, ONE_STEP, scale=0.1, proven=("server", "downlink"), name="dp-dyns clip"),
+    Case("dp-dyns", {"noise_on": "clip"}, ONE_STEP, scale=0.1, proven=BOTH, name="dp-dyns clip"),
     Case("privatedl", {}),
     Case("privatedl", {"mechanism": "laplace", "share": "update"}, law="laplace", name="privatedl laplace"),
 ]
