@@ -73,20 +73,20 @@ def test_noise_alone_yields_no_more_than_gray(hundred) -> None:
     noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(1))
     for tv in (0.01, "noise-aware"):
         (solution,) = solve(
-            module, [replace(target, gradient=noise, noise_std=1.0)], SHAPE, Inversion(iterations=100, tv=tv), 0
+            module, [replace(target, gradient=noise, noise_std=1.0)], SHAPE, Inversion(iterations=50, tv=tv), 0
         )
         assert psnr(solution.images, images) <= gray(images) + 0.5
 
 
 def test_knowing_the_noise_helps(hundred) -> None:
     """At a noise that hides 4/5 of the energy the prior that grows with it gains decibels."""
-    module, images, labels = small(widths=(512,)), hundred.inputs[:8], hundred.targets[:8]
+    module, images, labels = small(widths=(256,)), hundred.inputs[:4], hundred.targets[:4]
     clean = target_of(module, images, labels)
     std = (4 * clean.gradient.square().mean()).sqrt().item()
     target = target_of(module, images, labels, std)
     assert target.noise_share == pytest.approx(0.8, abs=0.02)
     fixed, aware = (
-        psnr(solve(module, [target], SHAPE, Inversion(iterations=150, tv=tv), 0)[0].images, images)
+        psnr(solve(module, [target], SHAPE, Inversion(iterations=100, tv=tv), 0)[0].images, images)
         for tv in (0.01, "noise-aware")
     )
     assert aware >= fixed + 2
@@ -121,15 +121,15 @@ def test_solved_together_or_alone_is_the_same(hundred) -> None:
 def test_the_restart_with_the_lowest_loss_is_kept(hundred, optimiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, images, labels = small(torch.float64), hundred.inputs[:2].double(), hundred.targets[:2]
     target = target_of(module, images, labels)
-    settings = Inversion(optimiser=optimiser, iterations=6, restarts=4)
+    settings = Inversion(optimiser=optimiser, iterations=3, restarts=3)
     (best,) = solve(module, [target], SHAPE, settings, 0)
     losses, original = [], start_images
-    for r in range(4):
+    for r in range(3):
         with monkeypatch.context() as patch:
             patch.setattr(search, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape))
             losses.append(solve(module, [target], SHAPE, replace(settings, restarts=1), 0)[0].loss)
     assert best.loss == pytest.approx(min(losses), rel=1e-9)
-    assert len(set(losses)) == 4
+    assert len(set(losses)) == 3
 
 
 def test_batches_hold_equal_weights_and_counts_and_keep_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,20 +166,17 @@ def make_view(module: nn.Module, hundred, known: bool = True) -> tuple[View, Kno
 
 def test_a_view_is_attacked_part_by_part(hundred) -> None:
     view, knowledge = make_view(small(), hundred)
-    attack = Inversion(iterations=60)
+    attack = Inversion(iterations=30)
     parts = attack.parts(view, knowledge)
     assert [p.content.manner for p in parts] == ["one-round"] * 4 + ["all-rounds"] * 2
     assert len({p.key for p in parts}) == 6
     ticks: list[tuple[int, int]] = []
     made = attack.run_part(parts[0], view, knowledge, 0, lambda done, total: ticks.append((done, total)))
-    again = attack.run_part(parts[0], view, knowledge, 0)
-    assert torch.equal(made.images, again.images) and made.loss == again.loss
-    assert not torch.equal(made.start, attack.run_part(parts[0], view, knowledge, 1).start)
     assert made.images.shape == made.start.shape == (5, *SHAPE) and made.images.dtype == torch.float32
     assert made.images.min() >= 0 and made.images.max() <= 1
     assert made.labels.tolist() == knowledge.labels["a0"].tolist()
     assert (made.manner, made.round, made.sender, made.message_ids) == ("one-round", 0, "a", ("a0",))
-    assert ticks[-1] == (1000, 1000) and len(ticks) == 60 and all(a < b for (a, _), (b, _) in zip(ticks, ticks[1:]))
+    assert ticks[-1] == (1000, 1000) and len(ticks) == 30 and all(a < b for (a, _), (b, _) in zip(ticks, ticks[1:]))
     assert "labels known" in made.assumed
     assert psnr(made.images, hundred.inputs[:5]) >= psnr(made.start, hundred.inputs[:5]) + 6
     union = attack.run_part(parts[4], view, knowledge, 0)

@@ -199,12 +199,12 @@ def guesses(targets: list[Target]) -> list[Solution]:
 def test_targets_together_come_to_what_each_does_alone(reorder: bool, monkeypatch) -> None:
     """The same orders, the same steps; also so many at a time as fit, and as before, one after the other."""
     module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))
-    settings = Inversion(objective="euclidean", simulated=6, reorder=reorder, tv=0.001, span=0.1)
+    settings = Inversion(objective="euclidean", simulated=3, reorder=reorder, tv=0.001, span=0.1)
     layout, begun = Layout.of(module), guesses(targets)
     cases = [Case(module, layout, t, t.labels, SHAPE, settings, 0) for t in targets]
     ticks: list[int] = []
     together = simulate(cases, begun, lambda: ticks.append(1))
-    assert len(ticks) == 6 * T
+    assert len(ticks) == 3 * T
     again = simulate(cases, begun, lambda: None)
     assert all(torch.equal(one.images, other.images) for one, other in zip(together, again))
     for k, one in enumerate(together):

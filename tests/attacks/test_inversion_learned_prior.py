@@ -278,5 +278,5 @@ def test_the_level_of_uncertainty_is_by_what_the_clip_leaves(digits, order: int,
     draw = torch.Generator().manual_seed(0)
     worse = replace(target, noise_std=2e-6)  # says a quarter as much
     for messages, more in (([target], 1), ([target, worse], 1.25)):
-        found = [learned_prior._level(module, layout, messages, labels, images, draw) for _ in range(100)]
-        assert 1e-12 * sum(level**-2 for level in found) / 100 == pytest.approx(more * float(expected), rel=0.15)
+        found = [learned_prior._level(module, layout, messages, labels, images, draw) for _ in range(50)]
+        assert 1e-12 * sum(level**-2 for level in found) / 50 == pytest.approx(more * float(expected), rel=0.2)

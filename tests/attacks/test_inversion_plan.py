@@ -21,6 +21,7 @@ from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.settings import Settings
 from dpfl_audit.attacks.inversion.solve import cases_of, solve_cases
+from dpfl_audit.attacks.inversion.strategies import row_fit
 from dpfl_audit.attacks.inversion.strategies.by_step import readable
 from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate, orders, update_distance
 from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update
@@ -160,6 +161,13 @@ ROWS: dict[str, Row] = {
     "row fit": Row(lambda: of_table(0.02), lambda: of_table(2.0)),
     "simulated training": Row(of_lenet_by_sgd, of_lenet, lambda of, solution: nearest_update(of, [solution]).loss),
 }
+
+
+@pytest.fixture(autouse=True)
+def few_rows_fitted(monkeypatch) -> None:
+    """From fewer starts, with one damping and fewer sweeps: how it is begun, and not how far it comes."""
+    for name, value in {"BEGUN": 8, "DAMPINGS": (3.0,), "SWEEPS": 2}.items():
+        monkeypatch.setattr(row_fit, name, value)
 
 
 def again(cases, progress) -> list[Found]:

@@ -236,7 +236,7 @@ def noisy_rounds(data, seed: int, rounds: int, share: float, n: int = 3) -> tupl
 def test_eight_rounds_together_beat_the_best_of_them(data, objective: Name, seed: int) -> None:
     """Independent noise over eight messages is worth √8 in its size, 9 dB; 1.5 of them, at least, in the pictures."""
     module, targets, images = noisy_rounds(data, seed, 8, 0.995)
-    settings = Inversion(objective=objective, iterations=40, tv="noise-aware")
+    settings = Inversion(objective=objective, iterations=25, tv="noise-aware")
     single = [decibels(s.images, images).mean() for s in solve(module, targets, COLOUR, settings, 0)]
     (all_of_them,) = solve(module, [replace(targets[0], others=tuple(targets[1:]))], COLOUR, settings, 0)
     assert decibels(all_of_them.images, images).mean() > max(single) + 1.5
@@ -268,8 +268,8 @@ def test_a_sum_of_clients_is_attacked_as_one(data) -> None:
     merged = {0: Sum(clients=2, records=8, everybody=True, scale=1.0, noise_std=0.0)}
     view = View("downlink", models_seen, module, Layout.of(module), facts, COLOUR, 10, sums=merged)
     known = knowing(w1=labels.sort().values)
-    (part,) = Inversion(iterations=150, exact=True).parts(view, known)
-    made = Inversion(iterations=150, exact=True).run_part(part, view, known, 0)
+    (part,) = Inversion(iterations=60, exact=True).parts(view, known)
+    made = Inversion(iterations=60, exact=True).run_part(part, view, known, 0)
     assert (made.round, made.sender, made.message_ids, len(made.images)) == (0, "server", ("w1",), 8)
     assert decibels(made.images, images).min() > 40 and "broadcast model" in str(made.assumed)
     assert every_round(replace(view, sums={}), known) == []
@@ -305,7 +305,7 @@ def test_components_that_were_not_sent(data, kind: str, objective: Name) -> None
     view = View(
         "server", (down, message("m0", 0, -0.1 * kept, "update", 2)), module, Layout.of(module), facts, COLOUR, 10
     )
-    known, attack = knowing(m0=labels.sort().values), Inversion(objective=objective, iterations=100)
+    known, attack = knowing(m0=labels.sort().values), Inversion(objective=objective, iterations=60)
     (part,) = attack.parts(view, known)
     sparse = part.content.target.sparse
     assert torch.equal(sparse.sent, kept != 0) and sparse.largest == (kind == "largest")

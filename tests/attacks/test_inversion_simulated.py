@@ -323,9 +323,9 @@ def test_the_update_of_one_step_is_read_before_it_whatever_is_asked_of_longer_on
     assert several.recipe is not None and several.update is not None
     own, recipe = gradient(module, flat(module), *data), Recipe("sgd", 1.0, (N,), 1)
     one = replace(several, key="one", gradient=own, update=-own, recipe=recipe)
-    before = solve(module, [one], SHAPE, Inversion(iterations=20), 0)[0]
+    before = solve(module, [one], SHAPE, Inversion(iterations=8), 0)[0]
     for more in ({"along": 0.5}, {"along": 0.5, "simulated": 4, "reorder": True}, {"along": 0.5, "along_rate": 0.1}):
         for beside in ([], [several]):
-            found = solve(module, [one, *beside], SHAPE, Inversion(iterations=20, **more), 0)[0]
+            found = solve(module, [one, *beside], SHAPE, Inversion(iterations=8, **more), 0)[0]
             assert (found.images - before.images).abs().mean() < 0.01 and found.place is None
             assert found.loss == pytest.approx(before.loss, rel=1e-3)

@@ -289,7 +289,7 @@ def test_images_come_nearer_with_the_batchs() -> None:
     target = Target("t", weights, torch.cat([g.flatten() for g in gradient]), labels, N, statistics=found)
     off = {}
     for weight in (0.0, STATISTICS):
-        (solved,) = solve(module, [target], SHAPE, Inversion(iterations=100, batch_statistics=weight), 0)
+        (solved,) = solve(module, [target], SHAPE, Inversion(iterations=50, batch_statistics=weight), 0)
         (own,) = told_moments(run, layout, target, Inversion(batch_statistics=1.0))
         off[weight] = own.distance(solved.images).item(), (solved.images - images).square().mean().item()
     assert off[STATISTICS][0] < off[0.0][0] / 2 and off[STATISTICS][1] < off[0.0][1]

@@ -126,7 +126,7 @@ def test_where_kinks_are_softened_the_place_is_held() -> None:
 def test_a_smooth_network_is_carried_on_at_the_place_that_was_learned() -> None:
     module = network().float()
     target, _ = trained(network(), 3)
-    settings = Inversion(along=0.5, along_rate=0.02, iterations=60, tv=1e-4)
+    settings = Inversion(along=0.5, along_rate=0.02, iterations=30, tv=1e-4)
     rough, found = (
         solve(module, [_single(target)], SHAPE, replace(settings, features=weight), 0)[0] for weight in (0.0, 0.1)
     )
@@ -164,7 +164,7 @@ def test_beside_a_message_without_an_update_a_place_is_learned_all_the_same() ->
     module = network().float()
     target = _single(trained(network(), 3)[0])
     other = replace(target, key="cut", update=None, recipe=None)
-    settings = Inversion(along_rate=0.01, iterations=30, manners=("one-round",))
+    settings = Inversion(along_rate=0.01, iterations=12, manners=("one-round",))
     alone = solve(module, [target], SHAPE, settings, 0)[0]
     beside, cut = solve(module, [target, other], SHAPE, settings, 0)
     assert alone.place == beside.place and torch.equal(alone.images, beside.images) and cut.place is None

@@ -68,10 +68,10 @@ def test_the_gram_matrix_is_of_gradients_formed_one_by_one(module):
 
 def captured(rounds: int, noise: float = NOISE, clients: int = 1) -> tuple[View, Knowledge, Tensor]:
     """Clients of 20 records each send an update of a linear network, with noise, from other weights every round;
-    with 600 candidates, of whom the first 20 are the first client's.
+    with 300 candidates, of whom the first 20 are the first client's.
     """
     rng = torch.Generator().manual_seed(1)
-    x, y = torch.randn(600, WIDE, generator=rng), torch.randint(3, (600,), generator=rng)
+    x, y = torch.randn(300, WIDE, generator=rng), torch.randint(3, (300,), generator=rng)
     module, messages = nn.Linear(WIDE, 3), list[Seen]()
     for round in range(rounds):
         start = 0.1 * torch.randn(3 * WIDE + 3, generator=rng)
@@ -84,8 +84,8 @@ def captured(rounds: int, noise: float = NOISE, clients: int = 1) -> tuple[View,
             )
     facts = PublicFacts("ldp", "update", "sgd", LR, batch_size=N, epochs=1, steps=None, noise_std=noise)
     view = View("server", tuple(messages), module, Layout.of(module), facts, (WIDE,), 3)
-    member = torch.arange(600) < N
-    return view, Knowledge({}, *KNOWN, x, y, torch.arange(600)), member
+    member = torch.arange(300) < N
+    return view, Knowledge({}, *KNOWN, x, y, torch.arange(300)), member
 
 
 def area(rounds: int, **options: float) -> float:

@@ -214,8 +214,6 @@ def test_each_class_has_its_own_attack_model(by_class: tuple[Tensor, ...], class
     for label in range(3):
         rows = targets == label
         assert auc(scores[rows & member], scores[rows & ~member])[0] > 0.75
-    again = shokri(asked, targets, shadows, targets, keep, classifier=classifier)
-    assert torch.equal(scores, again)
 
 
 def test_other_classes_do_not_matter(by_class: tuple[Tensor, ...]) -> None:

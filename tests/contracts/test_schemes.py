@@ -206,10 +206,31 @@ def run(
     return state, messages
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A case's training with seed 3. blocks: key and counter of every block of the keystream that was drawn."""
+
+    state: State
+    messages: list[Message]
+    blocks: list[tuple[bytes, bytes]]
+
+
 @pytest.fixture(scope="module")
-def trained(digits) -> Callable[[str], tuple[State, list[Message]]]:
-    """Each case once, with seed 3."""
-    return cache(lambda name: run(scheme_of(next(case for case in CASES if str(case) == name)), digits))
+def trained(digits) -> Callable[[str], Trained]:
+    """Each case once."""
+
+    def once(name: str) -> Trained:
+        used, words = list[tuple[bytes, bytes]](), randomness.aes_words
+
+        def drawn(key: bytes, counter: bytes, count: int) -> Tensor:
+            used.append((key, counter))
+            return words(key, counter, count)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(randomness, "aes_words", drawn)
+            return Trained(*run(scheme_of(next(case for case in CASES if str(case) == name)), digits), used)
+
+    return cache(once)
 
 
 def silence(patch: pytest.MonkeyPatch) -> None:
@@ -225,12 +246,10 @@ def test_every_preset_has_a_case():
 @pytest.mark.few(18)
 @ALL
 def test_it_trains_and_replays_from_its_seed_bit_by_bit(case, digits, trained):
-    (state, first), (_, second), (_, other) = (
-        trained(str(case)),
-        *(run(scheme_of(case), digits, seed=s) for s in (3, 4)),
-    )
-    assert state.round == 2
-    assert all(bool(torch.isfinite(m.vector).all()) for m in state.models.values())
+    it, first = trained(str(case)), trained(str(case)).messages
+    second, other = (run(scheme_of(case), digits, seed=s)[1] for s in (3, 4))
+    assert it.state.round == 2
+    assert all(bool(torch.isfinite(m.vector).all()) for m in it.state.models.values())
     assert [m.id for m in first] == [m.id for m in second]
     assert all(torch.equal(a.vector, b.vector) and a.side == b.side for a, b in zip(first, second))
     assert not torch.equal(first[-1].vector, other[-1].vector)
@@ -251,7 +270,7 @@ def test_the_batched_engine_agrees_with_the_looped_oracle(case, digits):
 @NOISY
 def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, trained, monkeypatch):
     """Messages minus a replay without noise are draws of the stated law and std; 2/3 and 3/2 of it are rejected."""
-    _, noisy = trained(str(case))
+    noisy = trained(str(case)).messages
     silence(monkeypatch)
     _, silent = run(scheme_of(case), digits)
     replayed = {m.id: m.vector for m in silent}
@@ -270,19 +289,11 @@ def test_stored_messages_hold_the_noise_the_ledger_states(case, digits, trained,
         assert kstest(sample / wrong, law.cdf).pvalue < 1e-6
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_no_block_of_the_keystream_is_drawn_twice(case, digits, monkeypatch):
+@ALL
+def test_no_block_of_the_keystream_is_drawn_twice(case, trained):
     """Of noise and of coins: two values with the same noise would tell their difference. Correlated noise alone takes
     rows of its one chain again, by design."""
-    used: list[tuple[bytes, bytes]] = []
-    words = randomness.aes_words
-
-    def drawn(key: bytes, counter: bytes, count: int) -> Tensor:
-        used.append((key, counter))
-        return words(key, counter, count)
-
-    monkeypatch.setattr(randomness, "aes_words", drawn)
-    run(scheme_of(case), digits)
+    used = trained(str(case)).blocks
     assert case.law == "correlated" or len(used) == len(set(used))
 
 
@@ -370,7 +381,7 @@ def seen_by(observer: str, messages: Sequence[Message], case: Case) -> list[Rele
 @ALL
 @pytest.mark.parametrize("observer", ["server", "downlink"])
 def test_it_is_priced_or_refused_with_a_reason(case, observer, trained):
-    _, messages = trained(str(case))
+    messages = trained(str(case)).messages
     price = worst(seen_by(observer, messages, case), range(CLIENTS), unit="client", adjacency="zero_out", delta=1e-5)
     assert isfinite(price.epsilon) == (observer in case.proven), price.reasons
     if isinf(price.epsilon):

@@ -55,7 +55,9 @@ EVERY = pytest.mark.parametrize("name", PRESETS)
 # No server, shared gradients, batches by coins, noise of the server or of both.
 TELLING = {"ldp", "cdp", "lcdp", "naafl", "privatedl", "dp-dyns", "anonymous-gossip", "anonymous-leader"}
 ATTACKED = pytest.mark.parametrize("name", but(PRESETS, *({*PRESETS} - TELLING)))
-PRICED = pytest.mark.parametrize("name", but(PRESETS, "adap-dpfl", "dpsgd"))  # the price of a record's batches is long
+# The price of a record's batches is long, and that of many Laplace steps.
+PRICED = pytest.mark.parametrize("name", but(PRESETS, "adap-dpfl", "dpsgd", "iteration-laplace"))
+OPTIONS = run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu", pixels_only=True)
 
 
 def raw_config(name: str, **local: Any) -> dict[str, Any]:
@@ -122,10 +124,7 @@ def results(trained, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], 
 
     @cache
     def of(name: str) -> tuple[dict[str, Any], Path]:
-        made = run.run(
-            trained(name).folder, home / name, run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu")
-        )
-        return made, home / name
+        return run.run(trained(name).folder, home / name, OPTIONS), home / name
 
     return of
 
@@ -386,7 +385,7 @@ NOTHING_BOUNDS = {"fedavg", "dpsgd", "cdp", "lcdp", "privatedl"}  # a median of 
 NOTHING_BOUNDS |= {"adap-dpfl", "fed-cdp", "fed-alpha-cdp", "dp-dyns"}  # what bounds records does so inside training
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(7)
 @PRICED
 def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatch):
     """Local training gives NaN in round 1. Where it reaches the model, that is the last round: no attack gets its
@@ -421,7 +420,7 @@ def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, train
     it = trained(name)  # before, or its own rounds would be the poisoned ones
     poison(monkeypatch, 1)
     folder = capture.train(it.experiment, tmp_path / "s")
-    made = run.run(folder, tmp_path / "r", run.RunOptions(device="cpu"))
+    made = run.run(folder, tmp_path / "r", OPTIONS)
     if name in NOTHING_BOUNDS:
         assert made.attacks and all(a.round in (0, None) for a in made.attacks)  # None: of all rounds
         assert made.setup.status == "diverged" and any("diverged" in warning for warning in made.warnings)

@@ -54,7 +54,7 @@ def test_training_learns_digits():
 def test_training_repeats_itself():
     x, y = digits()
     first, again, other = (
-        train_reference(x[:100], y[:100], 10, seed, steps=2, batch_size=8, flip=True).averaged_outputs(x[:20])
+        train_reference(x[:100], y[:100], 10, seed, steps=1, batch_size=8, flip=True).averaged_outputs(x[:20])
         for seed in (0, 0, 1)
     )
     assert torch.equal(first, again) and not torch.equal(first, other)
@@ -80,9 +80,9 @@ def test_shipped_photos_classifiers_are_as_accurate_as_stated():
         f"photos has changed: {again}"
     )
     reference = load_reference("photos")
-    some = slice(0, 300)
+    some = slice(0, 150)
     measured = accuracy(reference.averaged_outputs(data.test_inputs[some]), data.test_targets[some])
-    assert measured == pytest.approx(facts["test_accuracy"]["average"], abs=0.07)
+    assert measured == pytest.approx(facts["test_accuracy"]["average"], abs=0.1)
     assert reference.accuracy == facts["test_accuracy"]["average"] > 0.6
     assert (WEIGHTS / "photos.safetensors").stat().st_size < 1.5e6
 

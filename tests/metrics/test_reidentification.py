@@ -48,14 +48,13 @@ def test_picks_are_those_of_a_slow_reference(seed):
         assert pick == (best if best < 5 else -1)
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize(("picks", "share"), [(8, 0.2), (24, 0.6), (40, 1.0), (60, 1.0)])
+@pytest.mark.parametrize(("picks", "share"), [(24, 0.6), (60, 1.0)])
 def test_chance_counts_every_reconstruction(picks, share):
     """Who names `picks` different images of 40, whichever are the 8 originals, hits that share of them on average."""
     gallery, rng = smooth(40, 3), torch.Generator().manual_seed(6)
     guesses = gallery[torch.arange(picks) % 40]
     shares = []
-    for _ in range(400):
+    for _ in range(100):
         order = torch.randperm(40, generator=rng)
         picked = reidentified(gallery[order[:8]], guesses, gallery[order[8:]])
         shares.append(picked.share)
@@ -100,15 +99,15 @@ def test_chance_holds_where_images_occur_more_than_once(m):
     """Nine images of four kinds; two of them are the originals, by lot. Guesses are the kinds with most copies."""
     every, label = smooth(4, 0)[[0, 0, 0, 0, 1, 1, 2, 2, 3]], torch.zeros(9, dtype=torch.long)
     guesses, rng, shares, alone = every[[0, 4, 6, 8]][:m], torch.Generator().manual_seed(1), [], []
-    for _ in range(600):
+    for _ in range(150):
         order = torch.randperm(9, generator=rng)
         line_up = reidentified(every[order[:2]], guesses, every[order[2:]])
         picked = picked_from_pool(every[order[:1]], label[:1], guesses, every[order[1:]], label[1:])
         shares.append(line_up.share)
         alone.append(picked.hits)
     assert line_up.chance == picked.chance == sum((4, 2, 2, 1)[:m]) / 9
-    assert np.mean(shares) == pytest.approx(line_up.chance, abs=0.06)
-    assert np.mean(alone) == pytest.approx(line_up.chance, abs=0.08)
+    assert np.mean(shares) == pytest.approx(line_up.chance, abs=0.1)
+    assert np.mean(alone) == pytest.approx(line_up.chance, abs=0.1)
 
 
 def test_bad_input_is_refused():
