@@ -305,7 +305,7 @@ def test_components_that_were_not_sent(data, kind: str, objective: Name) -> None
     view = View(
         "server", (down, message("m0", 0, -0.1 * kept, "update", 2)), module, Layout.of(module), facts, COLOUR, 10
     )
-    known, attack = knowing(m0=labels.sort().values), Inversion(objective=objective, iterations=60)
+    known, attack = knowing(m0=labels.sort().values), Inversion(objective=objective, iterations=100)
     (part,) = attack.parts(view, known)
     sparse = part.content.target.sparse
     assert torch.equal(sparse.sent, kept != 0) and sparse.largest == (kind == "largest")

@@ -74,12 +74,6 @@ def test_clipped_weights_are_made_as_long_as_they_were_whatever_the_noise(
         assert stretched(short, 0.1 * start, facts, std) < 1.02  # these are half as long as the clip
 
 
-def test_gradient_difference_is_plus_minus_the_squared_norm_for_orthogonal_gradients() -> None:
-    g = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))  # the first two are members
-    total = gradient_sum(message("update"), -(-0.5 * (g[0] + g[1]) / 2), SGD)
-    assert gradient_difference(g @ total, g.square().sum(1)).tolist() == [1.0, 4.0, -9.0, -16.0]
-
-
 def test_gradient_difference_is_what_leaving_the_record_out_saves() -> None:
     rng = torch.Generator().manual_seed(0)
     g, v = torch.randn(5, 7, generator=rng, dtype=torch.float64), torch.randn(7, generator=rng, dtype=torch.float64)
