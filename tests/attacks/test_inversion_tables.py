@@ -288,6 +288,16 @@ def test_a_table_of_ones_own_from_config_to_page(tmp_path):
     assert "<dt>town</dt>" in shown
 
 
+def test_of_a_table_under_strong_noise_nothing_is_found(tmp_path):
+    import dpfl_audit
+
+    given = config(tmp_path)
+    given["scheme"] = {"name": "local-gaussian", "rounds": 1, "noise_multiplier": 30.0, "clip": 1.0}
+    setup = dpfl_audit.train(given, tmp_path / "setup", noise_key="published", quiet=True)
+    results = dpfl_audit.run(setup, tmp_path / "results", attacks=["inversion"], quiet=True)
+    assert results.verdict.level == "none found"
+
+
 def test_an_error_in_the_first_of_several_messages_has_its_coordinates_in_the_span_of_all() -> None:
     """U c in the first 8 of 24 rows comes from c, by its definition; 96 rows and 32 errors ended a whole run."""
     left = torch.linalg.qr(torch.randn(24, 5))[0]

@@ -141,6 +141,13 @@ def test_a_model_that_memorises_is_found_out(overfitted: World) -> None:
     assert torch.equal(found.ids, overfitted.knowledge.candidate_ids)
 
 
+def test_a_model_that_never_saw_the_records_gives_one_half(overfitted: World) -> None:
+    other = train(scheme(), seed=1)
+    (found,) = evidence(LossThreshold(), replace(overfitted, view=other.view))
+    low, high = area(found.scores, overfitted.member)[1]
+    assert low < 0.5 < high
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["shokri", "lira", "lira-offline", "rmia"])
 def test_shadow_attacks_find_members_of_a_memorising_model(overfitted: World, method) -> None:
@@ -151,10 +158,10 @@ def test_shadow_attacks_find_members_of_a_memorising_model(overfitted: World, me
     assert torch.equal(evidence(attack, overfitted)[0].scores, found.scores)
 
 
-def test_nothing_is_found_in_a_model_that_never_saw_the_records(overfitted: World) -> None:
+def test_shadow_attacks_find_nothing_in_a_model_that_never_saw_the_records(overfitted: World) -> None:
     view = train(scheme(), seed=1).view
-    for attack in (LossThreshold(), *(ShadowMembership(method, shadows=4) for method in ("shokri", "lira", "rmia"))):
-        (found,) = evidence(attack, replace(overfitted, view=view))
+    for method in ("shokri", "lira", "rmia"):
+        (found,) = evidence(ShadowMembership(method, shadows=4), replace(overfitted, view=view))
         low, high = area(found.scores, overfitted.member, 0.99)[1]
         assert low < 0.5 < high
 
@@ -207,6 +214,12 @@ def test_shadows_stop_after_the_round_whose_model_was_seen(overfitted: World) ->
         ShadowMembership("lira", shadows=4).parts(untrained, knowledge)
 
 
+def test_an_attacker_with_too_few_records_says_so(overfitted: World) -> None:
+    knowledge = with_candidates(overfitted.knowledge, slice(60))
+    (found,) = evidence(ShadowMembership("lira", shadows=4), replace(overfitted, knowledge=knowledge))
+    assert any("60 records" in sentence and "had 120" in sentence for sentence in found.assumed)
+
+
 # --- captured uploads ---
 
 
@@ -229,6 +242,23 @@ def test_averaging_over_rounds_averages_the_rounds(slow_sgd: World) -> None:
     single = evidence(CapturedMembership("cosine", manner="one-round"), slow_sgd, view)
     assert len(single) == 10 and "10 rounds" in whole.note and single[4].note == "round 4"
     torch.testing.assert_close(whole.scores, torch.stack([s.scores for s in single]).mean(0))
+
+
+def test_gradients_updates_and_weights_of_one_sgd_step_say_the_same() -> None:
+    """With one full-batch step, share = gradient, update and weights are the same facts in other units."""
+    found = {}
+    for share in ("gradient", "update", "weights"):
+        world = train(scheme(share, optimiser="sgd", lr=0.05, rounds=3, epochs=1))
+        for statistic in ("cosine", "gradient-difference"):
+            (scores,) = evidence(
+                CapturedMembership(statistic),
+                world,
+                world.seen_by(lambda m: m.broadcast or m.sender == client_address(0)),
+            )
+            found[share, statistic] = scores.scores
+    for statistic in ("cosine", "gradient-difference"):
+        for share in ("update", "weights"):
+            torch.testing.assert_close(found[share, statistic], found["gradient", statistic], atol=2e-4, rtol=2e-3)
 
 
 def test_fedmia_takes_the_other_clients_cosines_as_references(slow_sgd: World) -> None:
@@ -285,6 +315,16 @@ def test_enough_local_noise_hides_the_records() -> None:
         assert low < 0.5 < high
 
 
+def test_scores_do_not_depend_on_the_order_of_messages_or_candidates(slow_sgd: World) -> None:
+    order = torch.randperm(2 * TOTAL, generator=torch.Generator().manual_seed(0))
+    knowledge = with_candidates(slow_sgd.knowledge, order)
+    view = replace(slow_sgd.view, messages=slow_sgd.view.messages[::-1])
+    for attack in (LossThreshold(), CapturedMembership("cosine")):
+        before = {s.sender: s.scores for s in evidence(attack, slow_sgd)}
+        for after in evidence(attack, replace(slow_sgd, view=view, knowledge=knowledge)):
+            torch.testing.assert_close(after.scores, before[after.sender][order], atol=1e-6, rtol=1e-5)
+
+
 # --- what they refuse ---
 
 
@@ -315,6 +355,19 @@ def test_what_an_attack_costs_grows_with_its_candidates_and_networks(slow_sgd: W
         assert (work(losses, 80) - work(losses, 40)) / 40 == pytest.approx(each / 6)
 
 
+def test_what_is_assumed_of_a_networks_mode_is_said_where_gradients_are_taken_alone(slow_sgd: World) -> None:
+    for statistic, said in (("cosine", True), ("gradient-difference", True), ("loss-trajectory", False)):
+        (found, *_) = evidence(CapturedMembership(statistic), slow_sgd)
+        assert any("evaluation mode" in sentence for sentence in found.assumed) is said
+
+
+def test_rmias_scale_may_be_anything_up_to_one() -> None:
+    assert [ShadowMembership("rmia", a=a).a for a in (0.0, 0.3, 1.0)] == [0.0, 0.3, 1.0]
+    for a in (-0.1, 1.1):
+        with pytest.raises(ValueError, match=r"a must lie in \[0, 1\]"):
+            ShadowMembership("rmia", a=a)
+
+
 def test_bad_settings() -> None:
     with pytest.raises(ValueError, match="statistic = 'angle'"):
         CapturedMembership("angle")
@@ -329,9 +382,16 @@ def test_bad_settings() -> None:
         match="shadows is 7; shokri needs an even number, at least 2, so that every record is in exactly half of them",
     ):
         ShadowMembership("shokri", shadows=7)
-    for a in (-0.1, 1.1):
-        with pytest.raises(ValueError, match=r"a must lie in \[0, 1\]"):
-            ShadowMembership("rmia", a=a)
+    for settings in (
+        {"shadows": "16"},
+        {"shadows": 16.0},
+        {"shadows": True},
+        {"a": "x"},
+        {"gamma": float("inf")},
+        {"memory_gib": "2"},
+    ):
+        with pytest.raises(ValueError, match=rf"{next(iter(settings))} is .*; a (whole|finite) number is expected"):
+            ShadowMembership("rmia", **settings)
 
 
 def test_quick_halves_the_shadows_and_never_adds_any() -> None:
@@ -341,14 +401,17 @@ def test_quick_halves_the_shadows_and_never_adds_any() -> None:
 
 def test_bad_views_and_knowledge(slow_sgd: World) -> None:
     k, view = slow_sgd.knowledge, slow_sgd.view
-    up = slow_sgd.seen_by(lambda m: not m.broadcast)
+    down, up = slow_sgd.seen_by(lambda m: m.broadcast), slow_sgd.seen_by(lambda m: not m.broadcast)
     few = slow_sgd.seen_by(lambda m: m.broadcast or m.sender in (client_address(0), client_address(1)))
     start = slow_sgd.seen_by(lambda m: m.broadcast and m.round == 0)
+    nobody = with_candidates(k, slice(0))
     adam = replace(view, facts=replace(view.facts, optimiser="adam"))
     cases = [
+        (LossThreshold(), view, nobody, "no membership candidates"),
         (LossThreshold(), view, replace(k, candidate_targets=k.candidate_targets[1:]), "candidates have inputs"),
         (LossThreshold(), view, replace(k, candidate_targets=k.candidate_targets + 9), "class numbers from 0 to 3"),
         (LossThreshold(), up, k, "sees no global model"),
+        (CapturedMembership(), down, k, "sees no uploads"),
         (CapturedMembership(), up, k, "has a gradient only at known weights"),
         (CapturedMembership("fedmia"), few, k, "at least 5 clients"),
         (CapturedMembership("gradient-difference"), adam, k, "'adam' does not keep"),

@@ -11,13 +11,21 @@ from dpfl_audit.metrics.intervals import (
     share_by_luck,
     share_p_value,
 )
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (17, 200)])
 def test_clopper_pearson_is_scipys(hits, n):
     expected = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="exact")
     assert clopper_pearson_interval(hits, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.93])
+def test_clopper_pearson_covers_at_least_as_often_as_promised(p):
+    n = 30
+    intervals = np.array([clopper_pearson_interval(k, n, 0.9) for k in range(n + 1)])
+    inside = (intervals[:, 0] <= p) & (p <= intervals[:, 1])
+    assert binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.9
 
 
 @pytest.mark.parametrize(("hits", "n", "control"), [(1, 10, 0.01), (3, 40, 0.04), (17, 200, 0.05), (10, 10, 0.9)])

@@ -48,13 +48,30 @@ def test_picks_are_those_of_a_slow_reference(seed):
         assert pick == (best if best < 5 else -1)
 
 
-@pytest.mark.parametrize(("picks", "share"), [(24, 0.6), (60, 1.0)])
+@pytest.mark.parametrize("kind", ["noise", "one image"])
+def test_without_information_the_average_share_is_the_one_derived_and_at_most_chance(kind):
+    n, total, rng = 8, 40, torch.Generator().manual_seed(5)
+    gallery = smooth(total, 3)
+    guesses = torch.rand(n, 3, 12, 12, generator=rng) if kind == "noise" else smooth(1, 4).expand(n, -1, -1, -1)
+    shares, different = [], len(set(reidentified(gallery, guesses, torch.zeros(1, 3, 12, 12)).picks))
+    for _ in range(400):  # the null hypothesis: any n of the images are the originals
+        order = torch.randperm(total, generator=rng)
+        picked = reidentified(gallery[order[:n]], guesses, gallery[order[n:]])
+        shares.append(picked.share)
+    assert picked.chance == n / total
+    error = np.std(shares) / np.sqrt(len(shares))
+    assert np.mean(shares) == pytest.approx(different / total, abs=4 * error)
+    assert np.mean(shares) <= picked.chance + 4 * error
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(("picks", "share"), [(8, 0.2), (24, 0.6), (40, 1.0), (60, 1.0)])
 def test_chance_counts_every_reconstruction(picks, share):
     """Who names `picks` different images of 40, whichever are the 8 originals, hits that share of them on average."""
     gallery, rng = smooth(40, 3), torch.Generator().manual_seed(6)
     guesses = gallery[torch.arange(picks) % 40]
     shares = []
-    for _ in range(100):
+    for _ in range(400):
         order = torch.randperm(40, generator=rng)
         picked = reidentified(gallery[order[:8]], guesses, gallery[order[8:]])
         shares.append(picked.share)
@@ -99,15 +116,15 @@ def test_chance_holds_where_images_occur_more_than_once(m):
     """Nine images of four kinds; two of them are the originals, by lot. Guesses are the kinds with most copies."""
     every, label = smooth(4, 0)[[0, 0, 0, 0, 1, 1, 2, 2, 3]], torch.zeros(9, dtype=torch.long)
     guesses, rng, shares, alone = every[[0, 4, 6, 8]][:m], torch.Generator().manual_seed(1), [], []
-    for _ in range(150):
+    for _ in range(600):
         order = torch.randperm(9, generator=rng)
         line_up = reidentified(every[order[:2]], guesses, every[order[2:]])
         picked = picked_from_pool(every[order[:1]], label[:1], guesses, every[order[1:]], label[1:])
         shares.append(line_up.share)
         alone.append(picked.hits)
     assert line_up.chance == picked.chance == sum((4, 2, 2, 1)[:m]) / 9
-    assert np.mean(shares) == pytest.approx(line_up.chance, abs=0.1)
-    assert np.mean(alone) == pytest.approx(line_up.chance, abs=0.1)
+    assert np.mean(shares) == pytest.approx(line_up.chance, abs=0.06)
+    assert np.mean(alone) == pytest.approx(line_up.chance, abs=0.08)
 
 
 def test_bad_input_is_refused():
@@ -121,6 +138,21 @@ def test_bad_input_is_refused():
 
 
 # --- out of an original's own pool
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("m", [1, 3, 30])
+def test_whatever_was_made_without_the_original_picks_it_no_more_often_than_its_chance(m):
+    """The original is any of D + 1 images with equal probability; reconstructions are fixed before it is drawn."""
+    gallery, rng = smooth(11, 0), torch.Generator().manual_seed(1)
+    guesses = torch.cat([gallery[:m], smooth(max(0, m - 11), 2)])  # the best there are: images of the gallery itself
+    hits, trials, label = 0, 600, torch.zeros(1, dtype=torch.long)
+    for _ in range(trials):
+        order = torch.randperm(11, generator=rng)
+        picked = picked_from_pool(gallery[order[:1]], label, guesses, gallery[order[1:]], label.expand(10))
+        hits += picked.hits
+    assert picked.chances == (min(m, 11) / 11,) and picked.candidates == 10
+    assert hits / trials == pytest.approx(min(m, 11) / 11, abs=4 * np.sqrt(0.25 / trials))
 
 
 def test_only_images_of_the_same_label_are_in_the_line_up():
