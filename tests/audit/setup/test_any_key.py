@@ -93,8 +93,8 @@ def test_a_record_is_planned_for_as_many_epochs_as_anybody_is_drawn_in(observer,
     """A record counts once an epoch, here of four rounds: 15.46 was planned of four epochs in which every training had
     all four (24.38), as the plan's client had its rounds side by side (c1_slots.py).
     """
-    made = experiment(clients=6, batch_size=1, share="gradient", participants=2, rounds=40)
-    made = replace(made, scheme=replace(made.scheme, schedule=Geometric(40, ratio, 1.0)))
+    made = experiment(clients=12, batch_size=1, share="gradient", participants=2, rounds=24)
+    made = replace(made, scheme=replace(made.scheme, schedule=Geometric(24, ratio, 1.0)))
     plan = proven(planned_ledger(made, any_key=True), observer, "record")
     trained = [proven(planned_ledger(replace(made, key=key)), observer, "record") for key in KEYS[:2]]
     assert 0 < max(trained) <= plan * (1 + 1e-9)
