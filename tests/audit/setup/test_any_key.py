@@ -167,7 +167,7 @@ def test_where_the_worst_draw_is_not_known_everybody_counts_in_every_round_and_w
     raw = {"data": data, "model": {"name": "logistic"}, "scheme": scheme, "audit": {"delta": DELTA}}
     made = build(parse_config(raw), tmp_path)
     plan = {row.observer: row.proven for row in rows(planned_ledger(made, any_key=True), None, DELTA)}
-    for key in KEYS[:3]:
+    for key in KEYS[:6]:
         trained = {row.observer: row.proven for row in rows(planned_ledger(replace(made, key=key)), None, DELTA)}
         assert all(0 < trained[who] <= proven * (1 + 1e-9) < np.inf for who, proven in plan.items())
     told = any_key_words(made)
@@ -252,7 +252,7 @@ def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, 
         plans.append([proven(planned_ledger(made, any_key=True), "downlink", unit) for unit in ("client", "record")])
     assert plans[0] == pytest.approx(plans[1], rel=1e-4) and 0 < plans[0][0] < plans[0][1] < 30
     made = build(parse_config({**raw, "data": unequal}), tmp_path)
-    for key in KEYS[:3]:
+    for key in KEYS[:6]:
         ledger = planned_ledger(replace(made, key=key))
         assert proven(ledger, "downlink") <= plans[0][0] * (1 + 1e-9)
     weighted = build(parse_config({**raw, "data": unequal, "scheme": {"name": "naafl", "dropout": 0.5}}), tmp_path)
