@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -99,7 +100,13 @@ def _with_those_beside(files: Iterable[Path | None]) -> list[tuple[str, str]]:
 
 def _file_of(module: object) -> Path | None:
     file = getattr(module, "__dict__", {}).get("__file__")  # a lazy module is not to load itself
-    return Path(file).resolve() if isinstance(file, str) and Path(file).is_file() else None
+    return _resolved(file) if isinstance(file, str) else None
+
+
+@cache
+def _resolved(file: str) -> Path | None:
+    """A command asks several times where some 3,000 modules lie, a second each time."""
+    return Path(file).resolve() if Path(file).is_file() else None
 
 
 def own_module(where: str, folder: Path = Path()) -> ModuleType:

@@ -4,7 +4,6 @@ a stand-in under CUDA's rules. `test_inversion_devices.py` runs this in a proces
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 import torch
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.case import Auxiliary
-from dpfl_audit.attacks.inversion.match.evaluate import evaluator
 from dpfl_audit.attacks.inversion.match.features import FEATURES
 from dpfl_audit.attacks.inversion.match.wiener import WienerFilter
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
@@ -194,22 +192,6 @@ def test_a_whole_attack_comes_to_the_same(name: str, device: str) -> None:
     assert there.loss == pytest.approx(here.loss, rel=0.02, abs=1e-5) and there.features_by == here.features_by
     assert (there.determined, there.by_step, there.labels_by) == (here.determined, here.by_step, here.labels_by)
     assert (there.images - here.images).abs().mean() < 0.02 and (there.longer is None) == (here.longer is None)
-
-
-@pytest.mark.parametrize("name", ("mlp", "lenet", "cnn tanh", "leaky", "residual", "residual, BatchNorm"))
-@pytest.mark.parametrize("objective", ("cosine", "euclidean", "absolute"))
-def test_objective_and_gradient_are_equal(name: str, objective: str, device: str) -> None:
-    """Within 1e-4 at equal points, for every evaluator."""
-    module, found = as_run(network(name), "train"), {}
-    layout, target = Layout.of(module), plain(module)
-    images = torch.rand(4, N, *SHAPE, generator=torch.Generator().manual_seed(1))
-    for where in ("cpu", device):
-        at = replace(target, weights=target.weights.to(where), gradient=target.gradient.to(where))
-        own = copy.deepcopy(module).to(where)
-        made = evaluator(own, layout, [at], LABELS[None].to(where), 4, objective, SHAPE)
-        found[where] = [part.cpu() for part in made(images.to(where))]
-    for here, there in zip(found["cpu"], found[device]):
-        assert (here - there).norm() <= 1e-4 * here.norm()
 
 
 def test_a_learned_prior_gives_the_same(device: str) -> None:

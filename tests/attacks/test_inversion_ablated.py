@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ ADAM = {"local": {"optimiser": "adam", "lr": 0.01, "batch_size": 6}}
 GRADIENT = {"scheme": {**BASE["scheme"], "share": "gradient"}, "local": {"batch_size": 6}}
 PLAIN = {"scheme": {"name": "fedavg", "rounds": 1, "share": "gradient"}, "local": {"batch_size": 6}}
 WEIGHTS = {"scheme": {**BASE["scheme"], "share": "weights"}}
-ATTACK = Inversion(objective="euclidean", tv="noise-aware", exact=True, iterations=8)
+ATTACK = Inversion(objective="euclidean", tv="noise-aware", exact=True, iterations=4)
 
 
 def told(folder: Path, **tables: Any) -> tuple[View, Knowledge]:
@@ -92,25 +93,30 @@ GARBAGE: dict[str, Garbage] = {
 }
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("what", SWITCHES)
-def test_what_is_withheld_is_not_used(what: str, ground: tuple[View, Knowledge]) -> None:
-    ablated, garbage = Ablated(ATTACK, what), GARBAGE[what](*ground)
-    assert same(brought(ablated, *ground), brought(ablated, *garbage))
-    assert not same(brought(ATTACK, *ground), brought(ATTACK, *garbage))  # and it was used before
+@pytest.fixture(scope="module")
+def whole(ground: tuple[View, Knowledge]) -> list[Reconstruction]:
+    """What the attacker brings who knows everything."""
+    return brought(ATTACK, *ground)
+
+
+@pytest.fixture(scope="module")
+def without(ground: tuple[View, Knowledge]) -> Callable[[str], list[Reconstruction]]:
+    """And the one from whom something is withheld."""
+    return cache(lambda what: brought(Ablated(ATTACK, what), *ground))
 
 
 @pytest.mark.few(2)
 @pytest.mark.parametrize("what", SWITCHES)
-def test_the_same_messages_are_attacked_from_the_same_starts(what: str, ground: tuple[View, Knowledge]) -> None:
-    whole, without = brought(ATTACK, *ground), brought(Ablated(ATTACK, what), *ground)
-    assert [found.message_ids for found in whole] == [found.message_ids for found in without]
-    assert all(torch.equal(a.start, b.start) for a, b in zip(whole, without))
-    assert not same(whole, without)
-    assert all(found.attack == "inversion" for found in without)
+def test_what_is_withheld_is_not_used(what: str, ground: tuple[View, Knowledge], whole, without) -> None:
+    """And the same messages are attacked from the same starts."""
+    garbage, left = GARBAGE[what](*ground), without(what)
+    assert same(left, brought(Ablated(ATTACK, what), *garbage))
+    assert not same(whole, brought(ATTACK, *garbage)) and not same(whole, left)  # it was used before
+    assert [found.message_ids for found in whole] == [found.message_ids for found in left]
+    assert all(torch.equal(a.start, b.start) and b.attack == "inversion" for a, b in zip(whole, left))
 
 
-def test_what_is_withheld_is_not_assumed(ground: tuple[View, Knowledge]) -> None:
+def test_what_is_withheld_is_not_assumed(whole, without) -> None:
     """Each switch takes its own assumption out of what the report lists."""
     taken = {
         "labels": "labels known",
@@ -119,11 +125,10 @@ def test_what_is_withheld_is_not_assumed(ground: tuple[View, Knowledge]) -> None
         "local training": "the weights hardly move during local training: the update is read as −lr·steps·(mean"
         " gradient)",
     }
-    ids = {"one-round"}
-    whole = {text for found in brought(ATTACK, *ground) if found.manner in ids for text in found.assumed}
+    said = {text for found in whole if found.manner == "one-round" for text in found.assumed}
     for what, text in taken.items():
-        left = {t for found in brought(Ablated(ATTACK, what), *ground) if found.manner in ids for t in found.assumed}
-        assert text in whole and text not in left
+        left = {t for found in without(what) if found.manner == "one-round" for t in found.assumed}
+        assert text in said and text not in left
 
 
 NOTHING = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.make import make_inversions
 from dpfl_audit.attacks.inversion.match import batches as batches_module
@@ -19,9 +19,8 @@ from dpfl_audit.attacks.inversion.strategies import search
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from scipy.optimize import linear_sum_assignment
+from messages import flat, knowing, psnr, target_of
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 SHAPE = (3, 32, 32)
 
@@ -30,29 +29,6 @@ SHAPE = (3, 32, 32)
 def hundred():
     """One patch of each of 100 classes."""
     return photos.load(classes=100, samples=100, seed=0)
-
-
-def target_of(
-    module: nn.Module, images: Tensor, labels: Tensor, noise_std: float = 0.0, clip: float | None = None, key: str = "t"
-) -> Target:
-    """The mean gradient at the module's own weights, clipped to `clip` times its norm, then noised."""
-    parameters = list(module.parameters())
-    gradient = torch.cat(
-        [g.flatten() for g in torch.autograd.grad(F.cross_entropy(module(images), labels), parameters)]
-    )
-    bound = None
-    if clip is not None:
-        bound = clip * gradient.norm().item()
-        gradient = gradient * clip
-    noise = torch.randn(len(gradient), generator=torch.Generator().manual_seed(9), dtype=gradient.dtype)
-    weights = torch.cat([p.detach().flatten() for p in parameters])
-    return Target(key, weights, gradient + noise_std * noise, labels, len(images), bound, noise_std=noise_std)
-
-
-def psnr(found: Tensor, images: Tensor) -> float:
-    """Mean PSNR in dB, peak 1, after the best matching."""
-    errors = (found[:, None] - images[None]).square().flatten(2).mean(2)
-    return float((-10 * errors[linear_sum_assignment(errors.numpy())].log10()).mean())
 
 
 def gray(images: Tensor) -> float:
@@ -91,54 +67,26 @@ def test_the_thesis_workload_in_three_noise_cells(hundred, widths: tuple[int, ..
     assert much <= 10 < gray(images)
 
 
-@pytest.mark.full
-def test_clipping_harms_only_the_attack_that_does_not_know_of_it(hundred) -> None:
-    module, images, labels = small(widths=(512, 512)), hundred.inputs[:8], hundred.targets[:8]
-    found = {}
-    for objective in ("cosine", "euclidean", "euclidean-naive"):
-        for clip in (None, 0.4):
-            (solution,) = solve(
-                module,
-                [target_of(module, images, labels, clip=clip)],
-                SHAPE,
-                Inversion(objective=objective, iterations=150),
-                0,
-            )
-            found[objective, clip] = psnr(solution.images, images)
-    for objective in ("cosine", "euclidean"):
-        assert found[objective, None] >= 30
-        assert found[objective, 0.4] >= 30
-    assert found["euclidean-naive", 0.4] <= 20 <= found["euclidean-naive", None] - 10
-
-
-def test_the_cosine_attack_is_the_same_to_the_bit_after_a_clip_to_half(hundred) -> None:
-    module, images, labels = small(), hundred.inputs[:4], hundred.targets[:4]
-    settings = Inversion(iterations=20)
-    (whole,) = solve(module, [target_of(module, images, labels)], SHAPE, settings, 0)
-    (half,) = solve(module, [target_of(module, images, labels, clip=0.5)], SHAPE, settings, 0)
-    assert torch.equal(whole.images, half.images)
-
-
 def test_noise_alone_yields_no_more_than_gray(hundred) -> None:
     module, images, labels = small(), hundred.inputs[:8], hundred.targets[:8]
     target = target_of(module, images, labels)
     noise = torch.randn(len(target.gradient), generator=torch.Generator().manual_seed(1))
     for tv in (0.01, "noise-aware"):
         (solution,) = solve(
-            module, [replace(target, gradient=noise, noise_std=1.0)], SHAPE, Inversion(iterations=100, tv=tv), 0
+            module, [replace(target, gradient=noise, noise_std=1.0)], SHAPE, Inversion(iterations=50, tv=tv), 0
         )
         assert psnr(solution.images, images) <= gray(images) + 0.5
 
 
 def test_knowing_the_noise_helps(hundred) -> None:
     """At a noise that hides 4/5 of the energy the prior that grows with it gains decibels."""
-    module, images, labels = small(widths=(512,)), hundred.inputs[:8], hundred.targets[:8]
+    module, images, labels = small(widths=(256,)), hundred.inputs[:4], hundred.targets[:4]
     clean = target_of(module, images, labels)
     std = (4 * clean.gradient.square().mean()).sqrt().item()
     target = target_of(module, images, labels, std)
     assert target.noise_share == pytest.approx(0.8, abs=0.02)
     fixed, aware = (
-        psnr(solve(module, [target], SHAPE, Inversion(iterations=150, tv=tv), 0)[0].images, images)
+        psnr(solve(module, [target], SHAPE, Inversion(iterations=100, tv=tv), 0)[0].images, images)
         for tv in (0.01, "noise-aware")
     )
     assert aware >= fixed + 2
@@ -173,15 +121,15 @@ def test_solved_together_or_alone_is_the_same(hundred) -> None:
 def test_the_restart_with_the_lowest_loss_is_kept(hundred, optimiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, images, labels = small(torch.float64), hundred.inputs[:2].double(), hundred.targets[:2]
     target = target_of(module, images, labels)
-    settings = Inversion(optimiser=optimiser, iterations=6, restarts=4)
+    settings = Inversion(optimiser=optimiser, iterations=3, restarts=3)
     (best,) = solve(module, [target], SHAPE, settings, 0)
     losses, original = [], start_images
-    for r in range(4):
+    for r in range(3):
         with monkeypatch.context() as patch:
             patch.setattr(search, "start_images", lambda seed, key, _, n, shape, r=r: original(seed, key, r, n, shape))
             losses.append(solve(module, [target], SHAPE, replace(settings, restarts=1), 0)[0].loss)
     assert best.loss == pytest.approx(min(losses), rel=1e-9)
-    assert len(set(losses)) == 4
+    assert len(set(losses)) == 3
 
 
 def test_batches_hold_equal_weights_and_counts_and_keep_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +148,7 @@ def test_batches_hold_equal_weights_and_counts_and_keep_to_the_bound(monkeypatch
 
 def make_view(module: nn.Module, hundred, known: bool = True) -> tuple[View, Knowledge]:
     """Two rounds of two clients' gradients, five images each, at one model."""
-    layout = Layout.of(module)
-    weights = layout.join({n: p.detach() for n, p in module.named_parameters()})
+    layout, weights = Layout.of(module), flat(module)
     messages, labels = [], {}
     for round in (0, 1):
         messages.append(Seen(f"w{round}", round, "server", ("a", "b"), "weights", 0, lambda: weights, True))
@@ -213,50 +160,27 @@ def make_view(module: nn.Module, hundred, known: bool = True) -> tuple[View, Kno
             )
             labels[f"{client}{round}"] = hundred.targets[rows].sort().values
     facts = PublicFacts("test", "gradient", "sgd", 0.1, 5, 1, None, noise_std=0.0)
-    return View("server", tuple(messages), module, layout, facts, SHAPE, 100), Knowledge(
-        labels if known else {}, torch.zeros(0), torch.zeros(0)
-    )
+    view = View("server", tuple(messages), module, layout, facts, SHAPE, 100)
+    return view, knowing(**labels if known else {})
 
 
 def test_a_view_is_attacked_part_by_part(hundred) -> None:
     view, knowledge = make_view(small(), hundred)
-    attack = Inversion(iterations=60)
+    attack = Inversion(iterations=30)
     parts = attack.parts(view, knowledge)
     assert [p.content.manner for p in parts] == ["one-round"] * 4 + ["all-rounds"] * 2
     assert len({p.key for p in parts}) == 6
     ticks: list[tuple[int, int]] = []
     made = attack.run_part(parts[0], view, knowledge, 0, lambda done, total: ticks.append((done, total)))
-    again = attack.run_part(parts[0], view, knowledge, 0)
-    assert torch.equal(made.images, again.images) and made.loss == again.loss
-    assert not torch.equal(made.start, attack.run_part(parts[0], view, knowledge, 1).start)
     assert made.images.shape == made.start.shape == (5, *SHAPE) and made.images.dtype == torch.float32
     assert made.images.min() >= 0 and made.images.max() <= 1
     assert made.labels.tolist() == knowledge.labels["a0"].tolist()
     assert (made.manner, made.round, made.sender, made.message_ids) == ("one-round", 0, "a", ("a0",))
-    assert ticks[-1] == (1000, 1000) and len(ticks) == 60 and all(a < b for (a, _), (b, _) in zip(ticks, ticks[1:]))
+    assert ticks[-1] == (1000, 1000) and len(ticks) == 30 and all(a < b for (a, _), (b, _) in zip(ticks, ticks[1:]))
     assert "labels known" in made.assumed
     assert psnr(made.images, hundred.inputs[:5]) >= psnr(made.start, hundred.inputs[:5]) + 6
     union = attack.run_part(parts[4], view, knowledge, 0)
     assert union.images.shape == (10, *SHAPE) and union.message_ids == ("a0", "a1")
-
-
-@pytest.mark.parametrize("tv", [0.01, "noise-aware"])
-@pytest.mark.parametrize("noise_std", [0.0, 0.1])
-def test_only_a_prior_that_follows_the_noise_assumes_its_size(hundred, tv, noise_std) -> None:
-    view, knowledge = make_view(small(), hundred)
-    view = replace(view, facts=replace(view.facts, noise_std=noise_std))
-    attack = Inversion(iterations=1, tv=tv)
-    made = attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0)
-    used = tv == "noise-aware" and noise_std > 0
-    assert (NOISE_KNOWN in made.assumed) == used
-
-
-def test_messages_at_equal_weights_are_solved_together(hundred) -> None:
-    view, knowledge = make_view(small(), hundred)
-    attack = Inversion()
-    parts = attack.parts(view, knowledge)
-    groups = attack.groups(parts, view)
-    assert [[p.key for p in group] for group in groups] == [[p.key for p in parts[:4]], [p.key for p in parts[4:]]]
 
 
 def test_labels_are_known_or_inferred_and_nothing_falls_back(hundred) -> None:
@@ -298,19 +222,12 @@ def test_what_cannot_be_attacked_is_said_in_one_sentence(hundred) -> None:
         ("softened", -1),
         ("batch_statistics", -1),
         ("running_statistics", -1),
+        ("mode", "test"),
     ),
 )
 def test_impossible_settings_are_refused(setting: str, value: object) -> None:
     with pytest.raises(ValueError, match=setting):
         Inversion(**{setting: value})
-
-
-def test_the_users_module_is_left_as_it_was(hundred) -> None:
-    module = small().train()
-    before = [p.clone() for p in module.parameters()]
-    solve(module, [target_of(module, hundred.inputs[:2], hundred.targets[:2])], SHAPE, Inversion(iterations=2), 0)
-    assert module.training and all(torch.equal(a, b) for a, b in zip(before, module.parameters()))
-    assert next(module.parameters()).dtype == torch.float32
 
 
 def test_quick_spares_two_thirds_of_the_iterations_and_never_all() -> None:

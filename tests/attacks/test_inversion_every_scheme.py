@@ -149,7 +149,7 @@ def test_every_scheme_is_here() -> None:
     assert here == set(PRESETS)
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(20)
 @pytest.mark.parametrize("optimiser", LOCAL)
 @pytest.mark.parametrize("scheme", MODELLED)
 def test_the_true_images_make_what_was_sent(tmp_path, sent: Sent, without_noise, scheme: str, optimiser: str) -> None:

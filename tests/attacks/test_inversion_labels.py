@@ -15,6 +15,7 @@ from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.labels import label_accuracy, label_control
+from messages import target_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -106,11 +107,7 @@ def network(seed: int, bias: bool = True, activation: str = "relu") -> nn.Module
 
 
 def make_target(module: nn.Module, images: Tensor, labels: Tensor, noise: float = 0.0, **settings) -> Target:
-    gradient = torch.autograd.grad(F.cross_entropy(module(images), labels), list(module.parameters()))
-    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
-    flat = torch.cat([g.flatten() for g in gradient])
-    flat = flat + noise * torch.randn(len(flat), generator=torch.Generator().manual_seed(9))
-    return Target("t", weights, flat, None, len(images), noise_std=noise, **settings)
+    return replace(target_of(module, images, labels, noise), labels=None, **settings)
 
 
 def found_in(module: nn.Module, target: Target, shape: tuple[int, ...] = SHAPE) -> Inferred:

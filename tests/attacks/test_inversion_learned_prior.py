@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Reconstruction, Seen, View
+from dpfl_audit.attacks.base import NOISE_KNOWN, Knowledge, PublicFacts, Reconstruction
 from dpfl_audit.attacks.inversion.ablated import ablation
 from dpfl_audit.attacks.inversion.attack import Inversion
 from dpfl_audit.attacks.inversion.match.case import Auxiliary
@@ -23,6 +23,8 @@ from dpfl_audit.attacks.inversion.strategies.learned_prior import noise_alone
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import sklearn_sets
 from dpfl_audit.defenses.layout import Layout
+from messages import flat, gradient, view_of
+from messages import target_of as one_message
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -53,14 +55,10 @@ def network(seed: int) -> nn.Module:
 
 def target_of(module: nn.Module, images: Tensor, labels: Tensor, noise: float, seed: int) -> Target:
     """The mean gradient clipped to half its norm C, with noise of `noise`·C/√d a component."""
-    parameters = list(module.parameters())
-    loss = F.cross_entropy(module(images), labels)
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
-    clip = gradient.norm().item() / 2
-    std = noise * clip / len(gradient) ** 0.5
-    drawn = torch.randn(len(gradient), generator=torch.Generator().manual_seed(seed))
-    weights = torch.cat([p.detach().flatten() for p in parameters])
-    return Target("t", weights, gradient / 2 + std * drawn, labels, len(images), clip, noise_std=std)
+    clean = one_message(module, images, labels, clip=0.5)
+    std = noise * clean.clip_norm / len(clean.gradient) ** 0.5
+    drawn = torch.randn(len(clean.gradient), generator=torch.Generator().manual_seed(seed))
+    return replace(clean, gradient=clean.gradient + std * drawn, noise_std=std)
 
 
 # --- the filter
@@ -127,17 +125,9 @@ def test_it_sees_more_under_strong_noise_and_nothing_in_noise_alone(digits, wien
 
 
 def test_what_the_prior_makes_of_noise_alone_is_its_start(digits, wiener) -> None:
-    """As large a message, of other numbers; and the same seed gives the same bits, whatever is solved beside."""
+    """And the same seed gives the same bits, whatever is solved beside."""
     module, images, labels = network(0), digits.inputs[:3], digits.targets[:3]
     target = target_of(module, images, labels, 1.0, 0)
-    noise = noise_alone(target, 7).gradient
-    assert noise.norm().item() == pytest.approx(target.gradient.norm().item(), rel=1e-5)
-    assert abs(torch.dot(noise, target.gradient) / noise.norm() ** 2) < 0.05
-    sent = torch.arange(len(noise)) % 4 == 0
-    some = noise_alone(replace(target, gradient=target.gradient * sent, sparse=Sparse(sent, 0.1)), 7).gradient
-    assert not some[~sent].any() and some.norm().item() == pytest.approx(
-        (target.gradient * sent).norm().item(), rel=1e-5
-    )
     few = replace(SETTINGS, iterations=5)
     (one,) = solve(module, [target], SHAPE, few, 3, auxiliary=[Auxiliary(wiener)])
     both = [target, replace(target, key="u")]
@@ -176,34 +166,26 @@ def test_rounds_of_the_same_images_add_up(digits, wiener) -> None:
 
 
 def test_what_is_made_of_noise_alone_saw_none_of_the_rounds(digits) -> None:
+    """As large messages, of other numbers; of a sparse one there are none where nothing was sent."""
     module = network(0)
     first, second = (target_of(module, digits.inputs[:3], digits.targets[:3], 1.0, k) for k in range(2))
-    nothing = noise_alone(replace(first, others=(replace(second, key="u"),)), 7)
-    a, b = (one.gradient for one in nothing.messages)
-    for noise, sent in ((a, first), (b, second)):
-        assert noise.norm().item() == pytest.approx(sent.gradient.norm().item(), rel=1e-5)
-        assert max(abs(torch.dot(noise, t.gradient)) / noise.norm() ** 2 for t in (first, second)) < 0.05
-    assert abs(torch.dot(a, b)) / (a.norm() * b.norm()) < 0.05
-
-
-def view_of(module: nn.Module, target: Target, noise_std: float | None) -> View:
-    layout = Layout.of(module)
-    messages = (
-        Seen("m0", 0, "server", ("client",), "weights", 0, lambda: target.weights, True),
-        Seen("m1", 0, "client", ("server",), "gradient", target.count, lambda: target.gradient, False),
-    )
-    facts = PublicFacts(
-        "ldp", "gradient", "sgd", 0.1, target.count, 1, None, clip_norm=target.clip_norm, noise_std=noise_std
-    )
-    return View("server", messages, module, layout, facts, SHAPE, 10)
+    sent = torch.arange(len(second.gradient)) % 4 == 0
+    second = replace(second, key="u", gradient=second.gradient * sent, sparse=Sparse(sent, 0.1))
+    a, b = (one.gradient for one in noise_alone(replace(first, others=(second,)), 7).messages)
+    assert not b[~sent].any()
+    for noise, own in ((a, first), (b, second)):
+        assert noise.norm().item() == pytest.approx(own.gradient.norm().item(), rel=1e-5)
+        assert max(abs(torch.dot(noise, t.gradient)) / noise.norm() ** 2 for t in (first, second)) < 0.1
+    assert abs(torch.dot(a, b)) / (a.norm() * b.norm()) < 0.1
 
 
 @pytest.fixture
 def world(digits):
     module = network(0)
     target = target_of(module, digits.inputs[:3], digits.targets[:3].sort().values, 1.0, 0)
-    knowledge = Knowledge({"m1": target.labels}, digits.auxiliary_inputs, digits.auxiliary_targets)
-    return view_of(module, target, target.noise_std), knowledge
+    facts = PublicFacts("ldp", "gradient", "sgd", 0.1, 3, 1, None, target.clip_norm, noise_std=target.noise_std)
+    knowledge = Knowledge({"u": target.labels}, digits.auxiliary_inputs, digits.auxiliary_targets)
+    return view_of(module, target.gradient, facts, 3, SHAPE, 10), knowledge
 
 
 def test_evidence_says_what_was_assumed_and_what_the_control_is(world, wiener) -> None:
@@ -238,20 +220,16 @@ def test_a_noisy_step_of_adam_says_more_than_the_prior_alone(digits) -> None:
     """
     module, rows = network(5), slice(40, 44)
     labels, order = digits.targets[rows].sort()
-    images, before = digits.inputs[rows][order], torch.cat([p.detach().flatten() for p in module.parameters()])
+    images, before = digits.inputs[rows][order], flat(module).clone()
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-3)
     F.cross_entropy(module(images), labels).backward()
     optimiser.step()
-    update, std = torch.cat([p.detach().flatten() for p in module.parameters()]) - before, 1.7e-3
+    update, std = flat(module) - before, 1.7e-3
     torch.nn.utils.vector_to_parameters(before.clone(), module.parameters())
     update += std * torch.randn(len(update), generator=torch.Generator().manual_seed(0))
-    messages = (
-        Seen("m0", 0, "server", ("client",), "weights", 0, lambda: before, True),
-        Seen("m1", 0, "client", ("server",), "update", 4, lambda: update, False),
-    )
     facts = PublicFacts("ldp", "update", "adam", 1e-3, 4, 1, None, clip_norm=1e9, noise_std=std)
-    view = View("server", messages, module, Layout.of(module), facts, SHAPE, 10)
-    knowledge = Knowledge({"m1": labels}, digits.auxiliary_inputs, digits.auxiliary_targets)
+    view = view_of(module, update, facts, 4, SHAPE, 10)
+    knowledge = Knowledge({"u": labels}, digits.auxiliary_inputs, digits.auxiliary_targets)
     (part,) = SETTINGS.parts(view, knowledge)
     found = SETTINGS.run_part(part, view, knowledge, 0)
     assert isinstance(found, Reconstruction) and found.start is not None
@@ -270,15 +248,13 @@ def test_the_level_of_uncertainty_is_by_what_the_clip_leaves(digits, order: int,
     """
     module = models.build("mlp", input_shape=SHAPE, classes=10, mean=(0.3,), std=(0.37,), seed=0, widths=[4]).eval()
     layout, images, labels = Layout.of(module), digits.inputs[:2], digits.targets[:2]
-    weights = torch.cat([p.detach().flatten() for p in module.parameters()])
+    weights = flat(module)
 
-    def gradient(x: Tensor) -> Tensor:
-        own = {name: w.requires_grad_() for name, w in layout.split(weights.clone()).items()}
-        loss = F.cross_entropy(torch.func.functional_call(module, own, (x,)), labels)
-        return torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(own.values()), create_graph=True)])
+    def gradient_of(x: Tensor) -> Tensor:
+        return gradient(module, weights, x, labels, graph=True)
 
-    jacobian = torch.autograd.functional.jacobian(gradient, images).flatten(1)
-    plain = gradient(images).detach()
+    jacobian = torch.autograd.functional.jacobian(gradient_of, images).flatten(1)
+    plain = gradient_of(images).detach()
     tensors = list(layout.split(plain).values())
     sizes = torch.stack([g.norm(order) for g in tensors])
     clip = float(sizes.median() if per_layer else sizes.norm(order)) / 3
@@ -302,5 +278,5 @@ def test_the_level_of_uncertainty_is_by_what_the_clip_leaves(digits, order: int,
     draw = torch.Generator().manual_seed(0)
     worse = replace(target, noise_std=2e-6)  # says a quarter as much
     for messages, more in (([target], 1), ([target, worse], 1.25)):
-        found = [learned_prior._level(module, layout, messages, labels, images, draw) for _ in range(100)]
-        assert 1e-12 * sum(level**-2 for level in found) / 100 == pytest.approx(more * float(expected), rel=0.15)
+        found = [learned_prior._level(module, layout, messages, labels, images, draw) for _ in range(50)]
+        assert 1e-12 * sum(level**-2 for level in found) / 50 == pytest.approx(more * float(expected), rel=0.2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import dpfl_audit
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, Sum, View
@@ -21,22 +20,17 @@ from dpfl_audit.attacks.inversion.read.sums import summed
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.solve import solve
 from dpfl_audit.attacks.inversion.strategies.by_step import readable
-from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, cut_short, lengthened, trained_on
-from dpfl_audit.audit.setup.auditor import Auditor
+from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, cut_short, lengthened
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.local import (
     DistancePerLayer,
-    LocalJob,
     LocalTraining,
     Proximal,
     ScaleByRoot,
     StepClip,
-    batch_order,
 )
-from dpfl_audit.defenses.terms import Observer
-from messages import flat, gradient
+from messages import client_sends, facts_of, flat, gradient, knowing, view_of
 from torch import Tensor, nn
 
 N, SHAPE, CLASSES = 6, (1, 8, 8), 4
@@ -54,9 +48,9 @@ EXTRAS = {
 OPTIMISERS = {"sgd": 0.2, "momentum": 0.05, "adam": 1e-3, "rmsprop": 1e-3}
 
 
-def network(width: int = 16, double: bool = False) -> nn.Module:
-    made = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=[0.5], std=[0.3], seed=0, widths=[width, 8])
-    return made.double().eval() if double else made.eval()
+def network(width: int = 16, mean: float = 0.5, std: float = 0.3) -> nn.Module:
+    made = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=[mean], std=[std], seed=0, widths=[width, 8])
+    return made.eval()
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -66,41 +60,13 @@ def data() -> tuple[Tensor, Tensor]:
     return images, torch.tensor([0, 3, 1, 2, 3, 0])
 
 
-def sent_by(module: nn.Module, training: LocalTraining) -> tuple[Tensor, Tensor]:
-    """What the client of all images really sends, by the engine of `audit train`, and its batches (steps, B)."""
-    x, y = data()
-    batches = batch_order(training, "update", torch.arange(N), 0, lambda epoch: torch.Generator().manual_seed(epoch))
-    job = LocalJob(
-        module, Layout.of(module), training, flat(module), x, y, batches, "update", training.lr, num_examples=N
-    )
-    return looped([job])[0].value, batches
-
-
 def read(module: nn.Module, training: LocalTraining, records: int = N, **facts) -> tuple[Target, Tensor]:
-    """That update, clipped if `facts` say so, as the attack reads it, and the batches."""
-    sent, batches = sent_by(module, training)
+    """The update of the client of all images, clipped if `facts` say so, as the attack reads it, and the batches."""
+    sent, batches = client_sends(module, training, data(), torch.arange(N))
     if "clip_norm" in facts:
         sent = sent * min(1.0, facts["clip_norm"] / float(sent.norm(facts.get("clip_order", 2))))
-    down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: flat(module), True)
-    up = Seen("u", 0, "a", ("server",), "update", records, lambda: sent, False)
-    t = training
-    told = PublicFacts(
-        "t",
-        "update",
-        t.optimiser,
-        t.lr,
-        t.batch_size,
-        t.epochs,
-        t.steps,
-        noise_std=0.0,
-        momentum=t.momentum,
-        gradient_scale=t.gradient_scale,
-        penalties=t.penalties,
-        step_clip=t.step_clip,
-        **facts,
-    )
-    view = View("server", (down, up), module, Layout.of(module), told, SHAPE, CLASSES)
-    (aim,) = one_round(view, Knowledge({"u": data()[1].sort().values}, torch.zeros(0), torch.zeros(0)))
+    view = view_of(module, sent, facts_of(training, **facts), records, SHAPE, CLASSES)
+    (aim,) = one_round(view, knowing(u=data()[1].sort().values))
     return aim.target, batches
 
 
@@ -127,50 +93,6 @@ def test_the_true_images_in_the_true_order_make_what_the_engine_sends(optimiser:
     if optimiser in ("sgd", "momentum"):  # Adam's steps hardly depend on a scale
         own = replace(without, gradient=-target.update / without.recipe.scale)
         assert simulated(module, own, data()[1][order].view(3, N), "absolute")(images)[0] > 1e-2
-
-
-SCHEMES = [
-    ({"name": "nbafl", "clip": 1e3, "mu": 0.5, "noise_std": 1e-10}, {}),
-    ({"name": "fednore1", "lam": 2e10, "clip": 1e3, "noise_std": 1e-8, "per_layer": False}, {}),
-    ({"name": "fednore2", "lam": 2e10, "clip": 1e3, "noise_std": 1e-8, "form": "scaled"}, {}),
-    ({"name": "fednore2", "lam": 2e10, "clip": 1e3, "noise_std": 1e-8, "form": "scaled-plus"}, {}),
-    ({"name": "fednore12", "lam": 1e10, "clip": 1e3, "noise_std": 1e-8, "form": "scaled"}, {}),
-    ({"name": "geometric", "clip": 2.5, "noise_std": 1e-9, "tau": 3}, {}),
-    ({"name": "laplace", "clip": 60.0, "noise_std": 1e-9, "tau": 3}, {}),
-    ({"name": "iteration-gaussian", "zeta": 0.2, "noise_std": 1e-9, "E": 1, "order": 2}, {"steps": True}),
-    ({"name": "iteration-laplace", "zeta": 0.5, "noise_std": 1e-9, "E": 1, "order": 1}, {"steps": True}),
-]
-
-
-@pytest.mark.few(8)
-@pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
-@pytest.mark.parametrize(("scheme", "one"), SCHEMES, ids=[str(s["name"]) + s.get("form", "") for s, _ in SCHEMES])
-def test_training_by_the_facts_of_a_setup_is_what_its_client_sent(tmp_path, scheme, one, optimiser: str) -> None:
-    """Of every scheme whose training has something besides; batches of all records, which have no order."""
-    config = {
-        "data": {"name": "digits", "clients": 2, "samples_per_client": 12},
-        "model": {"name": "mlp", "options": {"widths": [12]}},
-        "local": {"optimiser": optimiser, "lr": 0.2, "batch_size": 12, "epochs": 3},
-        "scheme": {**scheme, "rounds": 1},
-        "capture": {"clients": [0, 1]},
-        "claim": "none",
-    }
-    setup = dpfl_audit.train(config, tmp_path / "s", noise_key="published", quiet=True)
-    view, truth = setup.view(Observer("server")), Auditor(setup).truth
-    assert truth is not None
-    module, layout = view.module.eval(), view.layout
-    for aim in one_round(view, setup.knowledge().beside(view)):
-        target, rows = aim.target, list(truth.messages[aim.messages[0].id])
-        recipe, update = target.recipe, target.update
-        assert recipe is not None and update is not None and not recipe.left_out
-        assert recipe.factor != 1 or recipe.penalties or recipe.step_clip
-        assert len(recipe.sizes) == (1 if one else 3)
-        target = replace(target, recipe=replace(recipe, epochs=len(recipe.sizes)))
-        made = trained_on(module, layout, target, truth.inputs[rows], truth.targets[rows], 0)
-        assert (made - update).norm() < 2e-5 * update.norm()
-        bare = replace(recipe, factor=1.0, penalties=(), step_clip=None, epochs=len(recipe.sizes))
-        plain = trained_on(module, layout, replace(target, recipe=bare), truth.inputs[rows], truth.targets[rows], 0)
-        assert (plain - update).norm() > 1e-3 * update.norm()
 
 
 # --- backwards ---
@@ -234,28 +156,6 @@ def test_shares_with_a_proximal_term_are_those_of_the_steps(optimiser: str) -> N
     if optimiser == "sgd":
         assert recipe.shares == pytest.approx([(1 - 0.3 * 0.9) ** (4 - k) for k in range(5)])
     assert recipe.scale == pytest.approx(-sum(expected)) and recipe.scaled and recipe.own_gradients
-
-
-@pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
-@pytest.mark.parametrize("name", ["euclidean", "cosine"])
-def test_low_rank_steps_with_a_factor_and_a_proximal_term_are_the_unrolled_ones(optimiser: str, name: str) -> None:
-    rng, module = torch.Generator().manual_seed(1), network(double=True)
-    weights = flat(module)
-    recipe = Recipe(optimiser, 0.1, (4, 2, 4, 2), 2, momentum=0.7, factor=0.6, penalties=(Proximal(2.0),))
-    recipe = replace(recipe, rates=(1.0, 0.5, 2.0, 0.7))
-    target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), data()[1], N)
-    target = replace(target, recipe=recipe, update=-target.gradient)
-    made = simulated(module, target, data()[1][torch.stack([torch.randperm(N, generator=rng) for _ in range(2)])], name)
-    assert made.ghost is not None
-    images = torch.rand(1, 2 * N, *SHAPE, generator=rng).double()
-    value, slope = made(images)
-    made.ghost = None
-    wanted, whole = made(images)
-    assert value.item() == pytest.approx(wanted.item(), rel=1e-9)
-    assert (slope - whole).norm() <= 1e-9 * whole.norm()
-    for more in ({"penalties": (DistancePerLayer(1.0),)}, {"step_clip": StepClip("gradient", 1.0)}):
-        other = replace(target, recipe=replace(recipe, **more))
-        assert simulated(module, other, data()[1].repeat(2, 1), name).ghost is None
 
 
 # --- one gradient ---
@@ -374,26 +274,19 @@ def test_a_layer_pulled_by_its_distance_spans_the_images_by_its_weights_alone(op
         assert (own - image).square().flatten(1).mean(1).min() < 1e-4
 
 
-def test_images_of_open_size_fill_their_box() -> None:
-    module = network(64)
-    target = read(module, LocalTraining(optimiser="sgd", lr=0.02, batch_size=3, epochs=2))[0]
-    layer = FirstLayer.of(module, target)
-    inputs = ((data()[0] - 0.5) / 0.3).flatten(1)
+@pytest.mark.parametrize("black", [False, True])
+def test_images_of_open_size_fill_their_box(black: bool) -> None:
+    """Black pixels that nobody normalised are 0 but for rounding, whose sign would say that no size but 0 fits."""
+    mean, std = (0.0, 1.0) if black else (0.5, 0.3)
+    module = network(64, mean=mean, std=std)
+    layer = FirstLayer.of(module, read(module, LocalTraining(optimiser="sgd", lr=0.02, batch_size=3, epochs=2))[0])
+    images, _ = data()
+    if black:
+        images[:, :, 2:5] = -1e-6
+    inputs = ((images - mean) / std).flatten(1)
     weight = module.get_parameter("2.weight").detach()
     for size in (0.1, 1.0, -7.0):
         torch.testing.assert_close(layer._sized(size * inputs, inputs @ weight.T < 0, SHAPE), inputs)
-
-
-def test_black_pixels_of_images_that_nobody_normalised_do_not_make_them_black() -> None:
-    """With a mean of 0 they are 0 but for rounding, whose sign would say that no size but 0 fits the box."""
-    module = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=[0], std=[1], seed=0, widths=[64, 8]).eval()
-    layer = FirstLayer.of(module, read(module, LocalTraining(optimiser="sgd", lr=0.02, batch_size=3, epochs=2))[0])
-    images, _ = data()
-    images[:, :, 2:5] = -1e-6
-    weight = module.get_parameter("2.weight").detach()
-    for size in (0.1, -7.0):
-        own = images.flatten(1)
-        torch.testing.assert_close(layer._sized(size * own, own @ weight.T < 0, SHAPE), own)
 
 
 def test_no_length_is_looked_for_where_only_the_reading_as_one_gradient_has_none() -> None:
@@ -456,28 +349,3 @@ def test_a_sum_of_clients_is_read_by_what_each_holds() -> None:
     assert not clipped.target.scale_known and clipped.target.recipe is not None
     (left_out,) = clipped.target.recipe.left_out
     assert "clip" in left_out
-
-
-def test_the_evidence_says_what_is_modelled_and_what_is_not() -> None:
-    module, (_, y) = network(), data()
-    several = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, epochs=2)
-    attack = Inversion(iterations=1, manners=("one-round",))
-    for more, records, words in (
-        ({"penalties": (Proximal(0.1),)}, N, "what else it has modelled (terms added to the loss)"),
-        ({"penalties": (DistancePerLayer(3.0),)}, N, "(terms added to the loss), though as one gradient it is read"),
-        (
-            {"gradient_scale": ScaleByRoot(1.0)},
-            0,
-            "without what else it has (scaled gradients), so that scales are open",
-        ),
-    ):
-        training = replace(several, **more)
-        sent, _ = sent_by(module, training)
-        down = Seen("w", 0, "server", ("a",), "weights", 0, lambda: flat(module), True)
-        up = Seen("u", 0, "a", ("server",), "update", records, lambda sent=sent: sent, False)
-        facts = PublicFacts("t", "update", "sgd", 0.1, 4, 2, None, noise_std=0.0)
-        facts = replace(facts, penalties=training.penalties, gradient_scale=training.gradient_scale)
-        view = View("server", (down, up), module, Layout.of(module), facts, SHAPE, CLASSES)
-        known = Knowledge({"u": y.sort().values}, torch.zeros(0), torch.zeros(0))
-        (part,) = attack.parts(view, known)
-        assert words in " | ".join(attack.run_part(part, view, known, 0).assumed)

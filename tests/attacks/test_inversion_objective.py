@@ -126,14 +126,6 @@ def test_every_clip_and_scale_float64(
     check(implementation, name, module, targets, labels, 2, 1e-9)
 
 
-@pytest.mark.parametrize("implementation", (Ghost, DoubleBackward))
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_three_candidates_float32(implementation, name: str) -> None:
-    module = network("relu", torch.float32)
-    targets, labels = make_targets(module, clip=0.7)
-    check(implementation, name, module, targets[:1], labels[:1], 3, 1e-5)
-
-
 @pytest.mark.parametrize("per_layer", (False, True))
 def test_an_l1_clip_needs_whole_gradients(per_layer: bool) -> None:
     module = network("tanh")
@@ -353,23 +345,6 @@ def test_clipping_leaves_the_cosine_alone_and_the_modelled_distance_at_zero() ->
         assert losses["cosine"] == pytest.approx(0, abs=1e-12)
         assert losses["euclidean"] == pytest.approx(0, abs=1e-12)
         assert losses["euclidean-naive"] == pytest.approx((1 / share - 1) ** 2, rel=1e-9, abs=1e-12)
-
-
-def test_unknown_objective_is_one_sentence() -> None:
-    targets, _ = make_targets(network(), None)
-    with pytest.raises(ValueError, match="'cosin', it must be one of cosine"):
-        Matching.of("cosin", targets)
-
-
-def test_a_start_whose_gradient_points_away_finds_a_way_back() -> None:
-    """By the Euclidean distance of unknown scale: the least over scales from 0 on is 1 wherever a gradient points away,
-    and has no slope there."""
-    matching = Matching("euclidean", torch.tensor([torch.inf]), scale_known=False)
-    dot, square = torch.tensor([[-0.5]]), torch.tensor([[1.0]])
-    value, partial = matching.derivatives(Products(dot, square, torch.tensor([[1.0]])))
-    assert value.item() == pytest.approx(1.25) and partial.dot.item() == pytest.approx(-1.0)
-    value, _ = matching.derivatives(Products(-dot, square, torch.tensor([[1.0]])))
-    assert value.item() == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("name", ("euclidean", "absolute"))

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from dpfl_audit.attacks.inversion.match.optimise import adam, lbfgs, milestones, step_size, with_prior
-from dpfl_audit.attacks.inversion.match.prior import into_box, total_variation, tv_for_noise
+from dpfl_audit.attacks.inversion.match.prior import total_variation, tv_for_noise
 from torch import Tensor
 
 
@@ -35,13 +35,6 @@ def test_total_variation_against_autograd(shape: tuple[int, ...]) -> None:
         assert torch.allclose(gradient[t], slope[t], rtol=1e-12, atol=1e-15)
 
 
-def test_total_variation_of_a_step_edge_by_hand() -> None:
-    """A 4×4 image, left half 0 and right half 1: 4 of 12 horizontal steps are 1, no vertical one."""
-    edge = torch.zeros(1, 1, 1, 4, 4)
-    edge[..., 2:] = 1
-    assert total_variation(edge)[0].item() == pytest.approx(4 / 12)
-
-
 def test_the_prior_weighs_every_candidate_by_its_own_tv() -> None:
     x = images(2, 1, 1, 3, 3)
     plain, slope = bowl(torch.zeros_like(x))(x)
@@ -56,10 +49,6 @@ def test_tv_grows_with_the_share_of_noise() -> None:
     assert tv_for_noise(1.0) == pytest.approx(0.41)
     with pytest.raises(ValueError, match="noise_share is"):
         tv_for_noise(1.5)
-
-
-def test_box() -> None:
-    assert into_box(torch.tensor([-1.0, 0.5, 2.0])).tolist() == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.few(1)
@@ -77,10 +66,13 @@ def test_schedule_is_torchs_multi_step(iterations: int) -> None:
 
 
 @pytest.mark.parametrize("signed", (True, False))
-def test_adam_is_torchs_adam_in_a_box(signed: bool) -> None:
-    goal, start, iterations = images(2, 1, 1, 4, 4, seed=1) * 1.4 - 0.2, images(2, 1, 1, 4, 4), 24
+@pytest.mark.parametrize(("lr", "iterations"), ((0.1, 24), (0.7, 3)))
+def test_adam_is_torchs_adam_in_a_box(signed: bool, lr: float, iterations: int) -> None:
+    """The lowest value met is kept with its images: where steps are too long, that is where they began."""
+    goal, start = images(2, 1, 1, 4, 4, seed=1) * 1.4 - 0.2, images(2, 1, 1, 4, 4)
+    start = start if lr < 0.5 else (goal + 0.01).clamp(0, 1)
     x = start.clone().requires_grad_()
-    optimiser = torch.optim.Adam([x], lr=0.1)
+    optimiser = torch.optim.Adam([x], lr=lr)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimiser, list(milestones(iterations)), gamma=0.1)
     met = []
     for _ in range(iterations):
@@ -92,29 +84,11 @@ def test_adam_is_torchs_adam_in_a_box(signed: bool) -> None:
         with torch.no_grad():
             x.clamp_(0, 1)
     met.append((bowl(goal)(x.detach())[0], x.detach().clone()))
-    best, lowest = adam(bowl(goal), start, iterations, 0.1, signed)
+    best, lowest = adam(bowl(goal), start, iterations, lr, signed)
     for t in range(2):
         value, where = min(((v[t].item(), y[t]) for v, y in met), key=lambda pair: pair[0])
         assert lowest[t].item() == pytest.approx(value, rel=1e-9)
-        assert torch.allclose(best[t], where, atol=1e-9)
-
-
-def test_only_the_gradients_sign_counts() -> None:
-    goal, start = images(1, 1, 1, 4, 4, seed=1), images(1, 1, 1, 4, 4)
-
-    def stretched(x: Tensor) -> tuple[Tensor, Tensor]:
-        value, gradient = bowl(goal)(x)
-        return value, gradient * 1e6
-
-    assert torch.equal(adam(bowl(goal), start, 9, 0.1)[0], adam(stretched, start, 9, 0.1)[0])
-
-
-def test_value_and_images_belong_together_and_stay_in_the_box() -> None:
-    """Steps of .5 jump about: the lowest value met is kept with the images it was computed at."""
-    goal = images(3, 2, 1, 4, 4, seed=1)
-    best, lowest = adam(bowl(goal), images(3, 2, 1, 4, 4) * 3 - 1, 10, 0.5)
-    assert torch.allclose(bowl(goal)(best)[0], lowest, rtol=1e-12)
-    assert best.min() >= 0 and best.max() <= 1
+        assert torch.allclose(best[t], where, atol=1e-9) and (lr < 0.5 or value < met[-1][0][t])
 
 
 @pytest.mark.parametrize("what", ("value", "gradient"))
@@ -148,13 +122,3 @@ def test_lbfgs_finds_the_boxed_minimum_of_a_bowl() -> None:
         assert best.shape == (2, 1, 1, 4, 4)
         assert torch.allclose(best, goal[t].clamp(0, 1).expand_as(best), atol=1e-6)
         assert torch.allclose(bowl(goal[t : t + 1])(best)[0], lowest)
-
-
-def test_ticks_count_the_iterations() -> None:
-    count = [0]
-
-    def tick() -> None:
-        count[0] += 1
-
-    adam(bowl(images(1, 1, 1, 2, 2)), images(1, 1, 1, 2, 2, seed=1), 7, 0.1, tick=tick)
-    assert count[0] == 7

@@ -21,6 +21,7 @@ from dpfl_audit.attacks.inversion.read.table import OwnRows
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.inversion.settings import Settings
 from dpfl_audit.attacks.inversion.solve import cases_of, solve_cases
+from dpfl_audit.attacks.inversion.strategies import row_fit
 from dpfl_audit.attacks.inversion.strategies.by_step import readable
 from dpfl_audit.attacks.inversion.strategies.simulated import can_simulate, orders, update_distance
 from dpfl_audit.attacks.inversion.strategies.simulating import nearest_update
@@ -28,6 +29,7 @@ from dpfl_audit.attacks.inversion.strategies.strategy import PHASES, Found, Stra
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data.columns import TableColumn, facts_of, table_columns
 from dpfl_audit.defenses.data.unit_scale import UnitScale
+from messages import flat, target_of
 from tiers import but
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -41,10 +43,6 @@ COLUMNS = (
     TableColumn("word", tuple("abcdefg")),
     TableColumn("sex", ("f",)),
 )
-
-
-def flat(module: nn.Module) -> Tensor:
-    return torch.cat([p.detach().flatten() for p in module.parameters()])
 
 
 def built(name: str, **options: object) -> nn.Module:
@@ -61,11 +59,6 @@ def built(name: str, **options: object) -> nn.Module:
 def pictures(side: int) -> Tensor:
     rough = torch.rand(N, 3, 3, 3, generator=torch.Generator().manual_seed(1))
     return F.interpolate(rough, (side, side), mode="bilinear")
-
-
-def gradient(module: nn.Module, images: Tensor) -> Target:
-    found = torch.autograd.grad(F.cross_entropy(module(images), LABELS), list(module.parameters()))
-    return Target("t", flat(module), torch.cat([g.flatten() for g in found]), LABELS, N)
 
 
 def noisy(target: Target, share: float) -> Target:
@@ -97,12 +90,12 @@ def case(module: nn.Module, target: Target, settings: Settings, auxiliary: Auxil
 
 def of_lenet(settings: Settings = ALL, noise: float = 0.0, auxiliary: Auxiliary | None = None) -> Case:
     module = built("lenet")
-    return case(module, noisy(gradient(module, pictures(12)), noise), settings, auxiliary)
+    return case(module, noisy(target_of(module, pictures(12), LABELS), noise), settings, auxiliary)
 
 
 def of_mlp(width: int) -> Case:
     module = built("mlp", widths=[width, 16])
-    return case(module, gradient(module, pictures(6)), ALL)
+    return case(module, target_of(module, pictures(6), LABELS), ALL)
 
 
 def by_adam(size: int) -> Case:
@@ -117,7 +110,7 @@ def of_lenet_by_sgd() -> Case:
 
 def softened() -> Case:
     module = built("residual")
-    return case(module, gradient(module, pictures(12)), ALL)
+    return case(module, target_of(module, pictures(12), LABELS), ALL)
 
 
 def of_table(noise: float, width: int = 24) -> Case:
@@ -128,8 +121,7 @@ def of_table(noise: float, width: int = 24) -> Case:
     columns = table_columns(facts_of(COLUMNS), rows.shape[1], mean, std)
     module = models.build("mlp", input_shape=(13,), classes=2, mean=mean, std=std, seed=0, widths=[width, width]).eval()
     labels = (rows[:, 0] > 0).long()
-    found = torch.autograd.grad(F.cross_entropy(module(rows[:6]), labels[:6]), list(module.parameters()))
-    target = Target("t", flat(module), torch.cat([g.flatten() for g in found]), labels[:6], 6)
+    target = target_of(module, rows[:6], labels[:6])
     scale = UnitScale.of(columns)
     known = Auxiliary(rows=OwnRows(scale.images(rows[6:206]), labels[6:206]))
     network = scale.module(module).eval()
@@ -169,6 +161,13 @@ ROWS: dict[str, Row] = {
     "row fit": Row(lambda: of_table(0.02), lambda: of_table(2.0)),
     "simulated training": Row(of_lenet_by_sgd, of_lenet, lambda of, solution: nearest_update(of, [solution]).loss),
 }
+
+
+@pytest.fixture(autouse=True)
+def few_rows_fitted(monkeypatch) -> None:
+    """From fewer starts, with one damping and fewer sweeps: how it is begun, and not how far it comes."""
+    for name, value in {"BEGUN": 8, "DAMPINGS": (3.0,), "SWEEPS": 2}.items():
+        monkeypatch.setattr(row_fit, name, value)
 
 
 def again(cases, progress) -> list[Found]:

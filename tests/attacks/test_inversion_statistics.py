@@ -34,6 +34,7 @@ from dpfl_audit.audit.setup.auditor import check_setup
 from dpfl_audit.audit.setup.folder import Setup
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.defenses.terms import Observer
+from messages import target_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -169,6 +170,19 @@ def test_a_single_image_has_a_mean_and_no_variance_to_be_asked_for() -> None:
     assert slope.isfinite().all() and slope.any()
 
 
+def test_the_batchs_statistics_explain_a_gradient_of_training_and_running_ones_do_not() -> None:
+    module = network()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    target = target_of(copy.deepcopy(module), batch(), torch.arange(N) % 3)
+    settings, losses = Inversion(tv=0.0, objective="euclidean", iterations=20), {}
+    for mode in ("train", "eval"):
+        own = as_run(module, mode)
+        losses[mode] = loss_at(Case(own, Layout.of(own), target, target.labels, SHAPE, settings, 0), batch())
+    assert losses["train"] < 1e-5 and losses["eval"] > 1e-3
+    assert solve(module, [target], SHAPE, settings, 0)[0].loss < 1
+    assert module.training and all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
 def recorded(folder: Path, monkeypatch: pytest.MonkeyPatch, eval_mode: bool = False, **facts: Any) -> Any:
     """A client's one step on a network that saw other batches, recorded whole; the module before it, and the step."""
     (folder / "my_counting_net.py").write_text(OWN)
@@ -275,7 +289,7 @@ def test_images_come_nearer_with_the_batchs() -> None:
     target = Target("t", weights, torch.cat([g.flatten() for g in gradient]), labels, N, statistics=found)
     off = {}
     for weight in (0.0, STATISTICS):
-        (solved,) = solve(module, [target], SHAPE, Inversion(iterations=100, batch_statistics=weight), 0)
+        (solved,) = solve(module, [target], SHAPE, Inversion(iterations=50, batch_statistics=weight), 0)
         (own,) = told_moments(run, layout, target, Inversion(batch_statistics=1.0))
         off[weight] = own.distance(solved.images).item(), (solved.images - images).square().mean().item()
     assert off[STATISTICS][0] < off[0.0][0] / 2 and off[STATISTICS][1] < off[0.0][1]

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import PublicFacts, Seen, View
 from dpfl_audit.attacks.inversion.read.rounds import all_rounds
 from dpfl_audit.attacks.inversion.read.target import Target, assumptions, local_steps, one_round, target_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
+from messages import flat, gradient, knowing
 from torch import Tensor
-from torch.nn import functional as F
 
 SHAPE, CLASSES = (1, 4, 4), 3
 MODULE = models.build(
@@ -24,21 +24,8 @@ RNG = torch.Generator().manual_seed(0)
 IMAGES, LABELS = torch.rand(30, *SHAPE, generator=RNG), torch.randint(0, CLASSES, (30,), generator=RNG)
 
 
-def weights(seed: int = 0) -> Tensor:
-    return LAYOUT.join(
-        {
-            n: p.detach()
-            for n, p in models.build(
-                "mlp", input_shape=SHAPE, classes=CLASSES, mean=(0.5,), std=(0.5,), seed=seed, widths=[6]
-            ).named_parameters()
-        }
-    )
-
-
-def gradient(at: Tensor, rows: slice) -> Tensor:
-    named = {n: v.clone().requires_grad_() for n, v in LAYOUT.split(at).items()}
-    loss = F.cross_entropy(torch.func.functional_call(MODULE, named, (IMAGES[rows],)), LABELS[rows])
-    return LAYOUT.join(dict(zip(named, torch.autograd.grad(loss, list(named.values())))))
+WEIGHTS = flat(MODULE)
+OF_FIVE = gradient(MODULE, WEIGHTS, IMAGES[:5], LABELS[:5])
 
 
 def trained(at: Tensor, batches: list[slice], optimiser: type[torch.optim.Optimizer], lr: float) -> Tensor:
@@ -46,7 +33,7 @@ def trained(at: Tensor, batches: list[slice], optimiser: type[torch.optim.Optimi
     parameter = at.clone().requires_grad_()
     local = optimiser([parameter], lr=lr)
     for rows in batches:
-        parameter.grad = gradient(parameter.detach(), rows)
+        parameter.grad = gradient(MODULE, parameter.detach(), IMAGES[rows], LABELS[rows])
         local.step()
     return parameter.detach() - at
 
@@ -72,18 +59,13 @@ def view(messages: list[Seen], **facts) -> View:
     return View("server", tuple(messages), MODULE, LAYOUT, replace(FACTS, **facts), SHAPE, CLASSES)
 
 
-def knowledge(**labels: Tensor) -> Knowledge:
-    return Knowledge(labels, torch.zeros(0), torch.zeros(0))
-
-
 def test_a_gradient_is_taken_as_it_is() -> None:
-    g = gradient(weights(), slice(0, 5))
     (aim,) = one_round(
-        view([model(0, weights()), seen("m", 0, g)], clip_norm=2.0, per_layer=True, noise_std=0.3),
-        knowledge(m=LABELS[:5]),
+        view([model(0, WEIGHTS), seen("m", 0, OF_FIVE)], clip_norm=2.0, per_layer=True, noise_std=0.3),
+        knowing(m=LABELS[:5]),
     )
     target = aim.target
-    assert torch.equal(target.gradient, g) and torch.equal(target.weights, weights())
+    assert torch.equal(target.gradient, OF_FIVE) and torch.equal(target.weights, WEIGHTS)
     assert (target.count, target.clip_norm, target.noise_std) == (5, 2.0, 0.3)
     assert target.per_layer is target.scale_known is True
     assert torch.equal(target.labels, LABELS[:5])
@@ -91,18 +73,18 @@ def test_a_gradient_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("optimiser", ("sgd", "momentum"))
 def test_one_plain_step_gives_the_gradient_back_exactly(optimiser: str) -> None:
-    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
+    update = trained(WEIGHTS, [slice(0, 5)], torch.optim.SGD, 0.1)
     (aim,) = one_round(
         view(
-            [model(0, weights()), seen("m", 0, update, "update")],
+            [model(0, WEIGHTS), seen("m", 0, update, "update")],
             share="update",
             optimiser=optimiser,
             clip_norm=0.5,
             noise_std=0.02,
         ),
-        knowledge(),
+        knowing(),
     )
-    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-6)
+    assert torch.allclose(aim.target.gradient, OF_FIVE, atol=1e-6)
     assert (
         aim.target.scale_known
         and aim.target.clip_norm == pytest.approx(5.0)
@@ -110,45 +92,34 @@ def test_one_plain_step_gives_the_gradient_back_exactly(optimiser: str) -> None:
     )
 
 
-def test_weights_are_an_update_once_the_global_model_is_off() -> None:
-    update = trained(weights(), [slice(0, 5)], torch.optim.SGD, 0.1)
-    (aim,) = one_round(
-        view([model(0, weights()), seen("m", 0, weights() + update, "weights")], share="weights", clip_norm=9.0),
-        knowledge(),
-    )
-    assert torch.allclose(aim.target.gradient, gradient(weights(), slice(0, 5)), atol=1e-5)
-    assert aim.target.clip_norm is None  # a clip of weights is no clip of the gradient
-
-
 def test_several_small_steps_give_nearly_the_mean_gradient_with_its_sign_and_scale() -> None:
     lr = 1e-3
-    update = trained(weights(), [slice(0, 5), slice(5, 10)] * 3, torch.optim.SGD, lr)
+    update = trained(WEIGHTS, [slice(0, 5), slice(5, 10)] * 3, torch.optim.SGD, lr)
     (aim,) = one_round(
-        view([model(0, weights()), seen("m", 0, update, "update", 10)], share="update", lr=lr, epochs=3), knowledge()
+        view([model(0, WEIGHTS), seen("m", 0, update, "update", 10)], share="update", lr=lr, epochs=3), knowing()
     )
-    wanted = gradient(weights(), slice(0, 10))
+    wanted = gradient(MODULE, WEIGHTS, IMAGES[:10], LABELS[:10])
     assert (aim.target.gradient - wanted).norm() < 0.02 * wanted.norm()
     assert aim.target.scale_known
 
 
 def test_adam_gives_a_direction_of_unknown_scale() -> None:
-    update = trained(weights(), [slice(0, 5)], torch.optim.Adam, 0.1)
+    update = trained(WEIGHTS, [slice(0, 5)], torch.optim.Adam, 0.1)
     facts = {"share": "update", "optimiser": "adam"}
     (aim,) = one_round(
-        view([model(0, weights()), seen("m", 0, update, "update")], clip_norm=1.0, per_layer=True, **facts), knowledge()
+        view([model(0, WEIGHTS), seen("m", 0, update, "update")], clip_norm=1.0, per_layer=True, **facts), knowing()
     )
     assert torch.equal(aim.target.gradient, -update)
     assert not aim.target.scale_known and aim.target.clip_norm is None and aim.target.per_layer
-    assert aim.target.gradient @ gradient(weights(), slice(0, 5)) > 0
+    assert aim.target.gradient @ OF_FIVE > 0
     assert any("of adam" in sentence for sentence in assumptions(replace(FACTS, **facts)))
 
 
 def test_rounds_without_a_model_are_left_out_and_notes_are_named() -> None:
-    g = gradient(weights(), slice(0, 5))
-    note = seen("note", 1, weights(), "weights", 0, "me", ("me",), True)
-    aims = one_round(view([seen("m0", 0, g), note, seen("m1", 1, g)]), knowledge())
+    note = seen("note", 1, WEIGHTS, "weights", 0, "me", ("me",), True)
+    aims = one_round(view([seen("m0", 0, OF_FIVE), note, seen("m1", 1, OF_FIVE)]), knowing())
     assert [a.messages[0].id for a in aims] == ["m1"] and aims[0].own_model
-    assert all_rounds(view([seen("m0", 0, g), note, seen("m1", 1, g)]), knowledge()) == []
+    assert all_rounds(view([seen("m0", 0, OF_FIVE), note, seen("m1", 1, OF_FIVE)]), knowing()) == []
 
 
 def test_noise_share() -> None:
@@ -186,18 +157,7 @@ def test_one_step_of_clipped_weights_is_not_said_to_be_undone() -> None:
     start, update = torch.linspace(-1, 1, 500), 1e-3 * torch.ones(500)
     sent = (start + update) / (start + update).norm()
     message = Seen("m", 0, "a", (), "weights", 2, lambda: sent, False)
-    one = target_of(
-        message, sent, start, replace(facts, batch_size=2, epochs=1), Knowledge({}, torch.zeros(0), torch.zeros(0))
-    )
+    one = target_of(message, sent, start, replace(facts, batch_size=2, epochs=1), knowing())
     assert one.stretched > 1 and torch.equal(one.gradient, -(one.stretched * sent - start))
     said = " ".join(assumptions(facts, 1, stretched=True))
     assert "undone" not in said and "of adam" in said
-
-
-def test_a_recordings_clip_is_of_what_is_added_to_the_model():
-    weights = replace(FACTS, share="weights", clip_norm=1.0, scheme="nbafl")
-    assert any("least update" in sentence for sentence in assumptions(weights))
-    apart = assumptions(replace(weights, per_layer=True))
-    assert any("not active" in sentence for sentence in apart)
-    recorded = assumptions(replace(weights, scheme="recorded", clip_unknown=True))
-    assert not any("not active" in sentence for sentence in recorded)

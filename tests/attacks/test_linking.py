@@ -151,14 +151,6 @@ def test_a_fresh_address_hides_no_sender_and_the_page_says_so(setup: Path, tmp_p
     assert call("run", setup, "-o", tmp_path / "results", "--quiet", "--attack", "linking", *gate) == 1
 
 
-def test_pure_noise_shows_no_leak(setup: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text(CONFIG.replace("noise_std = 0.0005", "noise_std = 1000.0"))
-    assert call("train", tmp_path / "config.toml", "-o", tmp_path / "setup", "--quiet", "--noise-key", "published") == 0
-    results = results_of(tmp_path / "setup", tmp_path / "results")
-    assert results.verdict.level == "none found" and results.verdict.measured
-    assert results.attacks[0].p_values["linked"] > 0.05
-
-
 def test_without_the_auditors_half_nothing_is_measured_and_nothing_is_said_to_be_safe(
     setup: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from dpfl_audit.attacks.base import PublicFacts, Seen
 from dpfl_audit.attacks.inversion.read.clipped_weights import stretched
-from dpfl_audit.attacks.membership import CapturedMembership
 from dpfl_audit.attacks.membership.captured import (
     descent,
     fedmia,
@@ -73,19 +72,6 @@ def test_clipped_weights_are_made_as_long_as_they_were_whatever_the_noise(
             assert stretched(value, start, facts, known, clients) == pytest.approx(5, rel=0.02)
         short = 0.1 * start + std * torch.randn(5000, generator=rng)
         assert stretched(short, 0.1 * start, facts, std) < 1.02  # these are half as long as the clip
-
-
-def test_no_clip_is_said_to_be_idle_where_one_was_undone() -> None:
-    attack, one = CapturedMembership("gradient-difference"), [message("weights")]
-    facts = replace(SGD, share="weights", clip_norm=1.0)
-    assert not any("clip active" in said for said in attack._assumed(one, facts))
-    assert any("clip active" in said for said in attack._assumed(one, replace(facts, per_layer=True)))
-
-
-def test_gradient_difference_is_plus_minus_the_squared_norm_for_orthogonal_gradients() -> None:
-    g = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))  # the first two are members
-    total = gradient_sum(message("update"), -(-0.5 * (g[0] + g[1]) / 2), SGD)
-    assert gradient_difference(g @ total, g.square().sum(1)).tolist() == [1.0, 4.0, -9.0, -16.0]
 
 
 def test_gradient_difference_is_what_leaving_the_record_out_saves() -> None:

@@ -7,16 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.cost import CALL, forward_operations
 from dpfl_audit.attacks.membership.projection import span_of
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
-from dpfl_audit.defenses.data.vocabulary import vocabulary_of
-from dpfl_audit.defenses.engine import looped
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.metrics.membership import auc
+from messages import NOTHING, client_sends, facts_of, transformer, view_of
 
 ROWS = [0, 1, 2]
 NOBODY = [50, 51, 52]
@@ -29,24 +26,13 @@ def notes():
 
 def seen(data, module, rows, *, share="gradient", words=None, noise=0.0):
     """What a server sees of a client that has `rows`, and records 0 to 19 to ask about."""
-    layout = Layout.of(module)
-    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
-    training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
-    job = LocalJob(module, layout, training, start, data.inputs, data.targets, torch.tensor([rows]), share, 0.1)
-    value = looped([job])[0].value
+    training = LocalTraining(lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+    value, _ = client_sends(module, training, (data.inputs, data.targets), torch.tensor(rows), share)
     value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
-    facts = PublicFacts("fedavg", share, "sgd", 0.1, len(rows), None, 1, noise_std=noise)
-    messages = (
-        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
-        Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: value, False),
-    )
-    view = View("server", messages, module, layout, facts, data.input_shape, data.classes, vocabulary=words)
-    nothing = Knowledge({}, torch.zeros(0), torch.zeros(0))
-    candidates = (data.inputs[:20], data.targets[:20], torch.arange(20))
-    knowledge = replace(
-        nothing, candidate_inputs=candidates[0], candidate_targets=candidates[1], candidate_ids=candidates[2]
-    )
-    return view, knowledge
+    facts = facts_of(training, share, noise)
+    view = view_of(module, value, facts, len(rows), data.input_shape, data.classes, vocabulary=words)
+    candidates = {"inputs": data.inputs[:20], "targets": data.targets[:20], "ids": torch.arange(20)}
+    return view, replace(NOTHING, **{f"candidate_{name}": value for name, value in candidates.items()})
 
 
 def asked(*client, **message):
@@ -56,30 +42,31 @@ def asked(*client, **message):
     return attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).scores
 
 
-def text_model(data, **options):
-    words = vocabulary_of(data.description)
-    about = {"input_shape": data.input_shape, "classes": data.classes, "mean": (), "std": (), "seed": 1}
-    return models.build("transformer", vocabulary=len(words), width=96, **about, **options), words
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits", seed=5)
+
+
+def image_model(digits, *widths):
+    about = {"input_shape": digits.input_shape, "classes": 10, "mean": digits.mean, "std": digits.std, "seed": 1}
+    return models.build("mlp", widths=widths, **about)
 
 
 @pytest.mark.parametrize("share", ["gradient", "update"])
 def test_texts_of_a_message_lie_in_its_spans_and_others_do_not(notes, share):
-    module, words = text_model(notes)
+    module, words = transformer(notes, width=96)
     scores = asked(notes, module, ROWS, share=share, words=words)
     assert float(scores[ROWS].min()) > -1e-3 and float(scores[3:].max()) < -0.05
     assert float(asked(notes, module, NOBODY, share=share, words=words).max()) < -0.05
 
 
-def test_images_too_by_the_first_layer_of_a_network():
-    digits = load("digits", seed=5)
-    about = {"input_shape": digits.input_shape, "classes": 10, "mean": digits.mean, "std": digits.std, "seed": 1}
-    module = models.build("mlp", widths=[32], **about)
-    scores = asked(digits, module, ROWS)
+def test_images_too_by_the_first_layer_of_a_network(digits):
+    scores = asked(digits, image_model(digits, 32), ROWS)
     assert float(scores[ROWS].min()) > -1e-3 and float(scores[3:].max()) < -0.05
 
 
 def test_strong_noise_leaves_chance(notes):
-    module, words = text_model(notes)
+    module, words = transformer(notes, width=96)
     scores = asked(notes, module, ROWS, words=words, noise=10.0)
     assert auc(scores[ROWS].tolist(), scores[3:].tolist())[0] < 0.9 and bool(torch.isfinite(scores).all())
 
@@ -105,16 +92,13 @@ def test_the_rounding_of_a_message_is_no_part_of_its_span():
     assert (basis.shape, clear) == ((16, 4), True)
 
 
-def test_a_network_without_linear_layers_is_refused(notes):
-    digits = load("digits", seed=5)
+def test_a_network_without_linear_layers_is_refused(digits):
     with pytest.raises(ValueError, match="trains no linear layer"):
         asked(digits, torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LayerNorm(64)), ROWS)
 
 
-def test_by_default_of_images_too_and_its_spans_are_counted():
-    digits = load("digits", seed=5)
-    about = {"input_shape": digits.input_shape, "classes": 10, "mean": digits.mean, "std": digits.std, "seed": 1}
-    view, knowledge = seen(digits, models.build("mlp", widths=[1000, 1000], **about), ROWS)
+def test_by_default_of_images_too_and_its_spans_are_counted(digits):
+    view, knowledge = seen(digits, image_model(digits, 1000, 1000), ROWS)
     kind = ATTACKS["membership-projection"]
     (attack,) = kind.make({}, False, "cpu")
     run = CALL + 3 * 20 * forward_operations(view.module, view.input_shape)  # beside two decompositions

@@ -14,20 +14,12 @@ from dpfl_audit.attacks.membership.quantile import Features, quantile_scores
 from dpfl_audit.attacks.membership.sequence import Belief, Prior, log_ratio
 from dpfl_audit.defenses.layout import Layout
 from dpfl_audit.metrics.membership import auc
+from messages import gradient
 from scipy.stats import norm
 from torch import Tensor, nn
-from torch.func import functional_call, grad
 
 LR, N, NOISE, WIDE = 0.1, 20, 0.04, 60
 KNOWN = torch.zeros(0, WIDE), torch.zeros(0, dtype=torch.long)
-
-
-def gradient(module: nn.Module, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Of the mean loss of records: (d,)."""
-    layout = Layout.of(module)
-    return layout.join(
-        grad(lambda named: nn.functional.cross_entropy(functional_call(module, named, (x,)), y))(layout.split(weights))
-    )
 
 
 # --- by hand ---
@@ -76,10 +68,10 @@ def test_the_gram_matrix_is_of_gradients_formed_one_by_one(module):
 
 def captured(rounds: int, noise: float = NOISE, clients: int = 1) -> tuple[View, Knowledge, Tensor]:
     """Clients of 20 records each send an update of a linear network, with noise, from other weights every round;
-    with 600 candidates, of whom the first 20 are the first client's.
+    with 300 candidates, of whom the first 20 are the first client's.
     """
     rng = torch.Generator().manual_seed(1)
-    x, y = torch.randn(600, WIDE, generator=rng), torch.randint(3, (600,), generator=rng)
+    x, y = torch.randn(300, WIDE, generator=rng), torch.randint(3, (300,), generator=rng)
     module, messages = nn.Linear(WIDE, 3), list[Seen]()
     for round in range(rounds):
         start = 0.1 * torch.randn(3 * WIDE + 3, generator=rng)
@@ -92,8 +84,8 @@ def captured(rounds: int, noise: float = NOISE, clients: int = 1) -> tuple[View,
             )
     facts = PublicFacts("ldp", "update", "sgd", LR, batch_size=N, epochs=1, steps=None, noise_std=noise)
     view = View("server", tuple(messages), module, Layout.of(module), facts, (WIDE,), 3)
-    member = torch.arange(600) < N
-    return view, Knowledge({}, *KNOWN, x, y, torch.arange(600)), member
+    member = torch.arange(300) < N
+    return view, Knowledge({}, *KNOWN, x, y, torch.arange(300)), member
 
 
 def area(rounds: int, **options: float) -> float:

@@ -175,19 +175,6 @@ def test_a_damaged_cache_file_is_trained_anew(tmp_path: Path, damage: str) -> No
     assert engine.jobs == 2 * before and path.read_bytes() == whole
 
 
-def test_progress_runs_to_the_end_also_when_shadows_come_from_the_cache(tmp_path: Path) -> None:
-    for _ in range(2):
-        told: list[tuple[int, int]] = []
-
-        def note(done: int, total: int, told: list[tuple[int, int]] = told) -> None:
-            told.append((done, total))
-
-        train_shadows(
-            on(factory()), rows_of(keep_matrix(2, 48, 0)), [0, 1], cache=tmp_path, name="config", progress=note
-        )
-        assert told[-1] == (6, 6) and told == sorted(told)
-
-
 def test_test_figures_for_schedules_that_read_them_come_from_auxiliary_records() -> None:
     inputs, targets = records()
     made = replace(factory(), evaluate=True)

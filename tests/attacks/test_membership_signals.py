@@ -22,6 +22,18 @@ def cnn() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(4, 3))
 
 
+def lstm() -> nn.Module:
+    class Lines(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.last = nn.LSTM(2, 3, batch_first=True), nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.lstm(x)[0][:, -1])
+
+    return Lines()
+
+
 def many(module: nn.Module, count: int) -> Tensor:
     return torch.randn(count, Layout.of(module).dim, generator=torch.Generator().manual_seed(1))
 
@@ -65,7 +77,7 @@ def test_a_single_score_for_two_classes_has_a_hinge_loss_and_a_margin() -> None:
     torch.testing.assert_close(signals.phi(scores, targets), signals.phi(logits, targets))
 
 
-@pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (cnn, (1, 3, 2))])
+@pytest.mark.parametrize(("make", "shape"), [(mlp, (6,)), (cnn, (1, 3, 2)), (lstm, (3, 2))])
 @pytest.mark.parametrize("chunk", [2**24, 64])
 def test_many_models_equal_one_after_another(
     make, shape: tuple[int, ...], chunk: int, monkeypatch: pytest.MonkeyPatch

@@ -8,12 +8,11 @@ from dpfl_audit.attacks.text.kin import kin_of
 from dpfl_audit.attacks.text.layers import Layers
 from dpfl_audit.attacks.text.left import Left
 from dpfl_audit.attacks.text.mixing import DIRECTIONS, Mixing
-from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
-from dpfl_audit.defenses.engine import looped
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.defenses.local import LocalTraining
+from messages import client_sends, flat, transformer
 
 NOTES = load("notes", seed=5)
 WORDS = len(vocabulary_of(NOTES.description).words)
@@ -21,19 +20,14 @@ WORDS = len(vocabulary_of(NOTES.description).words)
 
 @pytest.fixture(scope="module")
 def encoder():
-    about = {"input_shape": NOTES.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1}
-    return models.build("transformer", vocabulary=WORDS, **about)
+    return transformer(NOTES)[0]
 
 
 def message(module, rows):
     """The network, and the gradient of these notes by name."""
-    layout = Layout.of(module)
-    start = layout.join(dict(module.named_parameters())).detach()
-    training = LocalTraining(batch_size=len(rows))
-    batch = torch.tensor([rows])
-    job = LocalJob(module, layout, training, start, NOTES.inputs, NOTES.targets, batch, "gradient", 0.1)
-    layers = Layers.of(module, layout, start, WORDS, NOTES.input_shape[0])
-    return layers, layout.split(looped([job])[0].value)
+    layout, training = Layout.of(module), LocalTraining(batch_size=len(rows))
+    value, _ = client_sends(module, training, (NOTES.inputs, NOTES.targets), torch.tensor(rows), "gradient")
+    return Layers.of(module, layout, flat(module), WORDS, NOTES.input_shape[0]), layout.split(value)
 
 
 def whole(module, rows):
@@ -89,8 +83,7 @@ def test_shares_are_those_of_the_networks_attention(encoder):
 
 
 def test_attention_that_looks_back_alone_is_of_another_kind():
-    about = {"input_shape": NOTES.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1}
-    layers, sent = message(models.build("transformer", vocabulary=WORDS, causal=True, **about), [0])
+    layers, sent = message(transformer(NOTES, causal=True)[0], [0])
     gradient = sent[f"{layers.groups[1][0]}.weight"]
     assert Mixing.of(layers, torch.arange(9), NOTES.input_shape[0], gradient, 8) is None
 

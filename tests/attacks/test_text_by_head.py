@@ -7,17 +7,14 @@ from math import exp
 
 import pytest
 import torch
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.base import Knowledge
 from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.noise import noise_over_gradient
 from dpfl_audit.attacks.text.prior import Bigrams
-from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
-from dpfl_audit.defenses.data.vocabulary import vocabulary_of
-from dpfl_audit.defenses.engine import looped
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LocalJob, LocalTraining
+from dpfl_audit.defenses.local import LocalTraining
+from messages import client_sends, facts_of, transformer, view_of
 
 
 @pytest.fixture(scope="module")
@@ -27,30 +24,16 @@ def notes():
 
 def read(data, rows, ratio, *, clip=None, own=True, share="gradient"):
     """What a server reads of adapters trained on these notes, under noise so many times as long as the gradient."""
-    words = vocabulary_of(data.description)
-    about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1, "layers": 2}
-    module = models.build(
-        "transformer", vocabulary=len(words), lora={"rank": 8, "targets": ["query", "value"]}, **about
-    )
-    layout, inputs = Layout.of(module), data.inputs
-    start = layout.join(dict(module.named_parameters())).detach()
-    training = LocalTraining(optimiser="sgd", lr=0.1, batch_size=len(rows), steps=1, epochs=None)
-    job = LocalJob(module, layout, training, start, inputs, data.targets, torch.tensor([rows]), share, 0.1)
-    value = looped([job])[0].value
+    module, words = transformer(data, layers=2, lora={"rank": 8, "targets": ["query", "value"]})
+    training = LocalTraining(lr=0.1, batch_size=len(rows), steps=1, epochs=None)
+    value, _ = client_sends(module, training, (data.inputs, data.targets), torch.tensor(rows), share)
     value = value * min(1.0, (clip or 1e9) / float(value.norm()))
     std = ratio * float(value.norm()) / len(value) ** 0.5
     noisy = value + std * torch.randn(value.shape, generator=torch.Generator().manual_seed(0))
-    facts = PublicFacts("fedavg", share, "sgd", 0.1, len(rows), None, 1, clip_norm=clip, noise_std=std)
-    messages = (
-        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
-        Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: noisy, False),
-    )
-    view, attack = (
-        View("server", messages, module, layout, facts, data.input_shape, 4, vocabulary=words),
-        TextInversion(),
-    )
+    facts = facts_of(training, share, std, clip_norm=clip)
+    view, attack = view_of(module, noisy, facts, len(rows), data.input_shape, 4, vocabulary=words), TextInversion()
     known = Knowledge({}, data.auxiliary_inputs[: 500 * own], data.auxiliary_targets[: 500 * own])
-    return attack.run_part(attack.parts(view, known)[0], view, known, 0), inputs[rows]
+    return attack.run_part(attack.parts(view, known)[0], view, known, 0), data.inputs[rows]
 
 
 @pytest.mark.parametrize(("ratio", "clip", "share"), [(1.0, 0.1, "gradient"), (1.0, None, "update")])

@@ -9,20 +9,16 @@ from functools import partial
 import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS
-from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.bag import bag_of_rows
 from dpfl_audit.attacks.text.decay import without_decay
 from dpfl_audit.attacks.text.same_step import words_of_steps
 from dpfl_audit.attacks.text.span import SpanOfInputs
-from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import load
-from dpfl_audit.defenses.data.vocabulary import PAD, vocabulary_of
-from dpfl_audit.defenses.engine import looped
-from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import LocalJob, LocalTraining
-
-NOTHING = Knowledge({}, torch.zeros(0), torch.zeros(0))
+from dpfl_audit.defenses.data.vocabulary import PAD
+from dpfl_audit.defenses.local import LocalTraining
+from messages import NOTHING, client_sends, facts_of, transformer
+from messages import view_of as seen_by_server
 
 
 @pytest.fixture(scope="module")
@@ -32,22 +28,12 @@ def notes():
 
 def view_of(data, rows, *, causal=False, noise=0.0, share="gradient", told=True, optimiser="sgd", seed=0, steps=1):
     """What a server sees of one client with these rows; noise on every component, whose size may not be told."""
-    words = vocabulary_of(data.description)
-    about = {"input_shape": data.input_shape, "classes": 4, "mean": (), "std": (), "seed": 1}
-    module = models.build("transformer", vocabulary=len(words), causal=causal, **about)
-    layout = Layout.of(module)
-    start = layout.join({name: value.detach() for name, value in module.named_parameters()})
+    module, words = transformer(data, causal=causal)
     training = LocalTraining(optimiser=optimiser, lr=0.1, batch_size=len(rows), steps=steps, epochs=None)
-    batches = torch.tensor([[*rows]] * steps)
-    job = LocalJob(module, layout, training, start, data.inputs, data.targets, batches, share, 0.1)
-    value = looped([job])[0].value
+    value, _ = client_sends(module, training, (data.inputs, data.targets), torch.tensor([*rows]), share)
     value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(seed))
-    facts = PublicFacts("fedavg", share, optimiser, 0.1, len(rows), None, steps, noise_std=noise if told else None)
-    messages = (
-        Seen("model", 0, "server", ("client-0",), "weights", 0, lambda: start, True),
-        Seen("upload", 0, "client-0", ("server",), share, len(rows), lambda: value, False),
-    )
-    return View("server", messages, module, layout, facts, data.input_shape, 4, vocabulary=words)
+    facts = facts_of(training, share, noise if told else None)
+    return seen_by_server(module, value, facts, len(rows), data.input_shape, 4, vocabulary=words)
 
 
 def read(view, **settings):
@@ -64,7 +50,7 @@ def texts_of(records):
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["encoder", "causal"])
-@pytest.mark.parametrize("count", [2, 6])
+@pytest.mark.parametrize("count", [2, 4])
 def test_notes_come_back_whole_from_a_full_gradient(notes, causal, count):
     found = read(view_of(notes, range(count), causal=causal))
     assert set(found.words.tolist()) == words_of(notes, range(count))
@@ -161,13 +147,6 @@ def test_pure_noise_certifies_a_word_in_at_most_one_run_in_twenty():
 def test_nothing_is_read_of_strong_noise(notes, told):
     found = read(view_of(notes, [0, 1], noise=10.0, told=told, seed=4))
     assert len(found.words) == 0 and not found.certain.any()
-
-
-def test_a_text_is_certain_only_where_it_was_there(notes):
-    """Another client's gradient confirms none of this one's texts, and the words are its own."""
-    other = read(view_of(notes, [7, 8]))
-    assert not set(texts_of(other.texts)) & set(texts_of(notes.inputs[:2]))
-    assert set(texts_of(other.texts[other.certain])) <= set(texts_of(notes.inputs[7:9]))
 
 
 def test_a_span_of_noise_is_not_clear_and_one_of_few_inputs_is():

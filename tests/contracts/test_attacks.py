@@ -65,15 +65,23 @@ TEXT = {
     "capture": {"clients": [0, 1], "auxiliary": 60},
 }
 NEXT = {**TEXT, "local": {**CONFIG["local"], "loss": "next_token"}}
-NEXT |= {"data": {"name": "notes", "clients": 2, "samples_per_client": 20}, "scheme": {"name": "fedavg", "rounds": 1}}
-NEXT |= {"capture": {"clients": [0, 1], "candidates": 40}}
+NEXT |= {"data": {"name": "notes", "clients": 2, "samples_per_client": 10}, "scheme": {"name": "fedavg", "rounds": 1}}
+NEXT |= {"capture": {"clients": [0, 1], "candidates": 20}}
 NEXT["model"] = {"name": "transformer", "options": {"width": 16, "causal": True}}
 # And one of a table.
 TABLE = {**CONFIG, "data": {**CONFIG["data"], "name": "breast_cancer"}}
-WORLDS = {"linking": ANONYMOUS, "inversion-text": TEXT, "attribute": TABLE, "membership-exposure": NEXT}
+FEW = {**CONFIG, "capture": {**CONFIG["capture"], "clients": [0, 1]}}
+WORLDS = {
+    "inversion": FEW,
+    "linking": ANONYMOUS,
+    "inversion-text": TEXT,
+    "attribute": TABLE,
+    "membership-exposure": NEXT,
+}
 OF_ANONYMOUS = ("linking",)
 # Beyond what `--quick` spares, where that is long.
-QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 9}, "membership-exposure": {"alternatives": 31}}
+QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 6}, "membership-exposure": {"alternatives": 31}}
+QUICK |= {f"membership-{name}": {"shadows": 8} for name in ("shokri", "lira", "lira-offline", "rmia")}
 NEEDS_NOTHING = ("linking", "inversion-text")  # of knowledge
 KINDS = {
     MembershipScores: "membership",

@@ -38,7 +38,6 @@ from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.releases import Release
 from dpfl_audit.defenses.terms import Observer
 from dpfl_audit.defenses.wire import SERVER, Lineage, Message, Wire, ancestry
-from safetensors.torch import load_file
 from tiers import but
 
 pytestmark = pytest.mark.usefixtures("without_closeness")
@@ -56,7 +55,9 @@ EVERY = pytest.mark.parametrize("name", PRESETS)
 # No server, shared gradients, batches by coins, noise of the server or of both.
 TELLING = {"ldp", "cdp", "lcdp", "naafl", "privatedl", "dp-dyns", "anonymous-gossip", "anonymous-leader"}
 ATTACKED = pytest.mark.parametrize("name", but(PRESETS, *({*PRESETS} - TELLING)))
-PRICED = pytest.mark.parametrize("name", but(PRESETS, "adap-dpfl", "dpsgd"))  # the price of a record's batches is long
+# The price of a record's batches is long, and that of many Laplace steps.
+PRICED = pytest.mark.parametrize("name", but(PRESETS, "adap-dpfl", "dpsgd", "iteration-laplace"))
+OPTIONS = run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu", pixels_only=True)
 
 
 def raw_config(name: str, **local: Any) -> dict[str, Any]:
@@ -123,10 +124,7 @@ def results(trained, tmp_path_factory) -> Callable[[str], tuple[dict[str, Any], 
 
     @cache
     def of(name: str) -> tuple[dict[str, Any], Path]:
-        made = run.run(
-            trained(name).folder, home / name, run.RunOptions(attacks=("inversion", "membership-cosine"), device="cpu")
-        )
-        return made, home / name
+        return run.run(trained(name).folder, home / name, OPTIONS), home / name
 
     return of
 
@@ -387,7 +385,7 @@ NOTHING_BOUNDS = {"fedavg", "dpsgd", "cdp", "lcdp", "privatedl"}  # a median of 
 NOTHING_BOUNDS |= {"adap-dpfl", "fed-cdp", "fed-alpha-cdp", "dp-dyns"}  # what bounds records does so inside training
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(7)
 @PRICED
 def test_only_what_everybody_sees_ends_a_run(name, trained, tmp_path, monkeypatch):
     """Local training gives NaN in round 1. Where it reaches the model, that is the last round: no attack gets its
@@ -422,7 +420,7 @@ def test_what_a_diverged_run_left_is_attacked_and_the_report_says_so(name, train
     it = trained(name)  # before, or its own rounds would be the poisoned ones
     poison(monkeypatch, 1)
     folder = capture.train(it.experiment, tmp_path / "s")
-    made = run.run(folder, tmp_path / "r", run.RunOptions(device="cpu"))
+    made = run.run(folder, tmp_path / "r", OPTIONS)
     if name in NOTHING_BOUNDS:
         assert made.attacks and all(a.round in (0, None) for a in made.attacks)  # None: of all rounds
         assert made.setup.status == "diverged" and any("diverged" in warning for warning in made.warnings)
@@ -445,10 +443,3 @@ def test_a_huge_learning_rate_ends_with_one_sentence_and_exit_code_2(tmp_path, c
         error = capsys.readouterr().err
         assert "round 0," in error and error.count("\n") == 1
     assert not (tmp_path / "r").exists()
-
-
-def test_the_tensors_are_safetensors_by_message_and_parameter(trained):
-    it = trained("ldp")
-    setup = it.setup
-    named = load_file(it.folder / "tensors" / "round-0000.safetensors")
-    assert set(named) == {f"{m.id}/{part}" for m in setup.messages if m.round == 0 for part in setup.layout.names}

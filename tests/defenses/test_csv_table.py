@@ -107,9 +107,6 @@ def test_columns_are_left_out_when_asked_or_empty_and_it_is_said(tmp_path):
     assert read(tmp_path, given, drop="id").input_shape == (5,)
 
 
-LATE = ["rare"] + ["no", "yes"] * 100  # put into a training row
-
-
 @pytest.mark.parametrize(
     ("given", "options", "words"),
     [

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from dpfl_audit.defenses import models
-from torch import nn
-from torch.func import functional_call, stack_module_state, vmap
 
 IMAGE = {"input_shape": (3, 32, 32), "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.2, 0.3), "seed": 0}
 GREY = {"input_shape": (1, 28, 28), "mean": (0.3,), "std": (0.3,), "seed": 0}
@@ -39,17 +37,6 @@ def test_parameters_counted_by_hand(name, options, inputs, classes, count):
     assert module(torch.rand(2, *inputs["input_shape"])).shape == (2, 1 if name == "svm" else max(1, classes))
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "inputs", "classes"), [row[:4] for row in COUNTS if row[1] or row[0] != "mlp"]
-)
-def test_stacked_parameters_equal_a_loop(name, options, inputs, classes):
-    nets = [models.build(name, classes=classes, **{**inputs, "seed": s}, **options) for s in range(3)]
-    stacked, buffers = stack_module_state(nets)
-    x = torch.rand(3, 4, *inputs["input_shape"])
-    together = vmap(lambda p, b, x: functional_call(nets[0], (p, b), (x,)))(stacked, buffers, x)
-    assert all(torch.allclose(together[k], net(x[k]), atol=1e-5) for k, net in enumerate(nets))
-
-
 def test_the_seed_decides_and_the_global_state_is_left_alone():
     before = torch.random.get_rng_state()
     first, again, other = (models.build("logistic", classes=10, **{**GREY, "seed": s}) for s in (1, 1, 2))
@@ -68,55 +55,10 @@ def test_normalisation_is_the_first_layer_and_has_no_parameters():
     )
 
 
-def bad_norm(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10))
-
-
-def bad_dropout(shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Dropout(0.5))
-
-
-def good(shape, classes, width=5):
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, width), nn.Linear(width, classes))
-
-
-@pytest.mark.parametrize(
-    ("name", "allow", "words"),
-    [
-        ("json:loads", None, "--allow-model json:loads"),
-        ("nowhere:at_all", "nowhere:at_all", "cannot be imported"),
-        ("nets:bad_norm", "nets:bad_norm", "GroupNorm"),
-        ("nets:bad_dropout", "nets:bad_dropout", "Dropout"),
-        ("mpl", None, "unknown model"),
-        ("nets:number", "nets:number", "returned a int"),
-    ],
-)
-def test_strangers_are_refused_in_one_sentence(name, allow, words, monkeypatch):
-    import sys
-    from types import SimpleNamespace
-
-    monkeypatch.setitem(
-        sys.modules,
-        "nets",
-        SimpleNamespace(bad_norm=bad_norm, bad_dropout=bad_dropout, good=good, number=lambda shape, classes: 3),
-    )
-    with pytest.raises(ValueError, match=words) as error:
-        models.build(name, classes=10, allow=allow, **GREY)
-    assert "\n" not in str(error.value)
-
-
-def test_a_users_model_is_imported_with_the_users_word(monkeypatch):
-    import sys
-    from types import SimpleNamespace
-
-    monkeypatch.setitem(sys.modules, "nets", SimpleNamespace(good=good))
-    module = models.build("nets:good", classes=10, allow="nets:good", width=7, **GREY)
-    assert module(torch.rand(1, 1, 28, 28)).shape == (1, 10)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "inputs", "words"),
     [
+        ("mpl", {}, GREY, "unknown model"),
         ("mlp", {"width": 3}, GREY, "no option 'width'"),
         ("mlp", {"widths": []}, GREY, "widths"),
         ("mlp", {"activation": "gelu"}, GREY, "activation"),

@@ -77,6 +77,12 @@ def idle(input_shape, classes):
 def scorer(input_shape, classes, outputs):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, outputs))
 
+def number(input_shape, classes):
+    return 3
+
+def dropping(input_shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes), nn.Dropout(0.5))
+
 def fixed(input_shape, classes):
     return with_width(input_shape, classes).requires_grad_(False)
 
@@ -127,6 +133,8 @@ def test_the_working_folder_is_looked_in_and_the_path_is_left_alone(nets):
         ("pair", {}, "cannot take two records|gives outputs a tuple"),
         ("bare", {}, "has no parameters"),
         ("drawing", {}, "nobody could replay"),
+        ("dropping", {}, "Dropout"),
+        ("number", {}, "returned a int"),
         ("fixed", {}, "has no parameters with requires_grad; every parameter with requires_grad is trained and sent"),
         ("mixing", {}, "for a record beside others than for it alone"),
         ("idle", {}, "does not use its parameter '1.spare.weight'"),

@@ -283,13 +283,3 @@ def test_rounds_beyond_those_that_the_noise_was_made_for_are_refused(name, tmp_p
     ):
         with pytest.raises(ValueError, match="correlated noise was planned for 6 rounds; there is none for round 6"):
             attempt()
-
-
-@pytest.mark.parametrize("name", ["band-mf", "blt", "dp-ftrl"])
-def test_a_trained_setup_takes_no_further_rounds(name, tmp_path):
-    made = experiment(name)
-    train(made, tmp_path / "s")
-    kept = {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}
-    with pytest.raises(ValueError):
-        train(experiment(name, rounds=7), tmp_path / "s")
-    assert kept == {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}

@@ -31,15 +31,21 @@ def table(folder, rows, name="x.csv", header="text,target"):
 ROWS = [f"the cat number {n} sat.,{'ab'[n % 2]}" for n in range(60)]
 
 
-def test_notes_are_whole_words_of_a_public_list():
-    data = load("notes", seed=5)
+@pytest.fixture(scope="module")
+def data():
+    return load("notes", seed=5)
+
+
+def test_notes_are_whole_words_of_a_public_list(data):
     vocabulary = vocabulary_of(data.description)
     assert (data.inputs.shape, data.inputs.dtype, data.classes) == ((1200, 24), torch.int64, 4)
     assert not any((split == 0).any() for split in (data.inputs, data.test_inputs, data.auxiliary_inputs))  # unknown
-    assert vocabulary.words[0] == UNKNOWN and load("notes", seed=6).description["vocabulary"] == [*vocabulary.words]
+    assert vocabulary.words[0] == UNKNOWN
     assert int((data.inputs != PAD).sum(1).max()) <= 24 and bool((data.inputs[:, -1] == PAD).any())
-    assert torch.equal(data.inputs, load("notes", seed=5).inputs)
-    assert not torch.equal(data.inputs, load("notes", seed=6).inputs)
+    again = load("notes", seed=5)
+    assert torch.equal(data.inputs, again.inputs) and data.description == again.description
+    other = load("notes", seed=6)
+    assert other.description["vocabulary"] == [*vocabulary.words] and not torch.equal(data.inputs, other.inputs)
 
 
 KINDS = [("cross_entropy", False), ("cross_entropy", True), ("next_token", True), ("next_token(by='token')", True)]
@@ -48,8 +54,8 @@ KINDS = [("cross_entropy", False), ("cross_entropy", True), ("next_token", True)
 @pytest.mark.few(4)
 @pytest.mark.parametrize(("loss", "causal"), KINDS)
 @pytest.mark.parametrize("rule", [None, PerExample(0.5, 1.0)], ids=["sgd", "dpsgd"])
-def test_engines_train_a_transformer_alike(rule, loss, causal):
-    data, shape = load("notes", seed=5), ()
+def test_engines_train_a_transformer_alike(rule, loss, causal, data):
+    shape = ()
     if loss != "cross_entropy":
         data, shape = told_by_next_words(data), (24,)
     module = network(data, torch.float64, causal=causal, target_shape=shape)
@@ -65,9 +71,8 @@ def test_engines_train_a_transformer_alike(rule, loss, causal):
         assert torch.allclose(a.value, b.value, atol=1e-9)
 
 
-def test_padding_changes_nothing():
+def test_padding_changes_nothing(data):
     """A text's scores are the same however much padding is behind it, and a causal model looks back alone."""
-    data = load("notes", seed=5)
     module = network(data, torch.float64, causal=True)
     short = data.inputs[:2, :20].clone()
     short[:, 10:] = PAD

@@ -41,7 +41,7 @@ def test_images_of_noise_are_seldom_called_close(labelled: bool) -> None:
     """Twenty shades of noise suit twenty originals better than grey does, once the truth has paired them: a t-test over
     the pairs calls that a leak (found by a review: 10 of 30 trainings without any).
     """
-    worlds, wrong, by_t = 120, 0, 0
+    worlds, wrong, by_t = 80, 0, 0
     for world in range(worlds):
         labels = (torch.arange(20) % 3, torch.arange(20) % 3, torch.arange(60) % 3) if labelled else (None, None, None)
         originals, rebuilt, others = smooth(20, 3 * world), smooth(20, 3 * world + 1), smooth(60, 3 * world + 2)
@@ -69,8 +69,8 @@ def test_of_many_originals_some_are_drawn_and_a_leak_of_a_tenth_of_them_shows() 
     originals, others, of_nothing = images(250, 0), images(300, 1), images(250, 2)
     told = torch.where((torch.arange(250) < 25)[:, None, None, None], originals + 0.02 * images(250, 3), of_nothing)
     assert closer_p_value(originals, told, others, draws=199) == 1 / 200
-    by_luck = [closer_p_value(images(250, s), of_nothing, others, seed=s, draws=39) for s in range(60, 100)]
-    assert sum(p is not None and p <= 0.05 for p in by_luck) <= 2 + 3 * 1.95**0.5
+    by_luck = [closer_p_value(images(250, s), of_nothing, others, seed=s, draws=39) for s in range(60, 80)]
+    assert sum(p is not None and p <= 0.05 for p in by_luck) <= 1 + 3 * 0.975**0.5
 
 
 def test_pairs_worked_out_by_label_are_those_of_the_assignment() -> None:
@@ -123,9 +123,9 @@ def test_together_it_is_the_share_of_all_deals_with_as_large_a_sum(seed: int) ->
     messages = [Rebuilt([0, 1], images(2, seed + 200)), Rebuilt([1, 2], originals[2:] * 0.8 + 0.1)]
     exact = by_hand(originals, messages, pool)
     labels = torch.zeros(3), torch.zeros(2)
-    drawn = [closer_together_p_value(originals, messages, pool, labels, seed=i) for i in range(200)]
+    drawn = [closer_together_p_value(originals, messages, pool, labels, seed=i) for i in range(60)]
     # Drawing ends with the twentieth deal that is as close: each p-value is known to a fifth, 5 % above on average.
-    assert np.mean(drawn) == pytest.approx(exact, rel=0.1)
+    assert np.mean(drawn) == pytest.approx(exact, rel=0.15)
 
 
 def test_four_of_fifteen_pictures_that_are_much_closer_are_no_luck() -> None:
@@ -141,7 +141,7 @@ def test_four_of_fifteen_pictures_that_are_much_closer_are_no_luck() -> None:
 
 @pytest.mark.parametrize("share", ["own records", "one record"])
 def test_pictures_of_nothing_are_seldom_closer_together(share: str) -> None:
-    alarms, worlds = 0, 200
+    alarms, worlds = 0, 100
     for world in range(worlds):
         originals, pool = images(12, world), images(40, world + 1000)
         labels = torch.arange(12) % 3, torch.arange(40) % 3
@@ -157,7 +157,7 @@ def test_others_of_another_lot_may_be_a_little_further_off() -> None:
     one null run in seven of a message of fifty (a review's nullph1.py).
     """
     alarms = {0.0: 0, 1.0: 0}
-    for world in range(20):
+    for world in range(10):
         originals, others = 0.5 + 0.45 * (images(40, world) - 0.5), images(100, world + 500)  # of less contrast
         flat = images(40, world + 900).mean(dim=(2, 3), keepdim=True).expand(-1, -1, 4, 4)
         for slack in alarms:
@@ -165,7 +165,7 @@ def test_others_of_another_lot_may_be_a_little_further_off() -> None:
                 originals, 0.5 + 0.2 * (flat - 0.5), others * 0.5 + 0.25, seed=world, draws=99, slack=slack
             )
             alarms[slack] += p is not None and p <= 0.05
-    assert alarms[0.0] > 10 and alarms[1.0] == 0
+    assert alarms[0.0] > 5 and alarms[1.0] == 0
     back = originals + 0.1 * (images(40, 7) - 0.5)
     assert closer_p_value(originals, back, others, slack=1.0) == 1 / 2000
     sent = [Rebuilt([i], back[i][None]) for i in range(40)]

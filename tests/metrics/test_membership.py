@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 import torch
@@ -82,15 +80,6 @@ def test_exceedance_is_the_tail_over_a_threshold_whose_rate_is_beta(n_in, n_out,
         assert exceedance(hits, n_in, allowed, n_out) == pytest.approx(
             betabinom.sf(hits - 1, n_in, allowed + 1, n_out - allowed), rel=1e-6, abs=1e-10
         )
-
-
-def test_exceedance_counts_orders():
-    """All ways to place 3 members among 6 scores, by listing them."""
-    orders = list(combinations(range(6), 3))  # ranks of the members, 0 the greatest
-    for allowed in range(3):
-        above = [sum(rank < sorted(set(range(6)) - set(order))[allowed] for rank in order) for order in orders]
-        for hits in range(4):
-            assert exceedance(hits, 3, allowed, 3) == pytest.approx(np.mean([a >= hits for a in above]))
 
 
 @pytest.mark.parametrize("n", [100, 200, 1000])

@@ -57,7 +57,7 @@ def test_images_made_without_the_records_are_seldom_called_a_leak(made: str) -> 
     """Forty messages of one record, all of one label and beside a small pool, whose hits hang together: a binomial of
     the same chance rejects 13 % at 5 % where one picture is made for all: C(40, 9)/C(49, 9).
     """
-    worlds, below = 100, {0.05: 0, 0.01: 0}
+    worlds, below = 60, {0.05: 0, 0.01: 0}
     for world in range(worlds):
         originals, pool = images(40, world), images(9, world + 1000)
         guess = images(1, world + 2000) if made == "one picture of all" else images(40, world + 2000)
@@ -66,7 +66,7 @@ def test_images_made_without_the_records_are_seldom_called_a_leak(made: str) -> 
         assert p is not None
         for level in below:
             below[level] += p <= level
-    assert below[0.05] <= 0.05 * worlds + 3 * 2.2 and below[0.01] <= 0.01 * worlds + 3 * 1.0
+    assert all(found <= level * worlds + 3 * (level * (1 - level) * worlds) ** 0.5 for level, found in below.items())
 
 
 def test_some_messages_that_came_back_are_found_among_those_that_did_not() -> None:

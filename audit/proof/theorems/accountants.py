@@ -216,7 +216,7 @@ def _pld_epsilon(draws: Draws, delta: float, known: float) -> float:
     return float(_composed_pld(draws, interval).get_epsilon_for_delta(delta - rounding))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)  # a curve asks of five kinds of clients in turn, on two or three grids each
 def _composed_pld(draws: Draws, interval: float) -> pld.PrivacyLossDistribution:
     plain = tuple((draw, count) for draw, count in draws if not _pld_helps(draw))
     total = pld.identity(interval)

@@ -58,8 +58,10 @@ def recorded(folder: Path, noise: Callable[[int, int], np.ndarray], by: str) -> 
                 model = model + STD * noise(t, 0)
 
 
-@pytest.mark.parametrize("by", ["client", "server"])
-@pytest.mark.parametrize("noise", [shifted, permuted, with_signs, part])
+@pytest.mark.parametrize(
+    ("noise", "by"),
+    [(shifted, "client"), (shifted, "server"), (permuted, "client"), (with_signs, "server"), (part, "client")],
+)
 def test_noise_that_was_sent_before_proves_nothing(noise, by, tmp_path):
     """ "checked: … none repeats itself" was said of it, and a finite ε."""
     recorded(tmp_path / "s", noise, by)
@@ -76,13 +78,13 @@ def test_independent_noise_is_checked_as_before(by, tmp_path):
 
 def test_hundreds_of_honest_messages_have_nothing_in_common():
     seen, rng = NoisesSeen(), np.random.default_rng(0)
-    assert not any(seen.copied(rng.standard_normal(int(rng.integers(100, 9000))), str(i)) for i in range(400))
+    assert not any(seen.copied(rng.standard_normal(int(rng.integers(100, 9000))), str(i)) for i in range(200))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_message_is_found_among_many_to_the_last_place(sign):
     seen, rng = NoisesSeen(), np.random.default_rng(0)
-    sent = [rng.standard_normal(100_000) for _ in range(20)]
+    sent = [rng.standard_normal(100_000) for _ in range(10)]
     assert not any(seen.copied(one, f"message {i}") for i, one in enumerate(sent))
     late = np.concatenate([rng.standard_normal(99_000), sign * sent[7][50_000:51_000]])
     assert "message 7" in seen.copied(late, "late")

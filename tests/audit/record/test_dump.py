@@ -84,8 +84,16 @@ def without_names(folder: Path, suffix: str) -> dict[str, str]:
     return {"layout": "files"}
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-@pytest.mark.parametrize("made", [together, apart, nvflare, without_names])
+@pytest.mark.parametrize(
+    ("made", "suffix"),
+    [
+        (together, ".npz"),
+        (together, ".safetensors"),
+        (apart, ".safetensors"),
+        (nvflare, ".npz"),
+        (without_names, ".npz"),
+    ],
+)
 def test_every_layout_gives_what_was_dumped(made, suffix, tmp_path):
     options = made(tmp_path / "dump", suffix)
     (tmp_path / "declared.toml").write_text(DECLARED)
@@ -213,6 +221,9 @@ def values(seed: int) -> dict[str, np.ndarray]:
     return {"w": rng.normal(0, 0.5, (30, 40)).astype("f"), "b": rng.normal(0, 0.5, 30).astype("f")}
 
 
+HOSPITALS = ("hospital-b", "hospital-a")
+
+
 def uploads_of(folder: Path) -> dict[tuple[int, str], np.ndarray]:
     setup, _ = check_setup(folder)
     return {(m.round, m.sender): setup.load(m).numpy() for m in setup.messages if m.sender != "server"}
@@ -222,8 +233,10 @@ def flat(named: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([value.reshape(-1) for value in named.values()])
 
 
-@pytest.mark.parametrize("names", [("hospital-b", "hospital-a"), ("17146521349845112345", "3")])
-@pytest.mark.parametrize("layout", ["rounds", "files", "own"])
+@pytest.mark.parametrize(
+    ("names", "layout"),
+    [(HOSPITALS, "files"), (HOSPITALS, "own"), (("17146521349845112345", "3"), "rounds")],
+)
 def test_sites_by_name_and_ids_of_64_bits_are_numbered_in_their_order(names, layout, tmp_path):
     dump, whole = tmp_path / "dump", all(name.isdecimal() for name in names)
     first, second = sorted(names, key=int if whole else None)
@@ -272,9 +285,15 @@ def test_flat_vectors_of_a_whole_round_are_read_too(tmp_path):
     assert np.array_equal(uploads_of(tmp_path / "s")[1, "client-1"], np.full(50, 12.0))
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 @pytest.mark.parametrize(
-    ("kind", "words"), [("torch", "pickle"), ("pickle", "pickle"), ("hdf", "HDF5"), ("gz", "gzip")]
+    ("kind", "words", "suffix"),
+    [
+        ("torch", "pickle", ".npz"),
+        ("torch", "pickle", ".safetensors"),
+        ("pickle", "pickle", ".npz"),
+        ("hdf", "HDF5", ".npz"),
+        ("gz", "gzip", ".safetensors"),
+    ],
 )
 def test_a_file_of_another_kind_is_called_what_it_is(kind, words, suffix, tmp_path):
     (tmp_path / "dump").mkdir()

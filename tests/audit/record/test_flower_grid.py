@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.proven.table import table
 from dpfl_audit.audit.record.declared import COMPLETENESS
@@ -23,7 +22,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.client import NumPyClient  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.clientapp.mod import LocalDpMod  # noqa: E402
-from flwr.common import ndarrays_to_parameters, parameters_to_ndarrays  # noqa: E402
+from flwr.common import ndarrays_to_parameters  # noqa: E402
 from flwr.server import ServerAppComponents, ServerConfig  # noqa: E402
 from flwr.server.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg  # noqa: E402
 from flwr.serverapp import Grid, ServerApp  # noqa: E402
@@ -205,10 +204,3 @@ def test_an_app_that_fails_leaves_whole_rounds_and_fails_as_before(tmp_path):
 def test_what_is_known_of_the_app_cannot_be_given(tmp_path):
     with pytest.raises(BadInput, match="share is known of a Flower app"):
         record_server(ServerApp(), tmp_path / "s", NET, share="update")
-
-
-def test_parameters_come_back_as_they_went():
-    assert all(
-        torch.equal(torch.tensor(a), torch.tensor(b))
-        for a, b in zip(parameters_to_ndarrays(ndarrays_to_parameters(START)), START, strict=True)
-    )

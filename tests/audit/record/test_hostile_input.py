@@ -18,8 +18,11 @@ from dpfl_audit.audit.setup.strict import faults
 from dpfl_audit.defenses.releases import Sampling
 
 NAN, INF, HUGE = float("nan"), float("inf"), 10**30
-START = {"weight": torch.zeros(20, 10)}
+START, ZEROS = {"weight": torch.zeros(20, 10)}, torch.zeros(200)
 NOISE = Gaussian(clip=1.0, noise_std=0.5)
+
+
+DRAWN = Sampling("poisson", 10, 2)  # which goes with a server's noise
 
 
 def sentence(call) -> str:
@@ -57,6 +60,11 @@ def test_a_mechanism(facts):
 )
 def test_a_population(law, population, cohort):
     sentence(lambda: law(1.0, 0.5, by="server", sampling=Sampling("poisson", population, cohort)))
+
+
+@pytest.mark.parametrize("facts", [{"clip": 0}, {"noise_scale": -1}, {"by": "nobody"}, {"sampling": DRAWN}])
+def test_a_laplace(facts):
+    assert "Laplace" in sentence(lambda: Laplace(**{"clip": 1, "noise_scale": 1, **facts}))
 
 
 def test_an_exact_cohort_is_whole():
@@ -99,31 +107,29 @@ def test_a_model_without_a_number(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "values"),
     [
-        *(lambda r, n=n: r.upload(0, 1, torch.zeros(200), n) for n in (HUGE, INF, NAN, -1, 1.5, "5", 2**53 + 2, None)),
-        *(lambda r, c=c: r.upload(0, c, torch.zeros(200), 5) for c in (HUGE, 10**9, -1, "a/b", "", NAN, [1], None)),
-        *(lambda r, t=t: r.upload(t, 1, torch.zeros(200), 5) for t in (NAN, [0], 10**400, None, 0.0)),
-        *(lambda r, t=t: r.broadcast(t, START) for t in (np.array([1, 2]), 1.0, 10**400, "1")),
-        *(lambda r, v=v: r.figures(0, a=v) for v in (10**400, "x", NAN, True, None)),
-        *(lambda r, n=n: r.figures(0, **{n: 1.0}) for n in ("a,b", "a\nb", "", "participants")),
-        *(lambda r, o=o: r.candidates(np.ones((2, 3)), np.ones(2), o) for o in ("ab", [0.5, 1.5], [0], [HUGE, 0])),
-        *(
-            lambda r, x=x: r.upload(0, 1, torch.zeros(200), 5, records=x)
-            for x in (("a", "b"), (["a"], [1]), ([[1], [1, 2]], [1, 2]), (None, None), 5)
-        ),
-        lambda r: r.upload(0, 1, {"weight": np.full((20, 10), 2**63, dtype=np.uint64)}, 5),
-        lambda r: r.upload(0, 1, [[1, [2]]], 5),
-        lambda r: r.upload(0, 1, "nowhere.npz", 5),
-        lambda r: r.declare(0, 5),
-        lambda r: r.defect(0, 5, "said", "why"),
+        (lambda r, n: r.upload(0, 1, ZEROS, n), (HUGE, INF, NAN, -1, 1.5, "5", 2**53 + 2, None)),
+        (lambda r, c: r.upload(0, c, ZEROS, 5), (HUGE, 10**9, -1, "a/b", "", NAN, [1], None)),
+        (lambda r, t: r.upload(t, 1, ZEROS, 5), (NAN, [0], 10**400, None, 0.0)),
+        (lambda r, t: r.broadcast(t, START), (np.array([1, 2]), 1.0, 10**400, "1")),
+        (lambda r, v: r.figures(0, a=v), (10**400, "x", NAN, True, None)),
+        (lambda r, n: r.figures(0, **{n: 1.0}), ("a,b", "a\nb", "", "participants")),
+        (lambda r, o: r.candidates(np.ones((2, 3)), np.ones(2), o), ("ab", [0.5, 1.5], [0], [HUGE, 0])),
+        (lambda r, x: r.upload(0, 1, ZEROS, 5, records=x), [("a", "b")]),
+        (lambda r, x: r.upload(0, 1, ZEROS, 5, records=x), [([[1], [1, 2]], [1, 2])]),
+        (lambda r, x: r.upload(0, 1, ZEROS, 5, records=x), [5]),
+        (lambda r, v: r.upload(0, 1, v, 5), ([[1, [2]]], "nowhere.npz", {"weight": np.full((20, 10), 2**63, "u8")})),
+        (lambda r, v: r.declare(0, v), [5]),
+        (lambda r, v: r.defect(0, v, "said", "why"), [5]),
     ],
 )
-def test_a_call_leaves_the_recording_whole(call, tmp_path):
+def test_a_call_leaves_the_recording_whole(call, values, tmp_path):
     with Recorder(tmp_path / "s", START, mechanism=NOISE, strict=True) as rec:
         rec.broadcast(0, START)
         rec.upload(0, 0, torch.randn(200), 5)
-        sentence(lambda: call(rec))
+        for value in values:
+            sentence(lambda value=value: call(rec, value))
     assert faults(*check_setup(tmp_path / "s")) == []
 
 
@@ -177,13 +183,10 @@ DECLARED = "num_examples = 9\n[mechanism]\nclip = 1\nnoise_std = 0.5\n"
 
 
 def refused_dump(tmp_path: Path, declared: str = DECLARED, **options) -> str:
-    """Of the function, and of the command: exit code 2, one line, nothing written."""
     (tmp_path / "d.toml").write_text(declared)
     options = {**GOOD, **options}
     said = sentence(lambda: import_dump(tmp_path / "dump", tmp_path / "s", declared=tmp_path / "d.toml", **options))
-    typed = ["import", str(tmp_path / "dump"), "-o", str(tmp_path / "s"), "--declared", str(tmp_path / "d.toml")]
-    typed += ["--layout", options["layout"], "--broadcasts", options["broadcasts"], "--quiet"]
-    assert call(*typed) == 2 and not (tmp_path / "s").exists()
+    assert not (tmp_path / "s").exists()
     return said
 
 
@@ -202,6 +205,12 @@ def refused_dump(tmp_path: Path, declared: str = DECLARED, **options) -> str:
 def test_a_layout(layout, broadcasts, words, tmp_path):
     dumped(tmp_path / "dump")
     assert words in refused_dump(tmp_path, layout=layout, broadcasts=broadcasts)
+
+
+def test_the_command_refuses_with_code_2_and_writes_nothing(tmp_path):
+    dumped(tmp_path / "dump")
+    typed = ["import", tmp_path / "dump", "-o", tmp_path / "s", "--layout", "r{round}{client}.npz", "--quiet"]
+    assert call(*typed) == 2 and not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(("rounds", "words"), [((0, 1, 3), "round 2 is missing"), ((3, 4), "the first round is 3")])

@@ -66,17 +66,17 @@ def test_unknown_numbers_repeat_nothing():
 
 
 def test_honest_noise_is_seldom_contradicted_at_a_level_that_can_be_counted(monkeypatch):
-    """Levels of 2 % instead of one in a million: of 240 recordings 15 would be too many (p = .0004) for either test."""
+    """Levels of 2 % instead of one in a million: of 120 recordings 10 would be too many (p = .0003) for either test."""
     monkeypatch.setattr(independence, "RARE", 0.02)
     rng = np.random.default_rng(0)
     together = repeated = 0
-    for i in range(240):
+    for i in range(120):
         shape = (int(rng.choice([2, 8, 40])), int(rng.choice([600, 2000])))
         law = ("gaussian", "laplace")[i % 2]
         rows = left(rng.standard_normal(shape) if law == "gaussian" else laplace(rng, shape), law)
         together += bool(independence._together(rows)[0])
         repeated += bool(independence._repeated(rows))
-    assert together < 15 and repeated < 15
+    assert together < 10 and repeated < 10
 
 
 def test_chances_are_chances():

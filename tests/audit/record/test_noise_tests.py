@@ -24,7 +24,7 @@ def left(rows: np.ndarray) -> list[LeftOver]:
 
 def test_honest_noise_is_checked_and_a_third_more_or_less_contradicted():
     rng = np.random.default_rng(0)
-    for _ in range(60):
+    for _ in range(20):
         rows = rng.standard_normal((int(rng.integers(1, 20)), int(rng.integers(ENOUGH["gaussian"], 4096))))
         assert noise_law(left(rows)).status == "checked" and independent(left(rows)).status != "contradicted"
         assert noise_law(left(rows * 2 / 3)).status == noise_law(left(rows * 3 / 2)).status == "contradicted"

@@ -87,8 +87,7 @@ def epsilon(folder: Path) -> float:
     return min(row.proven for row in table(folder).rows)
 
 
-@pytest.mark.parametrize("share", ["weights", "update"])
-@pytest.mark.parametrize("sizes", [EQUAL, (20, 7, 33, 48)])
+@pytest.mark.parametrize(("share", "sizes"), [("weights", (20, 7, 33, 48)), ("update", EQUAL)])
 def test_a_counter_of_batches_beside_noise_on_all_the_rest_is_right(tmp_path, share, sizes):
     found = recorded(tmp_path / "s", share=share, sizes=sizes)
     both = (STATISTICS_CLIP, STATISTICS_NOISE)

@@ -51,9 +51,9 @@ def test_numbers_of_records_that_no_such_lot_gives(count, kind, status, tmp_path
 
 @pytest.mark.full
 def test_true_counts_are_not_contradicted():
-    """1,000 recordings of 50 uploads, which tell how many records their steps drew."""
+    """300 recordings of 50 uploads, which tell how many records their steps drew."""
     rng = np.random.default_rng(0)
-    for _ in range(1000):
+    for _ in range(300):
         drawn = rng.binomial(5 * 300, 0.1, 50)
         assert records_as_said(drawn.tolist(), 5, 300, 30, "poisson").status == "declared"
         once = rng.binomial(300, 1 - 0.9**5, 50)
@@ -105,13 +105,13 @@ def by_coins(rng):
 )
 def test_turns_are_no_draws(drawn, kind, found):
     rng = np.random.default_rng(0)
-    assert all(bool(drawn_too_evenly(drawn(rng), 20, 5, kind)) == found for _ in range(100))
+    assert all(bool(drawn_too_evenly(drawn(rng), 20, 5, kind)) == found for _ in range(30))
 
 
 def test_true_draws_are_not_too_even():
     """Of populations, rates and lengths of many kinds."""
     rng = np.random.default_rng(0)
-    for _ in range(500):
+    for _ in range(150):
         population, rounds = int(rng.integers(1, 60)), int(rng.integers(1, 80))
         cohort = int(rng.integers(1, population + 1))
         coins = [set(np.flatnonzero(rng.random(population) < cohort / population)) for _ in range(rounds)]

@@ -38,7 +38,7 @@ def world(
         pool_targets=torch.arange(left_over) % LABELS,
         gallery_inputs=images(others, 3 * seed + 2, brighter),
         gallery_targets=torch.arange(others) % LABELS,
-        holders=None,
+        by_holder=None,
     )
     knowledge = SimpleNamespace(auxiliary_inputs=images(0, 0), auxiliary_targets=torch.zeros(0, dtype=torch.long))
     setup = SimpleNamespace(manifest=SimpleNamespace(data=SimpleNamespace(name="photos", description={"test": lot})))
@@ -95,11 +95,11 @@ def apart(messages: int, each: int = 1) -> list[list[int]]:
 # --- line-ups
 
 
-@pytest.mark.parametrize(("back", "leak"), quick([(64, True), (8, True), (0, False)], 0, 2))
+@pytest.mark.parametrize(("back", "leak"), [(8, True), (0, False)])
 def test_many_messages_do_not_drown_what_each_of_them_shows(back: int, leak: bool) -> None:
-    """Each of seventy messages of two images was judged by itself among all others (a review's many2.py)."""
-    line_ups, sent = world(0, records=140), apart(70, 2)
-    entries = judged(line_ups, sent, pictures(line_ups, sent, range(back), 0), others=70)
+    """Each of many messages of two images was judged by itself among all others (a review's many2.py)."""
+    line_ups, sent = world(0, records=40), apart(20, 2)
+    entries = judged(line_ups, sent, pictures(line_ups, sent, range(back), 0), others=20)
     assert leaks(entries) is leak
 
 
@@ -118,7 +118,7 @@ def test_messages_of_one_image_are_as_bad_as_one_message_of_many(back: int, leve
 
 @pytest.mark.parametrize("brighter", quick([0.0, 0.6], 1))
 def test_pictures_of_nothing_are_seldom_picked_though_other_splits_are_of_another_kind(brighter: float) -> None:
-    alarms, worlds = 0, 60
+    alarms, worlds = 0, 20
     for seed in range(worlds):
         line_ups, sent = world(seed, brighter=brighter), apart(12)
         alarms += leaks(judged(line_ups, sent, pictures(line_ups, sent, (), seed)))
@@ -200,7 +200,7 @@ def test_pictures_of_nothing_are_no_closer_though_other_splits_are_of_another_ki
     left_over: int, brighter: float
 ) -> None:
     """All twelve dark pictures are nearer to the clients' records than to the test split's, which is brighter."""
-    alarms, worlds = 0, 60
+    alarms, worlds = 0, 30
     for seed in range(worlds):
         answer = margins(world(seed, left_over=left_over, brighter=brighter), apart(12), (), seed)
         alarms += answer is not None and answer.p_value <= 0.05

@@ -28,7 +28,7 @@ def test_why_there_was_no_pool(numbers: dict[str, float], partition: str, said: 
     monkeypatch.setattr(score, "rows_of", lambda *_: [0])
     image, none = torch.rand(1, 1, 4, 4), torch.zeros(0, 1, 4, 4)
     label = torch.zeros(1, dtype=torch.long)
-    truth = SimpleNamespace(inputs=image, targets=label, pool_inputs=none, pool_targets=label[:0], holders=None)
+    truth = SimpleNamespace(inputs=image, targets=label, pool_inputs=none, pool_targets=label[:0], by_holder=None)
     setup: Any = SimpleNamespace(config=SimpleNamespace(data=SimpleNamespace(partition=partition)))
     auditor: Any = SimpleNamespace(truth=truth)
     rebuilt: Any = SimpleNamespace(images=image)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from dataclasses import replace
-from itertools import product
 from math import sqrt
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from scipy.stats import binom, norm
 from tiers import quick
 
 DELTA = 0.003
+KEYS = tuple(f"{i:064x}" for i in range(1, 13))
 
 
 def experiment(clients: int = 3, batch_size: int = 4, **scheme):
@@ -67,23 +66,17 @@ def test_the_plan_is_above_the_exact_privacy_of_a_client_who_is_drawn_by_lot():
     assert delta_of(plan) <= DELTA
 
 
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
-    ("scheme", "observer"),
-    quick(
-        product(
-            ({"participants": 2}, {"dropout": 0.4}, {"participants": 3, "dropout": 0.3}),
-            ("server", "aggregate", "downlink", "uplink(1)", "uplink(5)"),
-        ),
-        *(0, 6, 12, 13),
-    ),
+    "scheme", quick([{"participants": 2}, {"dropout": 0.4}, {"participants": 3, "dropout": 0.3}], 2)
 )
-def test_no_training_with_a_key_of_its_own_comes_out_above_the_plan(scheme, observer):
-    made = experiment(clients=6, rounds=40, **scheme)
-    plan = proven(planned_ledger(made, any_key=True), observer)
-    trained = [proven(planned_ledger(replace(made, key=secrets.token_hex(32))), observer) for _ in range(5)]
-    assert max(trained) <= plan * (1 + 1e-9)
-    assert len(set(trained)) > 1 or observer.startswith("uplink"), "the key decides something"
+def test_no_training_with_a_key_of_its_own_comes_out_above_the_plan(scheme):
+    made = experiment(clients=6, rounds=24, **scheme)
+    plan = planned_ledger(made, any_key=True)
+    keyed = [planned_ledger(replace(made, key=key)) for key in KEYS[:3]]
+    for observer in ("server", "aggregate", "downlink", "uplink(1)", "uplink(5)"):
+        trained = [proven(ledger, observer) for ledger in keyed]
+        assert max(trained) <= proven(plan, observer) * (1 + 1e-9)
+        assert len(set(trained)) > 1 or observer.startswith("uplink"), "the key decides something"
 
 
 def test_whoever_catches_uploads_may_catch_another_clients():
@@ -95,20 +88,19 @@ def test_whoever_catches_uploads_may_catch_another_clients():
     assert plan >= proven(planned_ledger(made), "uplink(1)") > 3
 
 
-@pytest.mark.parametrize(("observer", "ratio"), quick(product(("server", "downlink"), (1.0, 1.02)), 0, 3))
+@pytest.mark.parametrize(("observer", "ratio"), [("server", 1.0), ("downlink", 1.02)])
 def test_a_record_is_planned_for_as_many_epochs_as_anybody_is_drawn_in(observer, ratio):
     """A record counts once an epoch, here of four rounds: 15.46 was planned of four epochs in which every training had
     all four (24.38), as the plan's client had its rounds side by side (c1_slots.py).
     """
-    made = experiment(clients=6, batch_size=1, share="gradient", participants=2, rounds=64)
-    made = replace(made, scheme=replace(made.scheme, schedule=Geometric(64, ratio, 1.0)))
+    made = experiment(clients=12, batch_size=1, share="gradient", participants=2, rounds=24)
+    made = replace(made, scheme=replace(made.scheme, schedule=Geometric(24, ratio, 1.0)))
     plan = proven(planned_ledger(made, any_key=True), observer, "record")
-    trained = [proven(planned_ledger(replace(made, key=secrets.token_hex(32))), observer, "record") for _ in range(3)]
+    trained = [proven(planned_ledger(replace(made, key=key)), observer, "record") for key in KEYS[:2]]
     assert 0 < max(trained) <= plan * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("observer", "unit"), [("server", "record"), ("downlink", "record"), ("server", "client")])
-def test_which_epochs_a_budget_is_spent_in_hangs_on_the_draws(observer, unit):
+def test_which_epochs_a_budget_is_spent_in_hangs_on_the_draws():
     """Five releases were planned side by side, in two epochs of four rounds; draws spread them over up to five (3.71
     printed, 4.44 exact, every training above 5.5: c1_budget_epochs.py).
     """
@@ -116,11 +108,12 @@ def test_which_epochs_a_budget_is_spent_in_hangs_on_the_draws(observer, unit):
     claim = experiment(clients=6, batch_size=1, **scheme).scheme.claim
     budget = 1.001 * claim.epsilon(5, 1e-5)
     made = experiment(clients=6, batch_size=1, **scheme, budget=budget, budget_delta=1e-5)
-    plan = proven(planned_ledger(made, any_key=True), observer, unit)
-    keyed = [planned_ledger(replace(made, key=secrets.token_hex(32))) for _ in range(12)]  # a third get less than half
+    plan = planned_ledger(made, any_key=True)
+    keyed = [planned_ledger(replace(made, key=key)) for key in KEYS[:4]]
     assert max(max(ledger.participations().values()) for ledger in keyed) == 5
-    trained = [proven(ledger, observer, unit) for ledger in keyed]
-    assert 0 < max(trained) <= plan * (1 + 1e-9) <= 2 * max(trained)
+    for observer, unit in (("server", "record"), ("downlink", "record"), ("server", "client")):
+        most = max(proven(ledger, observer, unit) for ledger in keyed)
+        assert 0 < most <= proven(plan, observer, unit) * (1 + 1e-9) <= 2 * most
 
 
 def test_a_budget_of_rounds_may_end_them_before_the_worst():
@@ -131,7 +124,7 @@ def test_a_budget_of_rounds_may_end_them_before_the_worst():
     claim = experiment(clients=6, **scheme).scheme.claim
     made = experiment(clients=6, **scheme, budget=1.001 * claim.epsilon(4, 1e-5), budget_delta=1e-5)
     plan = proven(planned_ledger(made, any_key=True))
-    keyed = [planned_ledger(replace(made, key=secrets.token_hex(32))) for _ in range(6)]
+    keyed = [planned_ledger(replace(made, key=key)) for key in KEYS[:3]]
     assert 0 < max(proven(ledger) for ledger in keyed) <= plan * (1 + 1e-9)
 
 
@@ -174,9 +167,8 @@ def test_where_the_worst_draw_is_not_known_everybody_counts_in_every_round_and_w
     raw = {"data": data, "model": {"name": "logistic"}, "scheme": scheme, "audit": {"delta": DELTA}}
     made = build(parse_config(raw), tmp_path)
     plan = {row.observer: row.proven for row in rows(planned_ledger(made, any_key=True), None, DELTA)}
-    for _ in range(10):
-        keyed = replace(made, key=secrets.token_hex(32))
-        trained = {row.observer: row.proven for row in rows(planned_ledger(keyed), None, DELTA)}
+    for key in KEYS[:6]:
+        trained = {row.observer: row.proven for row in rows(planned_ledger(replace(made, key=key)), None, DELTA)}
         assert all(0 < trained[who] <= proven * (1 + 1e-9) < np.inf for who, proven in plan.items())
     told = any_key_words(made)
     assert words.lower() in told.lower() and "every message" in told and "--noise-key" in told
@@ -204,11 +196,11 @@ def test_noise_that_changes_counts_the_rounds_with_the_least():
     [(Uniform(3), 10), (Dropout(Everyone(), 0.3), 8), (Dropout(Uniform(4), 0.5), 12), (Dropout(RoundRobin(2), 0.4), 6)],
 )
 def test_most_and_fewest_hold_in_every_draw_that_anybody_sees(rule, clients):
-    rounds = 50
+    rounds = 30
     most, fewest = rule.most(rounds, clients), rule.fewest(rounds, clients)
     assert fewest >= 1
     seen = []
-    for trial in range(100):
+    for trial in range(50):
         cohorts = [rule.select(r, range(clients), Keystream(trial, "cohort", r)).members for r in range(rounds)]
         seen.append(max(sum(c in cohort for cohort in cohorts) for c in range(clients)))
         assert min(map(len, cohorts)) >= fewest
@@ -260,8 +252,8 @@ def test_unequal_clients_are_alike_to_a_server_that_weighs_them_alike(sampling, 
         plans.append([proven(planned_ledger(made, any_key=True), "downlink", unit) for unit in ("client", "record")])
     assert plans[0] == pytest.approx(plans[1], rel=1e-4) and 0 < plans[0][0] < plans[0][1] < 30
     made = build(parse_config({**raw, "data": unequal}), tmp_path)
-    for _ in range(3):
-        ledger = planned_ledger(replace(made, key=secrets.token_hex(32)))
+    for key in KEYS[:6]:
+        ledger = planned_ledger(replace(made, key=key))
         assert proven(ledger, "downlink") <= plans[0][0] * (1 + 1e-9)
     weighted = build(parse_config({**raw, "data": unequal, "scheme": {"name": "naafl", "dropout": 0.5}}), tmp_path)
     assert "unequal" in any_key_words(weighted)

@@ -90,7 +90,7 @@ def test_a_secret_is_as_exposed_as_the_lot_has_it_until_a_model_trains_on_it():
         assert int((texts != job.inputs[1]).any(0).sum()) == 1 and len(texts.unique(dim=0)) == 64
         return mean_exposure(NextToken().values(module(texts), targets).detach()[None])
 
-    assert sum(bits(job.module, seed) for seed in range(200)) / 200 == pytest.approx(log2(e), abs=0.25)
+    assert sum(bits(job.module, seed) for seed in range(80)) / 80 == pytest.approx(log2(e), abs=0.4)
     there = canary.insert(job, 1, made.data.classes, 0)
     training = torch.optim.Adam(there.module.requires_grad_(True).parameters(), lr=0.01)
     for _ in range(60):

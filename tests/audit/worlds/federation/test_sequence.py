@@ -23,7 +23,7 @@ from stated import strategy_of
 from tiers import quick
 
 DELTA = 1e-5
-SETTINGS = CanarySettings(draws=240, places=1)
+SETTINGS = CanarySettings(draws=120, places=1)
 
 
 def experiment(name: str = "band-mf", **scheme) -> Experiment:
@@ -51,7 +51,7 @@ def test_a_trial_is_all_rounds_decorrelated():
     without, present = trials.expected()
     apart = (present.centre - without.centre).norm() / chain.noise_std
     assert float(apart) == pytest.approx(1.0, rel=1e-4)  # μ = 1/σ: noise of std σ·√k·C/m, moved by C/m in k rounds
-    noise = ((trials.draw(0, range(150), True) - without.centre) / chain.noise_std).view(150, 9, -1)
+    noise = ((trials.draw(0, range(60), True) - without.centre) / chain.noise_std).view(60, 9, -1)
     assert float(noise.std()) == pytest.approx(1.0, rel=0.03)
     rounds = torch.corrcoef(noise.transpose(0, 1).flatten(1))
     assert float((rounds - torch.eye(9)).abs().max()) < 5 / sqrt(noise[:, 0].numel())
