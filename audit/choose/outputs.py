@@ -70,7 +70,9 @@ def _spent(study: Study) -> list[str]:
     asked = study.case.config.audit
     epsilon = study.price.epsilon + asked.spent_before
     spent = [f"audit.spent={float(epsilon)!r}" if isfinite(epsilon) else 'audit.spent="unlimited"']
-    return [*spent, f"audit.spent_delta={asked.delta + asked.delta_before!r}"] if asked.spent_before else spent
+    if asked.spent_before:
+        spent.append(f"audit.spent_delta={asked.delta + asked.delta_before!r}")
+    return spent
 
 
 def _without_head(source: str) -> str:

@@ -127,7 +127,9 @@ class Study:
         if total <= most:
             return ""
         asked = self.case.config.audit
-        delta = asked.delta * (2 if spent else 1) + asked.delta_before  # each part has its own
+        delta = asked.delta + asked.delta_before  # each part has its own
+        if spent:
+            delta += asked.delta
         terms = terms_of(asked.model_copy(update={"delta": delta}))
         return say.above_with_search(total, most, terms, before)
 

@@ -39,8 +39,8 @@ def together(sources: Sequence[Path], **asked: Any) -> EpsilonTable:
         if all(place in rows for rows in alone)
     ]
     names = ", ".join(map(str, sources))
-    before = {"spent": sum(one.spent for one in made), "spent_delta": sum(one.spent_delta for one in made)}
-    return EpsilonTable(names, made[0].delta, tuple(rows), **before)  # of each, as by a search of its own
+    spent, spent_delta = sum(one.spent for one in made), sum(one.spent_delta for one in made)  # each by its own search
+    return EpsilonTable(names, made[0].delta, tuple(rows), spent=spent, spent_delta=spent_delta)
 
 
 def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsilon:

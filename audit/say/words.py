@@ -382,5 +382,7 @@ def spent_said(spent: float, delta: float | None) -> str:
     used = "The same records were used before this training, as by a search"
     if spent == math.inf:
         return f"{used}, and no ε bounds that: towards whoever saw it too nothing is proven."
-    own = at_most(spent) if delta is None else f"{at_most(spent)} (δ = {delta:.3g})"
-    return f"{used}, with ε = {own}: towards whoever saw that too, the sums of both ε and of both δ hold."
+    price = at_most(spent)
+    if delta is not None:
+        price = f"{price} (δ = {delta:.3g})"
+    return f"{used}, with ε = {price}: towards whoever saw that too, the sums of both ε and of both δ hold."

@@ -223,7 +223,9 @@ class AuditTable(ConfigTable):
     @property
     def delta_before(self) -> float:
         """The δ of `spent`: 0 for none."""
-        return (self.spent_delta or self.delta) if self.spent else 0.0
+        if not self.spent:
+            return 0.0
+        return self.spent_delta or self.delta
 
     @model_serializer(mode="wrap")
     def _without_none(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
