@@ -585,7 +585,7 @@ class ReferenceClassifier(_Part):
     source: str | None = None
 
 
-SCORING = 5  # one more with every change to what a p-value is computed from
+SCORING = 6  # one more with every change to what a p-value is computed from
 
 
 class Results(_Part):
