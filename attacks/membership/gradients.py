@@ -54,8 +54,11 @@ def inner_products(
 
 def _differentiable(network: nn.Module) -> AbstractContextManager[None]:
     """Recurrent layers of oneDNN have no forward mode; torch's own have. Other networks are left to oneDNN."""
-    recurrent = any(isinstance(module, nn.RNNBase) for module in network.modules())
-    return torch.backends.mkldnn.flags(enabled=False) if recurrent else nullcontext()
+    return torch.backends.mkldnn.flags(enabled=False) if _recurrent(network) else nullcontext()
+
+
+def _recurrent(network: nn.Module) -> bool:
+    return any(isinstance(module, nn.RNNBase) for module in network.modules())
 
 
 def squared_norms(
@@ -114,7 +117,8 @@ def _gradients(
     """g_x in parts (k, numbers of a parameter), a chunk of records at a time.
 
     By parameter: the derivative of each slice of a flat vector is a vector as long as all parameters together. Where a
-    chunk is one record, `vmap` would only copy: it takes 3 times as long (ResNet-18).
+    chunk is one record, `vmap` would only copy: it takes 3 times as long (ResNet-18). Records of a recurrent network
+    are taken one by one: `vmap` of an LSTM is such a loop in float32, and fails in float64 (torch 2.15).
     """
 
     def of_record(named: dict[str, Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -123,15 +127,14 @@ def _gradients(
 
     named, step = layout.split(weights), max(1, CHUNK_NUMBERS // layout.dim)
     of_records = vmap(of_record, (None, 0, 0))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)  # an LSTM's records in a loop
-        for big in _chunks(network, weights, inputs, targets):
-            if step == 1:
-                for x, y in zip(*big):
-                    yield [part.flatten()[None] for part in of_record(named, x, y).values()]
-                continue
-            for x, y in zip(*(t.split(step) for t in big)):
-                yield [part.flatten(1) for part in of_records(named, x, y).values()]
+    one_by_one = step == 1 or _recurrent(network)
+    for big in _chunks(network, weights, inputs, targets):
+        if one_by_one:
+            for x, y in zip(*big):
+                yield [part.flatten()[None] for part in of_record(named, x, y).values()]
+            continue
+        for x, y in zip(*(t.split(step) for t in big)):
+            yield [part.flatten(1) for part in of_records(named, x, y).values()]
 
 
 def _ghost(chain: Chain, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, loss: str) -> Tensor:
