@@ -14,7 +14,7 @@ from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import PAD, Vocabulary, next_words, padded, read_tokenizer, vocabulary_of
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.losses import loss_of
-from messages import NOTHING, client_sends, facts_of, transformer
+from messages import NOTHING, client_sends, facts_of, flat, transformer
 from messages import view_of as seen_by_server
 from torch import nn
 
@@ -22,13 +22,13 @@ NEXT = "next_token"
 SMALL = {"vocab_size": 60, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.3}
 
 
-def view_of(module, words, texts, *, share="gradient", loss=NEXT):
-    """What a server sees of one client with these texts, trained on each place's next word."""
+def view_of(module, words, texts, *, share="gradient", loss=NEXT, at=None):
+    """What a server sees of one client with these texts, trained on each place's next word, at these weights."""
     n, shape = len(texts), tuple(texts.shape[1:])
     training = LocalTraining(lr=0.1, batch_size=n, loss=loss)
-    value, _ = client_sends(module, training, (texts, next_words(texts)), torch.arange(n), share)
+    value, _ = client_sends(module, training, (texts, next_words(texts)), torch.arange(n), share, at)
     known = {"target_shape": shape, "vocabulary": Vocabulary(tuple(words))}
-    return seen_by_server(module, value, facts_of(training, share), n, shape, len(words), **known)
+    return seen_by_server(module, value, facts_of(training, share), n, shape, len(words), at, **known)
 
 
 def read(view):
@@ -45,9 +45,9 @@ def notes():
     return load("notes", seed=5)
 
 
-def decoder_of(notes):
+def decoder_of(notes, **options):
     words = vocabulary_of(notes.description).words
-    module, _ = transformer(notes, classes=len(words), causal=True, target_shape=(24,))
+    module, _ = transformer(notes, classes=len(words), causal=True, target_shape=(24,), **options)
     return module, words
 
 
@@ -62,6 +62,22 @@ def test_notes_come_back_with_their_last_words(notes, count, share, loss):
     assert texts_of(found.texts) == texts_of(texts) and found.certain.all()
     seen = {n for text in texts_of(texts) for n in text[:-1]}
     assert set(found.words.tolist()) == seen
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(("rank", "length", "before"), [(8, 14, True), (8, 7, False), (8, 8, True), (16, 16, True)])
+def test_adapters_and_the_head_tell_a_note_whole(notes, rank, length, before):
+    """Fewer than both ranks together after a step on other notes, fewer than one at the start. None told is wrong."""
+    module, words = decoder_of(notes, layers=2, lora={"rank": rank, "targets": ["query", "value"]})
+    at, texts = flat(module), notes.inputs[4:5].clone()
+    texts[:, length:] = PAD
+    if before:
+        training, others = LocalTraining(lr=0.1, batch_size=4, loss=NEXT), notes.inputs[50:54]
+        at = at + client_sends(module, training, (others, next_words(others)), torch.arange(4))[0]
+    found = read(view_of(module, words, texts, at=at))
+    (text,) = texts_of(texts)
+    assert set(text[:-1]) <= set(found.words.tolist()) <= set(text)
+    assert found.certain.tolist() == [True] and texts_of(found.texts) == [text]
 
 
 def random_decoder(kind, **options):
