@@ -111,7 +111,7 @@ def in_batches(points: Sequence[Asked], before: Sequence[Asked]) -> list[Batch]:
     first: dict[str, int] = {}
     like: dict[int, int] = {}
     for one in (*before, *points):
-        if (number := first.setdefault(_name(one.point), one.number)) != one.number:
+        if (number := first.setdefault(repr(sorted(one.point.items())), one.number)) != one.number:
             like[one.number] = number
     return [Batch(tuple(points[i : i + BATCH]), like) for i in range(0, len(points), BATCH)]
 
@@ -202,10 +202,6 @@ def clear_setups(folder: Path, name: str) -> None:
     """A setup that `train_whole` made, and what was left of attempts at it."""
     for path in (folder / name, *folder.glob(f"{name}-*")):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _name(point: Setting) -> str:
-    return repr(sorted(point.items(), key=lambda item: item[0]))
 
 
 def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
