@@ -128,20 +128,16 @@ def test_shadows_are_trained_once_and_counted_once() -> None:
     assert ran == {"lira": 1.0, "rmia": 0.0, "alone": 0.5}
 
 
-def test_of_an_inversion_that_is_too_long_the_first_parts_run() -> None:
-    work = {"inversion": [(A_MINUTE, "")] * 5, "b": [(A_MINUTE // 2, "")], "c": [(9 * A_MINUTE, "")]}
+@pytest.mark.parametrize(
+    ("longer", "parts"), [(3, {"inversion": 2, "b": None, "c": None}), (9, dict.fromkeys(["inversion", "b"]))]
+)
+def test_of_an_inversion_that_is_too_long_the_first_parts_run(longer, parts) -> None:
+    work = {"inversion": [(A_MINUTE, "")] * 5, "b": [(A_MINUTE // 2, "")], "c": [(longer * A_MINUTE, "")]}
     made = choose(Applying(work, {}), 3.6)
     assert {ran.attack: (ran.minutes, ran.parts) for ran in made.ran} == {"inversion": (3.0, 3), "b": (0.5, None)}
-    assert {each.attack: each.minutes for each in made.not_run} == {"inversion": 2.0, "c": 9.0}
+    assert {each.attack: each.minutes for each in made.not_run} == {"inversion": 2.0, "c": longer}
     assert made.unfinished == {"inversion"}
-    whole = choose(Applying(work, {}), 5.5)
-    assert {ran.attack: ran.parts for ran in whole.ran} == {"inversion": None, "b": None} and not whole.unfinished
-
-
-def test_minutes_are_kept_for_the_first_part_of_an_inversion() -> None:
-    work = {"inversion": [(A_MINUTE, "")] * 5, "b": [(A_MINUTE // 2, "")], "c": [(3 * A_MINUTE, "")]}
-    made = choose(Applying(work, {}), 3.6)
-    assert {ran.attack: ran.parts for ran in made.ran} == {"inversion": 3, "b": None}
+    assert {ran.attack: ran.parts for ran in choose(Applying(work, {}), 5.5).ran} == parts
 
 
 def test_an_inversion_no_part_of_which_fits_has_fewer_iterations(tmp_path: Path) -> None:
