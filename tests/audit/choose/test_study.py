@@ -156,17 +156,12 @@ def test_a_range_is_cut_to_what_can_keep_the_asked_epsilon() -> None:
 def test_a_noise_that_varies_takes_the_place_of_a_target() -> None:
     """What `audit init` asks and writes, target_epsilon, was refused beside --vary scheme.sigma, in README's order."""
     scheme = {name: value for name, value in RAW["scheme"].items() if name != "noise_multiplier"}
-    case = opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, OPTIONS, PUBLISHED, Path())
-    assert "target_epsilon" not in case.raw["scheme"] and "target_epsilon" in case.remarks[0]
-    reversed_keys = replace(OPTIONS, vary=VARY[::-1])  # the noise is named, wherever it stands
-    assert (
-        "noise_multiplier"
-        in opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, reversed_keys, PUBLISHED, Path()).remarks[
-            0
-        ]
-    )
-    varied = replace(OPTIONS, vary=("scheme.clip=0.3,1",))
-    kept = opened_case({**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}, varied, PUBLISHED, Path())
+    raw = {**RAW, "scheme": {**scheme, "target_epsilon": 8.0}}
+    for vary in (VARY, VARY[::-1]):  # the noise is named, wherever it stands
+        case = opened_case(raw, replace(OPTIONS, vary=vary), PUBLISHED, Path())
+        assert "target_epsilon" not in case.raw["scheme"]
+        assert all(name in case.remarks[0] for name in ("target_epsilon", "noise_multiplier"))
+    kept = opened_case(raw, replace(OPTIONS, vary=("scheme.clip=0.3,1",)), PUBLISHED, Path())
     assert kept.raw["scheme"]["target_epsilon"] == 8.0
 
 
