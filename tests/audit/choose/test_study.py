@@ -479,21 +479,16 @@ def test_a_study_has_one_progress_that_never_says_that_it_is_nearly_done_and_beg
     assert max(search) < 0.9 * WHOLE
 
 
-@pytest.mark.parametrize(
-    ("where", "what", "call"),
-    [
-        (trials, "write_json", 3),
-        *(
-            pytest.param(*place, marks=pytest.mark.full)
-            for place in (
-                (trials, "train_together", 2),
-                (trials, "write_json", 5),
-                (carry_out, "attack_again", 1),
-                (carry_out, "search_price", 1),
-            )
-        ),
-    ],
-)
+KILLS = [
+    (trials, "write_json", 3),
+    (trials, "train_together", 2),
+    (trials, "write_json", 5),
+    (carry_out, "attack_again", 1),
+    (carry_out, "search_price", 1),
+]
+
+
+@pytest.mark.parametrize(("where", "what", "call"), quick(KILLS, 0))
 def test_a_kill_anywhere_changes_no_byte(done: Study, tmp_path: Path, monkeypatch, where, what, call) -> None:
     calls = 0
     whole = getattr(where, what)
