@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, nan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 from ..proof.theorems.gaussian import gaussian_epsilon
 from ..say.words import at_least, times
@@ -141,6 +142,7 @@ def judged_trainings(
     low = 1 - float(upper_limit(draws.size - draws.sum(), draws.size, fifth))
     high = float(upper_limit(draws.sum(), draws.size, fifth))
     pattern = taken_again(learned.watch.most) or pattern_of(draws)
+    pattern = pattern or as_many_each_time(learned.watch.taken, len(learned.watch.world(False)), draws)
     why_not, notes = _why_not_composed(draws, delta, pattern), _checks(draws, (low, high), declared, delta, pattern)
     measured = measured_of(audit, len(judged.steps[1]), "all-rounds", why_not)
     if not why_not:
@@ -224,6 +226,28 @@ def pattern_of(draws: NDArray[np.bool_]) -> DrawnPattern | None:
     if p < NOT_COINS:
         return DrawnPattern("how often it is drawn in a training varies too little, or too much")
     return None
+
+
+def as_many_each_time(taken: Sequence[int], records: int, draws: NDArray[np.bool_]) -> DrawnPattern | None:
+    """Of batches of a fixed size, drawn anew in each step: another record comes where this one is not drawn, so that
+    steps with it and without it differ by more than what it adds. None where coins would draw as many.
+
+    Args:
+        taken: records that each of some trainings took. records: there are. draws: (trainings, steps).
+
+    >>> as_many_each_time([20] * 100, 20, np.arange(500).reshape(100, 5) % 5 == 0)
+    DrawnPattern(words='each training takes exactly 20 records, of which coins would take now more, now fewer', \
+passes=0)
+    """
+    rate, tries = float(draws.mean()), records * draws.shape[1]
+    if rate in (0.0, 1.0) or len({*taken}) != 1:
+        return None
+    most = float(binom.pmf(int(rate * (tries + 1)), tries, rate))
+    if len(taken) * np.log(most) >= np.log(NOT_COINS):
+        return None
+    return DrawnPattern(
+        f"each training takes exactly {taken[0]:,} records, of which coins would take now more, now fewer"
+    )
 
 
 def _why_not_composed(draws: NDArray[np.bool_], delta: float, pattern: DrawnPattern | None) -> str:

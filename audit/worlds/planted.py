@@ -22,8 +22,8 @@ from ..labelled import LabelledRecord, labelled_record
 class PlantedDataset(Dataset):
     """`records`, with `canary` at `place`; left out of every batch unless `present`.
 
-    drawn: how often the place was drawn, and most: in one batch at most. batches: how many batches were taken. empty:
-    whether the last one was.
+    drawn: how often the place was drawn, and most: in one batch at most. batches: how many batches were taken, and
+    taken: how many records in all, the place among them in either world. empty: whether the last one was.
     """
 
     records: Any
@@ -33,6 +33,7 @@ class PlantedDataset(Dataset):
     drawn: int = 0
     most: int = 0
     batches: int = 0
+    taken: int = 0
     empty: bool = False
 
     def __len__(self) -> int:
@@ -48,6 +49,7 @@ class PlantedDataset(Dataset):
         """A batch, as torch's DataLoader takes it; the place is counted in either world."""
         self.batches += 1
         places = [int(i) % len(self) for i in indices]
+        self.taken += len(places)
         self.drawn += places.count(self.place)
         self.most = max(self.most, places.count(self.place))
         kept = [i for i in places if self.present or i != self.place]

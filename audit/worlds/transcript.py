@@ -40,7 +40,7 @@ class Trainings:
     """A user's training in two worlds. `transcripts` remembers of each call what beside the vector is needed.
 
     train: a data set → anything; or what it releases, a vector a step, (steps, d). world: whether the canary is there.
-    private: as of `watched`.
+    private: as of `watched`. taken: of trainings whose steps are made of batches, how many records those had in all.
     """
 
     train: Callable[[PlantedDataset], Any]
@@ -49,6 +49,7 @@ class Trainings:
     drawn: dict[tuple[bool, int], NDArray[np.bool_]] = field(default_factory=dict)
     first: Transcript | None = None
     most: int = 0  # how often a batch had the record
+    taken: list[int] = field(default_factory=list)
 
     def __call__(self, present: bool, seed: int) -> tuple[Tensor, int]:
         """As `Calls` wants it: the vector, and the number of steps."""
@@ -63,6 +64,8 @@ class Trainings:
                 " which the attacker knows"
             )
         self.drawn[present, seed] = made.drawn
+        if made.start is not None or dataset.drawn == made.drawn.sum():
+            self.taken.append(dataset.taken)
         return made.vector, len(made.drawn)
 
 

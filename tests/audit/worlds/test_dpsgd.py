@@ -17,7 +17,7 @@ from dpfl_audit.audit.proof.theorems.composition import epsilon as composed
 from dpfl_audit.audit.proof.theorems.draw import Draw
 from dpfl_audit.audit.two_worlds.estimators.finding import VIOLATED_IF
 from dpfl_audit.audit.two_worlds.estimators.mean_shift import mean_shift
-from dpfl_audit.audit.worlds.composed_steps import _why_not_composed, pattern_of
+from dpfl_audit.audit.worlds.composed_steps import _why_not_composed, as_many_each_time, pattern_of
 from dpfl_audit.audit.worlds.planted import PlantedDataset, default_canaries
 from dpfl_audit.audit.worlds.transcript import own_randomness_kept, watched
 from dpfl_audit.audit.worlds.watching import StepScores
@@ -139,6 +139,33 @@ def test_a_loop_without_a_torch_optimiser_tells_its_steps():
     train = telling(lambda record: record[0])
     audit = dpfl_audit.audit_dpsgd(train, records(), noise_multiplier=1.0, claim=20.0, trainings=60, **QUICK)
     assert audit.finding().level == "consistent" and audit.if_gaussian.epsilon > 0
+
+
+def of_a_fixed_size(dataset: Any) -> dpfl_audit.Steps:
+    """As many other records in each step, drawn anew without replacement: who draws the record draws one other less."""
+    released, drawn = [], []
+    for _ in range(STEPS):
+        before = dataset.drawn
+        batch = dataset.__getitems__(np.random.permutation(len(dataset))[: round(RATE * len(dataset))].tolist())
+        released.append(torch.tensor([sum(float(record) for record in batch)]) + torch.randn(1))
+        drawn.append(dataset.drawn > before)
+    return dpfl_audit.Steps(torch.stack(released), drawn)
+
+
+def test_batches_of_a_fixed_size_are_no_coins():
+    """Composed as coins they showed up to 11 of a true 7.2: the missing other record counted as the canary's."""
+    numbers: dict[str, Any] = {"noise_multiplier": 1.0, "canaries": {"opposite": torch.tensor(-1.0)}, "trainings": 40}
+    audit = dpfl_audit.audit_dpsgd(of_a_fixed_size, [torch.tensor(1.0)] * RECORDS, **numbers, **QUICK)
+    assert audit.if_gaussian is None
+    assert any(note.startswith("Contradicted") and "exactly 30 records" in note for note in audit.about.notes)
+
+
+def test_coins_take_now_more_now_fewer():
+    coins = np.random.default_rng(0).random((300, 4)) < 0.25
+    assert as_many_each_time([20, 21] * 300, 20, coins) is None
+    assert as_many_each_time([20] * 2, 20, coins) is None  # by chance
+    assert as_many_each_time([], 20, coins) is None and as_many_each_time([80] * 600, 20, coins | True) is None
+    assert as_many_each_time([20] * 600, 20, coins) is not None
 
 
 @pytest.mark.full
