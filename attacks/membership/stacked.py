@@ -32,7 +32,7 @@ COMBINED: tuple[Attack, ...] = (
     SequenceMembership(),
 )
 PLAYED = 8  # clients that the attacker plays
-MOST = 1000  # auxiliary records that are asked about
+MOST = 1000  # auxiliary records that are asked about, or twice a client's, as half of them are to be left out
 FEW = 4  # of either kind, from which weights are learned
 SOFTNESS = (
     1e3  # of the prior on weights, C of scikit-learn: next to none, as thousands of records are few weights' data
@@ -72,10 +72,7 @@ class StackedMembership:
                 f"{self.name!r} needs uploads of rounds whose global model was seen too, and the observer"
                 f" {view.observer!r} has none"
             )
-        records, known = (
-            max(m.num_records for m in view.messages if own_value(m, view)),
-            len(knowledge.auxiliary_targets),
-        )
+        records, known = _records(view), len(knowledge.auxiliary_targets)
         if not records or known < records + FEW:
             raise ValueError(
                 f"{self.name!r} plays clients of {records} records with auxiliary ones, of which some are to be left"
@@ -90,7 +87,7 @@ class StackedMembership:
         }
         own = max(sums.values())
         training = 3 * knowledge.shadow_factory.operations(view.input_shape, len(next(iter(by_sender.values()))))
-        asked = max(1.0, min(known, MOST) / len(knowledge.candidate_ids))
+        asked = max(1.0, min(known, max(MOST, 2 * records)) / len(knowledge.candidate_ids))
         playing = int(PLAYED * (own * asked + training)) // len(by_sender)
         return [Part(messages[0].id, sums[sender] + playing, tuple(messages)) for sender, messages in by_sender.items()]
 
@@ -113,6 +110,11 @@ class StackedMembership:
         return MembershipScores(
             self.name, view.observer, "all-rounds", messages[0].sender, knowledge.candidate_ids, scores, assumed, note
         )
+
+
+def _records(view: View) -> int:
+    """How many the largest client has."""
+    return max(m.num_records for m in view.messages if own_value(m, view))
 
 
 def _by_sender(view: View) -> dict[str, list[Seen]]:
@@ -182,7 +184,8 @@ def _learned(
     """
     factory, by_sender = knowledge.shadow_factory, list(_by_sender(view).values())
     assert factory is not None
-    inputs, targets = knowledge.auxiliary_inputs[:MOST], knowledge.auxiliary_targets[:MOST]
+    most = max(MOST, 2 * _records(view))
+    inputs, targets = knowledge.auxiliary_inputs[:most], knowledge.auxiliary_targets[:most]
     asked = replace(
         knowledge, candidate_inputs=inputs, candidate_targets=targets, candidate_ids=torch.arange(len(targets))
     )

@@ -69,7 +69,8 @@ def _asked() -> Wanted:
         click.echo(f"Columns: {', '.join(columns)}", err=True)
         target = _target(columns)
         holder = _holder({name: cells for name, cells in columns.items() if name != target})
-        wanted = replace(wanted, target=target, holder=holder)
+        drop = _too_many_words({name: cells for name, cells in columns.items() if name not in (target, holder)})
+        wanted = replace(wanted, target=target, holder=holder, drop=drop)
     if wanted.holder:
         rows = Counter(columns[wanted.holder])
         return replace(wanted, clients=len(rows), captured=_fewest(rows))
@@ -110,6 +111,25 @@ def _holder(columns: Mapping[str, list[str]]) -> str:
         else:
             return name
     return ""
+
+
+def _too_many_words(columns: Mapping[str, list[str]]) -> tuple[str, ...]:
+    """The columns that no config could learn from, such as a person's number; left out, which is told."""
+    import pandas as pd
+
+    from ...defenses.data.cells import Said, read_column
+    from ...defenses.data.csv_table import CATEGORIES
+
+    found = []
+    for name, cells in columns.items():
+        words = Counter(cell for cell in cells if cell)
+        if len(words) <= CATEGORIES or read_column(pd.Series(cells, name=name), Said()).number:
+            continue
+        found.append(name)
+        several = sum(count > 1 for count in words.values())
+        shared = f" If it names people, {several} have several rows, and ε per record is of one row." if several else ""
+        click.echo(f"{name!r} has {len(words)} different words and is left out.{shared}", err=True)
+    return tuple(found)
 
 
 def _records(kind: str) -> tuple[str, dict[str, list[str]]]:

@@ -28,6 +28,8 @@ def other_weights(step: Tensor, changes: Mapping[int, Tensor], weights: Mapping[
     ''
     >>> other_weights(0.9 * changes[0] + 0.1 * changes[1], changes, half)
     'the next model takes client 0 with a weight of 0.9, and 0.5 is declared'
+    >>> 'say average="mean"' in other_weights(changes[0] + changes[1], changes, {0: 0.9, 1: 0.1})
+    True
     """
     moved = int((step != 0).sum())
     if len(changes) < 2 or moved < SPARE * len(changes):
@@ -45,7 +47,10 @@ def other_weights(step: Tensor, changes: Mapping[int, Tensor], weights: Mapping[
     worst = int(apart.argmax())
     if apart[worst] <= FITS:
         return ""
-    return (
+    weights_taken = (
         f"the next model takes client {clients[worst]} with a weight of {found[worst] / total:.3g}, and"
         f" {declared[worst]:.3g} is declared"
     )
+    if np.abs(found / total - 1 / len(clients)).max() > FITS:
+        return weights_taken
+    return f'{weights_taken} (average="records" is the default); of a plain mean say average="mean"'

@@ -328,7 +328,7 @@ def _beside(name: str, values: Mapping[str, float | None]) -> str:
     if name == "pool_share":
         notes.append(words.ceiling_said(values.get("pool_ceiling")))
     if name == "psnr" and (most := values.get("psnr_ceiling")) is not None:
-        notes.append(f"ceiling {words.at_most(most)}")
+        notes.append(f"ceiling {words.at_most(most)} for Gaussian pictures")
     if name == "attribute_advantage":
         notes.append(words.ceiling_said(values.get("attribute_ceiling")))
     if name == "auc":

@@ -113,6 +113,10 @@ def people_line(unit: str, people: int, held: int | None, share: float) -> str:
     beyond = ""
     if held is not None and people > held:
         beyond = f" The audited setup trained on {held:,} {unit}s, so ε is of {held:,} people at most."
+    elif held is not None and people < held and unit == "record":
+        beyond = (
+            f" The audited setup trained on {held:,} records, so some people have several: of them it does not hold."
+        )
     return (
         f"Of {people:,} people in the training, that attacker recognises at most {at_most(share * people)} on average;"
         f" a guess recognises {number(FALSE_ALARMS * people)}. It holds if each person is one {unit}." + beyond

@@ -294,8 +294,8 @@ def closest_said(prior: float | None, even: float | None) -> str:
     """The largest PSNR in dB that the proof allows any attack, of Gaussian pictures and of even pixels; "" where it
     allows all.
 
-    >>> closest_said(None, None), closest_said(None, 13.24)[:31], closest_said(14.11, 13.24)[-48:]
-    ('', 'no attack comes closer than 13.', '(13.3 dB if all pixels are independent and even)')
+    >>> closest_said(None, None), closest_said(None, 13.24)[:31], closest_said(14.11, 13.24)[-37:]
+    ('', 'no attack comes closer than 13.', '; real pictures may be guessed better')
     """
     if even is None:
         return ""
@@ -303,9 +303,9 @@ def closest_said(prior: float | None, even: float | None) -> str:
     most, beside = at_most(even), ""
     if prior is not None:
         most, beside = at_most(prior), f" ({at_most(even)} dB if {assumed})"
-        assumed = "they are Gaussian with the mean and covariance of the auxiliary ones"
+        assumed = "they are Gaussian about the mean of their label, with the covariance of the auxiliary ones"
     within = f"no attack comes closer than {most} dB to any of these pictures in 95 % of trainings"
-    return f"{within}, if {assumed}{beside}"
+    return f"{within}, if {assumed}{beside}; real pictures may be guessed better"
 
 
 ADJACENCIES = {

@@ -109,7 +109,7 @@ def score(
     lots = Lots(2 * (len(scored) + len(read)) + len(linked) + len(guessed), seed, runs=runs, made=depth.tests)
     relabellings = replace(lots, checks=4 + lots.checks).enough(max(1, len(rebuilt)))
     told = [text_entry(auditor, knowledge, cell, texts, output, (seed, relabellings)) for cell, texts in read]
-    spread = cache(partial(variances, knowledge.auxiliary_inputs))
+    spread = cache(partial(variances, knowledge.auxiliary_inputs, knowledge.auxiliary_targets))
     measures = _Measures(reference, depth.lpips, relabellings if depth.tests else 0, seed)
     for done, (cell, reconstruction) in enumerate(rebuilt, 1):
         entry = _images(setup, seen, CellEvidence(cell, reconstruction), measures, output)

@@ -21,7 +21,8 @@ class Wanted:
     ε. The scheme follows: noise on each record's gradient hides records; noise on updates hides a client from the
     server; noise on their sum hides it from everybody else. root: the file or folder of the records, "" for bundled
     ones; target: the column of a table that is predicted; holder: the column that says whose row it is, "" for rows
-    dealt evenly; clients: how many parties train together, each of the holders one; captured: whose uploads are kept.
+    dealt evenly; drop: columns that are left out; clients: how many parties train together, each of the holders one;
+    captured: whose uploads are kept.
     """
 
     observer: Literal["server", "downlink", "model"]
@@ -31,6 +32,7 @@ class Wanted:
     root: str = ""
     target: str = ""
     holder: str = ""
+    drop: tuple[str, ...] = ()
     clients: int = 3
     captured: tuple[int, ...] = (0,)
 
@@ -44,10 +46,14 @@ class Wanted:
         if self.target:
             lines.append(f"target = {json.dumps(self.target, ensure_ascii=False)}")
         deal = [ALL_SAMPLES, DEAL[self.records]]
+        given = []
         if self.holder:
-            holder = json.dumps(self.holder, ensure_ascii=False)
-            options = f'options = {{ holder = {holder} }}  # and drop = ["id"]: columns to leave out'
+            given.append(f"holder = {json.dumps(self.holder, ensure_ascii=False)}")
             deal = ['partition = "writer"           # each holder is a client, of those of its rows that train']
+        if self.drop:
+            given.append(f"drop = {json.dumps(self.drop, ensure_ascii=False)}")
+        if given:
+            options = f'options = {{ {", ".join(given)} }}  # drop = ["id"]: columns to leave out'
         lines += [options, f"clients = {self.clients}", *deal]
         return "[data]\n" + "\n".join(lines) + "\n\n"
 

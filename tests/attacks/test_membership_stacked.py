@@ -94,3 +94,15 @@ def test_what_cannot_be_played_is_refused(tmp_path):
     for given, known, said in cases:
         with pytest.raises(ValueError, match=said):
             attack.parts(given, known)
+
+
+@pytest.mark.full
+def test_clients_of_a_thousand_records_leave_as_many_auxiliary_ones_out(tmp_path):
+    """All of the first 1,000 that were asked about were members, and no weights can be learned of one kind."""
+    view, knowledge, _ = seen(CONFIG | {"capture": {"clients": [0], "auxiliary": 60, "candidates": 40}}, tmp_path / "s")
+    more = torch.randint(60, (2100,), generator=torch.Generator().manual_seed(0))
+    inputs, targets = knowledge.auxiliary_inputs[more], knowledge.auxiliary_targets[more]
+    known = replace(knowledge, auxiliary_inputs=inputs, auxiliary_targets=targets)
+    large = replace(view, messages=tuple(replace(m, num_records=1000) for m in view.messages))
+    attack = StackedMembership()
+    assert attack.run_part(attack.parts(large, known)[0], large, known, 0).scores.isfinite().all()

@@ -86,6 +86,7 @@ def test_what_was_spent_before_counts_towards_whoever_saw_it(everything: Path, t
     text = (tmp_path / "s.md").read_text()
     alone = people_line("record", 1000, None, most_recognised(row)).partition(" on average")
     assert text.index(escaped(alone[0])) < text.index(escaped(spent_too(78.0, 3e-5, 1.0)))
+    assert "1,057" in people_line("record", 718, 1057, 0.1) and "1,057" not in people_line("client", 718, 1057, 0.1)
 
 
 def test_with_a_published_key_no_epsilon_stands_in_it(everything: Path, tmp_path: Path, capsys) -> None:

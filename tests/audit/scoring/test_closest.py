@@ -44,7 +44,7 @@ def test_it_is_that_of_the_gaussians_seen_so_far_and_no_picture_is_above_it(tmp_
         expected = decibels(even_error(ln_kappa, 64))
         assert entry.value("psnr_ceiling_even") == pytest.approx(expected, abs=1e-4)
         most = entry.value("psnr_ceiling")
-        assert most is not None and 10 < expected < most < 25
+        assert most is not None and 10 < expected < most < 30
         assert all(pair.psnr < most for pair in entry.pairs)
     assert any(f"{at_most(entry.value('psnr_ceiling'))} dB" in page for entry in entries)
 
@@ -56,8 +56,14 @@ def test_without_a_proof_nothing_is_said(tmp_path):
     assert "psnr" in names and not any(name.startswith("psnr_ceiling") for name in names)
 
 
-def test_variances_are_those_of_the_covariance():
-    rows = torch.randn(50, 1, 2, 3, generator=torch.Generator().manual_seed(0))
-    expected = torch.linalg.eigvalsh(torch.cov(rows.flatten(1).double().T)).flip(0)
-    assert torch.allclose(variances(rows), expected)
-    assert len(variances(rows[:1])) == 0
+def test_variances_are_those_of_the_covariance_about_the_mean_of_a_label():
+    """An attacker who knows the labels does not guess between their means (a review: 24 to 77 % passed the ceiling)."""
+    rng = torch.Generator().manual_seed(0)
+    rows, labels = torch.randn(50, 1, 2, 3, generator=rng), torch.randint(3, (50,), generator=rng)
+    flat = rows.flatten(1).double()
+    about = torch.cat([flat[labels == label] - flat[labels == label].mean(0) for label in range(3)])
+    expected = torch.linalg.eigvalsh(about.T @ about / 47).flip(0)
+    shifted = rows + 10 * labels[:, None, None, None]
+    assert torch.allclose(variances(shifted, labels), expected)
+    for few, known in ((rows[:1], labels[:1]), (rows[:3], torch.arange(3)), (rows, torch.rand(50))):
+        assert len(variances(few, known)) == 0
