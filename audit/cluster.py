@@ -174,8 +174,9 @@ def _outcome(reference: Any) -> Any:
     except RayTaskError as error:  # the function's own
         raise (error.cause if isinstance(error.cause, Exception) else error) from error
     except RayError as error:
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadInput(
-            f"--ray: a unit of work was lost {AGAIN + 1} times with its worker ({_first_line(error)}); a machine"
+            f"--ray: a unit of work was lost {AGAIN + 1} times with its worker ({first_line}); a machine"
             " may have too little memory"
         ) from error
 
@@ -250,7 +251,3 @@ def _check_answers(address: str) -> None:
         raise BadInput(
             f"--ray {address}: {why}; expected the port of `ray start --head` on a machine of this machine's cluster"
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

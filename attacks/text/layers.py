@@ -156,10 +156,6 @@ def _watched(network: nn.Module, paths: list[str], caught: dict[str, Tensor]) ->
             hook.remove()
 
 
-def _is_linear(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.Linear) or type(layer).__name__ == TRANSPOSED
-
-
 def _grouped(network: nn.Module, probe: Tensor, trained: set[str]) -> tuple[tuple[str, ...], ...]:
     """The linear layers that read (1, length, width) and are trained, those of the same input together."""
     groups: list[tuple[Tensor, list[str]]] = []
@@ -177,8 +173,8 @@ def _grouped(network: nn.Module, probe: Tensor, trained: set[str]) -> tuple[tupl
 
         return hook
 
-    linear = [(path, layer) for path, layer in network.named_modules() if _is_linear(layer)]
-    sent = [(path, layer) for path, layer in linear if f"{path}.weight" in trained]
+    sent = [(path, layer) for path, layer in network.named_modules() if f"{path}.weight" in trained]
+    sent = [(path, layer) for path, layer in sent if isinstance(layer, nn.Linear) or type(layer).__name__ == TRANSPOSED]
     hooks = [layer.register_forward_pre_hook(note(path)) for path, layer in sent]
     try:
         with torch.no_grad():

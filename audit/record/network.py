@@ -164,10 +164,6 @@ def _place(value: Tensor) -> int:
     return value.data_ptr() if value.numel() and value.layout == torch.strided and not value.is_meta else 0
 
 
-def _trains(parameter: nn.Parameter | None) -> bool:
-    return parameter is not None and parameter.requires_grad
-
-
 def _floating(value: Tensor | np.ndarray) -> bool:
     return value.is_floating_point() if isinstance(value, Tensor) else value.dtype.kind == "f"
 
@@ -184,7 +180,7 @@ def _of_module(module: nn.Module) -> Network:
     shapes = tuple(state.values())
     first = {place: n for n in reversed(state) if (place := _place(held[n]))}
     twins = {n: first[_place(v)] for n, v in held.items() if first.get(_place(v), n) != n}
-    untrained = tuple(n for n in state if not _trains(own.get(twins.get(n, n))))
+    untrained = tuple(n for n in state if not getattr(own.get(twins.get(n, n)), "requires_grad", False))
     whole = tuple(n for n in untrained if not _floating(held[n]))
     stack = [layer for layer in _stack(module) if layer is not None]
     mean: tuple[float, ...] = ()

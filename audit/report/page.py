@@ -53,7 +53,7 @@ def page(folders: Sequence[Path]) -> str:
         settings=[_setting(setting, i) for i, setting in enumerate(settings)],
         several=several(settings) if len(settings) > 1 else None,
         advice=advice(settings),
-        version=_version(settings),
+        version=words.listed(sorted({str(s.results.setup.versions.get("dpfl-audit", "")) for s in settings} - {""})),
     )
 
 
@@ -118,12 +118,6 @@ def _dense(html: str) -> str:
 def _code(text: str) -> Markup:
     """Escapes a sentence and sets its `commands` as code."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-
-def _version(settings: Sequence[ReportedSetting]) -> str:
-    return words.listed(
-        sorted({str(setting.results.setup.versions.get("dpfl-audit", "")) for setting in settings} - {""})
-    )
 
 
 def _decision(decided: Decision) -> dict[str, Any]:

@@ -276,7 +276,7 @@ def _no_leak(judgement: Judgement, tested: Sequence[_TestedCheck], scored: int, 
     if all(each.check.metric == "epsilon" for each in tested):
         return _sentences("The test of ε found no leak, and nothing else was tried.", within, *blind)
     return _sentences(
-        f"No attack beats its control. Attacks scored: {scored}. Best: {tested[0].outcome}.",
+        f"No attack beats its control. Attacks scored: {scored}. Nearest to a leak: {tested[0].outcome}.",
         _luck(judgement),
         within,
         *blind,

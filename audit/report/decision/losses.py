@@ -103,17 +103,15 @@ def _question(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ro
     settings are about; else any row that is quoted.
     """
     judgement = worst.judgement
-    if judgement.rows.quoted is not None and (judgement.question or _refutes(judgement.rows.quoted, worst)):
+    if judgement.rows.quoted is not None and (
+        judgement.question or any(r.row is judgement.rows.quoted for r in judgement.refuted)
+    ):
         return RowQuestion.about(judgement.rows.quoted)
     claims = [RowQuestion.about(row) for s in settings for row in s.judgement.epsilon if row.claimed is not None]
     if claims:
         return max(claims, key=claims.count)
     quoted = [judgement.rows.quoted, *(setting.judgement.rows.quoted for setting in settings)]
     return next((RowQuestion.about(row) for row in quoted if row is not None), None)
-
-
-def _refutes(row: Epsilon, setting: ReportedSetting) -> bool:
-    return any(refutation.row is row for refutation in setting.judgement.refuted)
 
 
 def _claimed_elsewhere(setting: ReportedSetting, question: RowQuestion) -> str:

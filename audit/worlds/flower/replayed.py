@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....defenses.progress import Progress
 from ....defenses.terms import Adjacency, Unit
@@ -204,17 +203,14 @@ def _without_noise(add: Callable[[list[Any], float], None], arrays: Sequence[Any
 
 
 def _float64_of(content: Any) -> Any:
-    return with_arrays(content, {n: _wide(a) for n, a in arrays_in(content, "the reply").items()})
+    sent = arrays_in(content, "the reply")
+    return with_arrays(content, {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in sent.items()})
 
 
 def _in_float64(message: Any) -> Any:
     made = copy.deepcopy(message)
     made.content = _float64_of(message.content)
     return made
-
-
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
 def _content(content: Any) -> Mapping[str, Any]:
