@@ -149,15 +149,14 @@ def test_bad_numbers_are_one_sentence(capsys, arguments, words):
 
 @pytest.mark.parametrize(
     ("numbers", "target"),
-    [
-        (Numbers(2.0, 1.0, rounds=16), 4.3772),
-        (Numbers(1.0, 1.0, rounds=40, clients=100, cohort=10), 3.0),
-        pytest.param(
-            Numbers(1.0, 1.0, rounds=20, clients=100, cohort=10, noise_on="sum", sampling="poisson"),
-            1.5,
-            marks=pytest.mark.full,
-        ),
-    ],
+    quick(
+        [
+            (Numbers(2.0, 1.0, rounds=16), 4.3772),
+            (Numbers(1.0, 1.0, rounds=40, clients=100, cohort=10), 3.0),
+            (Numbers(1.0, 1.0, rounds=20, clients=100, cohort=10, noise_on="sum", sampling="poisson"), 1.5),
+        ],
+        *(0, 1),
+    ),
 )
 def test_the_noise_of_a_target_proves_it_and_a_little_less_does_not(numbers, target):
     noise = noise_for(numbers, target, DELTA, "client", "zero_out")
