@@ -157,7 +157,7 @@ def test_batches_of_a_fixed_size_are_no_coins():
     numbers: dict[str, Any] = {"noise_multiplier": 1.0, "canaries": {"opposite": torch.tensor(-1.0)}, "trainings": 40}
     audit = dpfl_audit.audit_dpsgd(of_a_fixed_size, [torch.tensor(1.0)] * RECORDS, **numbers, **QUICK)
     assert audit.if_gaussian is None
-    assert any(note.startswith("Contradicted") and "exactly 30 records" in note for note in audit.about.notes)
+    assert any(note.startswith("Contradicted") and "30" in note for note in audit.about.notes)
 
 
 def test_coins_take_now_more_now_fewer():
