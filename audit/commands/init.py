@@ -44,10 +44,10 @@ def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
     Example:  audit init ldp > config.toml
               audit init > config.toml
     """
-    from ..setup.template import config_template, wanted_config
-
     if scheme is None and not sys.stdin.isatty():
         raise BadInput("audit init asks its questions on a terminal; elsewhere name a scheme, as in `audit init ldp`")
+    from ..setup.template import config_template, wanted_config
+
     try:
         template = wanted_config(_asked()) if scheme is None else config_template(scheme)
     except click.Abort:
