@@ -117,8 +117,7 @@ def _gradients(
     """g_x in parts (k, numbers of a parameter), a chunk of records at a time.
 
     By parameter: the derivative of each slice of a flat vector is a vector as long as all parameters together. Where a
-    chunk is one record, `vmap` would only copy: it takes 3 times as long (ResNet-18). Of an LSTM it is a loop, and
-    fails in float64 (torch 2.15).
+    chunk is one record, `vmap` would only copy: it takes 3 times as long (ResNet-18). Of LSTMs it fails in float64.
     """
 
     def of_record(named: dict[str, Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:

@@ -228,13 +228,7 @@ def _plots(study: Study) -> list[dict[str, str]]:
     plots = []
     leakage = None if goals.leakage_at_most is None else 100 * goals.leakage_at_most
     for what, label, value, log, most in (
-        (
-            "leakage",
-            "singled out beyond chance (%)",
-            lambda t: None if t.leakage is None else 100 * t.leakage,
-            False,
-            leakage,
-        ),
+        ("leakage", "singled out beyond chance (%)", _leakage_in_percent, False, leakage),
         ("proven ε", "proven ε", _proven, True, goals.epsilon_at_most),
     ):
         points = [(t, w, x) for t, w in measured if (x := value(t)) is not None and isfinite(x)]
@@ -302,6 +296,10 @@ def _name_points(axes: Axes, points: Sequence[tuple[int, tuple[float, float]]]) 
             fontsize=9,
             zorder=4,
         )
+
+
+def _leakage_in_percent(trial: Trial) -> float | None:
+    return None if trial.leakage is None else 100 * trial.leakage
 
 
 def _proven(trial: Trial) -> float | None:

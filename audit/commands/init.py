@@ -114,22 +114,26 @@ def _holder(columns: Mapping[str, list[str]]) -> str:
 
 
 def _too_many_words(columns: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """The columns that no config could learn from, such as a person's number; left out, which is told."""
+    """The columns of more words than become columns, such as a person's number; left out, which is told."""
     import pandas as pd
 
     from ...defenses.data.cells import Said, read_column
     from ...defenses.data.csv_table import CATEGORIES
 
-    found = []
+    dropped = []
     for name, cells in columns.items():
         words = Counter(cell for cell in cells if cell)
-        if len(words) <= CATEGORIES or read_column(pd.Series(cells, name=name), Said()).number:
+        try:
+            numbers = read_column(pd.Series(cells, name=name), Said()).number
+        except ValueError:  # of several units
+            numbers = False
+        if numbers or len(words) <= CATEGORIES:
             continue
-        found.append(name)
+        dropped.append(name)
         several = sum(count > 1 for count in words.values())
         shared = f" If it names people, {several} have several rows, and ε per record is of one row." if several else ""
         click.echo(f"{name!r} has {len(words)} different words and is left out.{shared}", err=True)
-    return tuple(found)
+    return tuple(dropped)
 
 
 def _records(kind: str) -> tuple[str, dict[str, list[str]]]:

@@ -244,6 +244,7 @@ def test_the_config_of_three_answers_proves_the_epsilon_that_was_asked(
 def test_the_config_of_a_table_of_ones_own_has_its_file_target_and_clients(tmp_path, capsys, monkeypatch):
     cells = np.random.default_rng(0).normal(size=(900, 2))
     table = {"age": cells[:, 0], "bmi": cells[:, 1], "ill": cells[:, 0] > 0, "who": [f"n{n % 800}" for n in range(900)]}
+    table["dose"] = [f"{n} {['mg', 'ml'][n % 2]}" for n in range(900)]  # which no column of numbers reads
     pd.DataFrame(table).to_csv(tmp_path / "p.csv", index=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", Terminal("2\n2\n1\np.csv\nill\n\n6\n"))
@@ -251,7 +252,7 @@ def test_the_config_of_a_table_of_ones_own_has_its_file_target_and_clients(tmp_p
     config, asked = capsys.readouterr()
     data = tomllib.loads(config)["data"]
     assert (data["name"], data["root"], data["target"], data["clients"]) == ("csv", "p.csv", "ill", 6)
-    assert data["options"] == {"drop": ["who"]} and all(told in asked for told in ("'who'", " 800 ", " 100 "))
+    assert data["options"] == {"drop": ["who", "dose"]} and all(told in asked for told in ("'who'", " 800 ", " 100 "))
     (tmp_path / "config.toml").write_text(config)
     assert call("epsilon", "config.toml", "--unit", "client", "--adjacency", "zero_out", "--json") == 0
     (row,) = [row for row in json.loads(capsys.readouterr().out)["rows"] if row["observer"] == "downlink"]

@@ -63,7 +63,6 @@ def test_variances_are_those_of_the_covariance_about_the_mean_of_a_label():
     flat = rows.flatten(1).double()
     about = torch.cat([flat[labels == label] - flat[labels == label].mean(0) for label in range(3)])
     expected = torch.linalg.eigvalsh(about.T @ about / 47).flip(0)
-    shifted = rows + 10 * labels[:, None, None, None]
-    assert torch.allclose(variances(shifted, labels), expected)
+    assert torch.allclose(variances(rows + 10 * labels[:, None, None, None], labels), expected)
     for few, known in ((rows[:1], labels[:1]), (rows[:3], torch.arange(3)), (rows, torch.rand(50))):
         assert len(variances(few, known)) == 0
