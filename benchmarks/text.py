@@ -59,6 +59,7 @@ def main() -> None:
     parser = of_model_and_sentences(__doc__)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--begin", type=int, default=0, help="the first of the repeats, where others ran before")
     parser.add_argument("--next-word", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -71,7 +72,7 @@ def main() -> None:
     print("|" + "---|" * 11, flush=True)
     for batch in given.batches:
         total: dict[str, float] = {}
-        for k in range(given.repeats):
+        for k in range(given.begin, given.repeats):
             own = torch.arange(k * batch, (k + 1) * batch)
             value = gradient_of(module, layout, start, data, own)
             view = view_of(module, layout, start, value, batch, data, words)
@@ -88,7 +89,7 @@ def main() -> None:
             found |= {"wrong": wrong, "control": scores["controls"]["other_texts"]["rouge1"], "s": seconds}
             print(f"{batch}.{k}:", " ".join(f"{number:.3g}" for number in found.values()), file=sys.stderr, flush=True)
             for name, number in found.items():
-                total[name] = total.get(name, 0.0) + number / given.repeats
+                total[name] = total.get(name, 0.0) + number / (given.repeats - given.begin)
         print(f"| {batch} | " + " | ".join(f"{number:.3g}" for number in total.values()) + " |", flush=True)
 
 

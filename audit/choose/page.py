@@ -59,6 +59,7 @@ def study_page(study: Study) -> str:
         goals=case.goals.words,
         best=case.goals.best.replace("accuracy", study.figure),
         figure=study.figure,
+        guessing=_guessing(study),
         membership=study.again is not None and any(name.startswith(MEMBERSHIP) for name in study.again.attacks),
         question=say.question_of_study(str(asked.observer), asked.unit, asked.adjacency, asked.delta),
         data=f"{case.config.name or data.name}, {case.rows} records",
@@ -98,6 +99,14 @@ def _recommended(study: Study) -> dict[str, Any]:
     }
 
 
+def _guessing(study: Study) -> str:
+    """What guessing gets, behind the name of the figure; "" where it is not known, or not the same of all settings."""
+    if study.figure == "AUC":
+        return " (guessing 0.5)"
+    known = {trial.outcome.guessing for trial in study.trials if trial.outcome is not None} - {None}
+    return f" (guessing {percent(known.pop(), 3)})" if len(known) == 1 else ""
+
+
 def _protected(study: Study) -> str:
     """Whether what is recommended is protected by a proof, or only from the attacks that were tried."""
     if study.chosen is None or study.again is None:
@@ -105,8 +114,7 @@ def _protected(study: Study) -> str:
     judged = [k for k in study.again.judged(study.case, study.chosen) if k.by != "measurement"]
     proof = [f"{k.goal}, and it is {k.said}" for k in judged if k.by == "proof"]
     attack = [k.goal for k in judged if k.by == "attack"]
-    limited = study.case.goals.epsilon_at_most is not None
-    return say.protected_by(proof, attack, study.chosen.epsilon, limited)
+    return say.protected_by(proof, attack, study.chosen.epsilon, study.case.goals.epsilon_at_most is not None)
 
 
 def _tone(study: Study) -> str:
@@ -204,6 +212,7 @@ def _row(study: Study, trial: Trial) -> dict[str, Any]:
         "worth": study.case.goals.worth(outcome),
         "figure": study.case.goals.figure_said(trial.outcome) or number(outcome.loss),
         "leakage": trial.leakage,
+        "most": percent_at_most(outcome.most_leakage),
         "strongest": outcome.strongest.what if outcome.strongest else "",
         "margin": outcome.psnr_margin,
         "epsilon": trial.epsilon,
@@ -225,23 +234,21 @@ def _plots(study: Study) -> list[dict[str, str]]:
         name, scale, least = "AUC", 1, goals.auc_at_least
     elif any(t.outcome is not None and t.outcome.accuracy is None for t, _ in measured):
         name, scale = "minus the test loss", 1
-    plots = []
+    plots, best = [], {t.number for t in study.front}
     leakage = None if goals.leakage_at_most is None else 100 * goals.leakage_at_most
-    for what, label, value, log, most in (
-        ("leakage", "singled out beyond chance (%)", _leakage_in_percent, False, leakage),
-        ("proven ε", "proven ε", _proven, True, goals.epsilon_at_most),
+    for what, label, known, factor, most in (
+        ("leakage", "singled out beyond chance (%)", "leakage", 100, leakage),
+        ("proven ε", "proven ε", "epsilon", 1, goals.epsilon_at_most),
     ):
-        points = [(t, w, x) for t, w in measured if (x := value(t)) is not None and isfinite(x)]
+        points = [(t, w, factor * x) for t, w in measured if (x := getattr(t, known)) is not None and isfinite(x)]
         if len(points) < 2:
             continue
-        best = {t.number for t in study.front}
 
         def paint(
             axes: Axes,
             points: Any = points,
             label: str = label,
-            log: bool = log,
-            best: set[int] = best,
+            log: bool = known == "epsilon",
             most: float | None = most,
         ) -> None:
             named = []
@@ -296,14 +303,6 @@ def _name_points(axes: Axes, points: Sequence[tuple[int, tuple[float, float]]]) 
             fontsize=9,
             zorder=4,
         )
-
-
-def _leakage_in_percent(trial: Trial) -> float | None:
-    return None if trial.leakage is None else 100 * trial.leakage
-
-
-def _proven(trial: Trial) -> float | None:
-    return trial.epsilon
 
 
 def _map(study: Study) -> dict[str, Any] | None:

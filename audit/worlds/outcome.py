@@ -21,7 +21,7 @@ from ..results.format import FILE, OWN_CODE, SCORING, AttackResult, AuditedSetup
 from ..results.format import UNFINISHED as WORK
 from ..say.verdict import judged
 from ..say.warnings import implied
-from ..say.words import at_least, number
+from ..say.words import at_least, number, times
 from ..say.words import observer as observer_said
 from ..setup.description import versions
 from ..setup.format import REPLAYED, Declaration
@@ -131,6 +131,8 @@ class OwnAudit:
             said += f"; if {self.if_gaussian.assumption}, at least ε = {at_least(self.if_gaussian.epsilon)} was"
         if self.not_finite:
             said += f"; results that were not finite: {self.not_finite}"
+        if self.contradictions:
+            said += f"; what is declared is contradicted in {times(len(self.contradictions), 'way')} (contradictions)"
         if self.violated:
             found = replace(found, level=found.level if found.level == "violated" else BY_REPLAY)
             said = f"{self.violated[0].rstrip('.')}; {said}"

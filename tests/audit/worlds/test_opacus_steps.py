@@ -110,7 +110,7 @@ def test_batches_that_are_no_coins_have_the_price_of_what_they_are():
     audit = audited(training(leaks=False, poisson=False))
     (note,) = [note for note in audit.about.notes if note.startswith("Contradicted")]
     assert audit.sentences[1] == audit.results().warnings[0] == note  # and not below advice to draw more
-    assert "= 4.377" in note and "same ones" in note
+    assert "= 4.377" in note and "same ones" in note and "contradicted in" in audit.finding().sentence
 
 
 def once_a_pass(runs: int, passes: int, length: int, seed: int) -> np.ndarray:
