@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Literal
 
 from ..options.study import GoalLimits
-from ..say.words import at_most, number, percent, percent_at_most
+from ..say.words import at_most, between, number, percent, percent_at_most
 from .outcome import Performance
 
 By = Literal["proof", "attack", "measurement"]
@@ -224,4 +224,4 @@ def with_defaults(goals: Goals) -> Goals:
 def _beside(value: float | None, limits: tuple[float, float] | None, *more: str, digits: int = 2) -> str:
     if value is None or limits is None:
         return "not measured"
-    return f"{percent(value, digits)} ({'; '.join([f'{percent(limits[0])} to {percent(limits[1])}', *more])})"
+    return f"{percent(value, digits)} ({'; '.join([between(limits), *more])})"

@@ -16,7 +16,7 @@ from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, Picked, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
 from ..say.accuracy import auc_error, beyond_said, only_ranks_said, unequal, useless_said
-from ..say.words import percent
+from ..say.words import between, percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
 
@@ -152,8 +152,7 @@ class Performance(_Frozen):
         """The accuracy with its limits and what it is to be compared with; "" where there is none."""
         if self.accuracy is None or self.accuracy_limits is None:
             return ""
-        low, high = self.accuracy_limits
-        beside = "; ".join([f"{percent(low)} to {percent(high)}", *self.beside_accuracy])
+        beside = "; ".join([between(self.accuracy_limits), *self.beside_accuracy])
         return f"accuracy {percent(self.accuracy, 3)} ({beside})"
 
     @cached_property

@@ -18,7 +18,7 @@ from ..report.plots import COLOURS, plain_log_axis, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..say import study as say
-from ..say.words import MISSING, at_most, number, percent, percent_at_most
+from ..say.words import MISSING, at_most, between, number, percent, percent_at_most
 from ..setup.config import CANARY
 from .again import ALONE
 from .attacks import MEMBERSHIP
@@ -139,14 +139,13 @@ def _utility(goals: Goals, outcome: Performance, without_noise: Sequence[float])
             beside += f"; {outcome.accuracy_said}"
         return {"name": goals.figure(outcome), "value": goals.figure_said(outcome), "beside": beside}
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
-        low, high = outcome.accuracy_limits
         known = outcome.beside_accuracy
         if without_noise:
             known.append(f"without clip and noise {percent(mean(without_noise), 3)}")
         return {
             "name": "accuracy",
             "value": percent(outcome.accuracy, 3),
-            "beside": "; ".join([*known, f"mean of such trainings {percent(low)} to {percent(high)}"]),
+            "beside": "; ".join([*known, f"mean of such trainings {between(outcome.accuracy_limits)}"]),
         }
     return {"name": "test loss", "value": number(outcome.loss), "beside": ""}
 

@@ -134,7 +134,8 @@ def close_recording(folder: Path) -> Path:
     end = len(done)
     # Whoever closes says that no other model went out; where only sums are seen, somebody else has the last one.
     untold = after is None and not any(attempt.number == end for attempt in beside)
-    held = untold and sent.orderly and not begun.recording.secure_aggregation
+    left_out = any(refusal.breaks for refusal in sent.refusals)  # a model that the recorder did not take, perhaps
+    held = untold and sent.orderly and not left_out and not begun.recording.secure_aggregation
     found = declarations(
         begun.recording, done, len(clients), beside, held=held, names=begun.layout.names, refusals=sent.refusals
     )

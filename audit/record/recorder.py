@@ -780,6 +780,6 @@ def finish(folder: Path) -> Path:
     work = folder / ".work" / "recording.json"
     if not present(work):
         raise BadInput(f"{folder} is no unfinished recording")
-    with writing(folder), left_by_a_killed_run(work, "the whole rounds are in tensors/"):
+    with writing(folder), left_by_a_killed_run(work, "the whole rounds, if there are any, are in tensors/"):
         plain_json(read_text(work))
         return close_recording(folder)

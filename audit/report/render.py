@@ -17,6 +17,7 @@ from ..say.words import (
     MISSING,
     at_least,
     at_most,
+    between,
     chosen_briefly,
     claim,
     claimant,
@@ -24,8 +25,6 @@ from ..say.words import (
     observer,
     on_condition,
     percent,
-    percent_at_least,
-    percent_at_most,
     proven_if_secret,
 )
 from .advice import advice
@@ -331,10 +330,7 @@ def _tpr_rows(attack: AttackResult) -> list[list[str]]:
         if point is None:
             rows.append([f"TPR at {percent(level)} FPR", MISSING, MISSING, why])
             continue
-        if point.interval:
-            interval = f"{percent_at_least(point.interval[0])} to {percent_at_most(point.interval[1])}"
-        else:
-            interval = MISSING
+        interval = MISSING if point.interval is None else between(point.interval)
         reached = "" if point.realised_fpr is None else f"FPR reached {percent(point.realised_fpr)}"
         beside = ", ".join(filter(None, (reached, said_ceiling(point))))
         rows.append([f"TPR at {percent(level)} FPR", percent(point.tpr), interval, beside])

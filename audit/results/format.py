@@ -151,6 +151,11 @@ class AuditedSetup(_Part):
         return next(found, "")
 
     @property
+    def contradicted(self) -> tuple[Declaration, ...]:
+        """What was recorded otherwise than it is declared; what a replay showed is `violated`."""
+        return tuple(d for d in self.declared if d.status == "contradicted" and d.what != REPLAYED)
+
+    @property
     def spent(self) -> float:
         """The ε that the config says was spent on the same records before: 0 for none, ∞ where no ε bounds it."""
         audit = self.config.get("audit")

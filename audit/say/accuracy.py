@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.utility import auc_standard_error
 from ..results.format import AuditedSetup
-from .words import MISSING, number, percent, percent_at_least, percent_at_most, times
+from .words import MISSING, between, number, percent, times
 
 NORMAL = 1.96  # half of 95 % of a normal, in standard deviations
 UNEQUAL = 1.5  # times an equal share, as three of four of two classes; 300 test records of ten equal classes reach 1.3
@@ -25,16 +25,15 @@ def accuracy_said(setup: AuditedSetup, *more: str) -> str:
 
     >>> known = {"digest": "", "scheme": "ldp", "test_accuracy": 0.71, "data": {"classes": 10, "sizes": {"test": 300}}}
     >>> accuracy_said(AuditedSetup(**known)).replace("\N{NO-BREAK SPACE}", " ")
-    '71 % (65 % to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
+    '71 % (65 to 77 % on 300 test records; guessing one of 10 classes gives 10 %)'
     >>> accuracy_said(AuditedSetup(**known, majority_accuracy=0.1234)).replace("\N{NO-BREAK SPACE}", " ")
-    '71 % (65 % to 77 % on 300 test records; always guessing the most frequent class gives 12.3 %)'
+    '71 % (65 to 77 % on 300 test records; always guessing the most frequent class gives 12.3 %)'
     """
     if setup.test_accuracy is None:
         return MISSING
     beside = []
     if (interval := accuracy_interval(setup)) is not None:
-        low, high = percent_at_least(interval[0]), percent_at_most(interval[1])
-        beside.append(f"{low} to {high} on {times(setup.test_records or 0, 'test record')}")
+        beside.append(f"{between(interval)} on {times(setup.test_records or 0, 'test record')}")
     if (guessing := setup.guessing_accuracy) is not None:
         guess = f"guessing one of {round(1 / guessing)} classes"
         if setup.majority_accuracy is not None:
@@ -105,7 +104,7 @@ def useless_said(
     or those of its AUC (`of_area`) above that of a constant, or where accuracy or guess is unknown.
 
     >>> useless_said(0.72, (0.71, 0.73), 0.761).replace("\N{NO-BREAK SPACE}", " ")
-    'The model is worse than no model: it has 72 % of the test records right (71 % to 73 %), guessing alone 76.1 %.'
+    'The model is worse than no model: it has 72 % of the test records right (71 to 73 %), guessing alone 76.1 %.'
     >>> useless_said(0.77, (0.75, 0.79), 0.761).partition(":")[0], useless_said(0.8, (0.78, 0.82), 0.761)
     ('The model is not shown to be better than no model', '')
     >>> useless_said(0.77, (0.75, 0.79), 0.761, of_area=(0.81, 0.88))
@@ -117,8 +116,8 @@ def useless_said(
         return ""
     compared = "worse than" if limits[1] < guessing else "not shown to be better than"
     right = f"{percent(accuracy, 3)} of the test records right"
-    interval = f"{percent_at_least(limits[0])} to {percent_at_most(limits[1])}"
-    return f"The model is {compared} no model: it has {right} ({interval}), guessing alone {percent(guessing, 3)}."
+    guess = percent(guessing, 3)
+    return f"The model is {compared} no model: it has {right} ({between(limits)}), guessing alone {guess}."
 
 
 def only_ranks_said(

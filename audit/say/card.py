@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..results.format import AuditedSetup, Epsilon
-from .words import listed, number, observer, percent, percent_at_least, percent_at_most, times
+from .words import between, listed, number, observer, percent, times
 
 NOT_STATED = "Not stated."
 A_CLIENT = "A client is a party with all its records; whether that is a person, the setup does not know."
@@ -53,8 +53,7 @@ def share_right(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
     right = f"The final model has {percent(setup.test_accuracy)} of the test split right"
     if limits is None:
         return f"{right}."
-    low, high = percent_at_least(limits[0]), percent_at_most(limits[1])
-    return f"{right} (of {setup.test_records} records; 95 % interval {low} to {high})."
+    return f"{right} (of {setup.test_records} records; 95 % interval {between(limits)})."
 
 
 def guessed_right(share: float, beyond: str) -> str:

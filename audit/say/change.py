@@ -17,6 +17,10 @@ FIND_FAULT = (
 FIND_VIOLATION = (
     "Mend what the replay names first, and replay again: no noise can be computed from a bound that does not hold"
 )
+FIND_DIFFERENCE = (
+    "Mend what was recorded otherwise than declared first, and record again: no noise can be computed from a"
+    " declaration that does not hold"
+)
 FIND_IN_CODE = (
     "Find where the function gives more away than is claimed: is the noise scaled by what the clip guarantees, is every"
     " tensor clipped and noised, does the accountant count every step?"

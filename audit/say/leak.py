@@ -29,6 +29,7 @@ from .words import (
     KINDS,
     at_least,
     at_most,
+    between,
     chosen,
     claim_said,
     number,
@@ -161,8 +162,8 @@ def _rebuilt(judged: JudgedAttack) -> str:
         (hits, many), (low, high) = check.together, together
         share, of = hits / many, f"{many} training {attack.thing}s in all messages"
     return (
-        f"{percent(share)} of the {of} were re-identified {seen} (95 % interval {percent_at_least(low)} to"
-        f" {percent_at_most(high)}; {check.against}: {percent(check.control)})."
+        f"{percent(share)} of the {of} were re-identified {seen} (95 % interval {between((low, high))};"
+        f" {check.against}: {percent(check.control)})."
     )
 
 

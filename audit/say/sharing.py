@@ -18,6 +18,7 @@ PUBLISHED = (
 NO_PROOF = "This is no proof: another canary, or a stronger attack, may show more."
 REFUTED, NOT_REFUTED = "No: the claim is refuted", "Not refuted, nothing proven"
 VIOLATED = "A replay shows a violation, nothing proven"
+CONTRADICTED = "What ran is not what is declared, nothing proven"
 NOT_TESTED, NO_CLAIM = "Not tested: the claim could not have been refuted", "No claim was given, nothing proven"
 MOST_NAMED = 3  # settings that a sentence names; of more it says how many
 

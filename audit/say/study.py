@@ -82,7 +82,7 @@ def too_weak(useless: str, spare: tuple[float, float] | None = None) -> str:
     more = "Train longer, or allow a larger --epsilon-at-most."
     if spare is not None:
         used, most = spare
-        more = f"It uses ε = {at_most(used)} of {number(most)}: train longer, or --vary less noise."
+        more = f"It uses ε = {at_most(used)} of {number(most)}: train longer, or take less noise."
     return f"{useless} {more} Where one class is frequent, AUC says more than accuracy (--auc-at-least)."
 
 
@@ -91,8 +91,8 @@ def not_told_apart(figure: str, others: int, least: float, most: float) -> str:
     settings = "another setting" if others == 1 else f"{others} other settings"
     proven = " to ".join(dict.fromkeys([at_most(least), at_most(most)]))
     return (
-        f"The search does not show that its {figure} differs from that of {settings} within the limits, of proven ε"
-        f" {proven}."
+        f"Within the limits, {settings} (proven ε {proven}) may have the same {figure}: the search does not tell them"
+        " apart."
     )
 
 

@@ -14,7 +14,7 @@ from ...metrics.leakage import ROWS_OF_A_TABLE
 from ..results.ablation import stronger_without
 from ..results.checks import COMPARABLE
 from ..results.format import AuditedSetup, Epsilon, Results
-from ..setup.format import LAST_MODEL, MISSING, REPLAYED, RESTART
+from ..setup.format import LAST_MODEL, MISSING, RESTART
 from ..setup.promise import promise
 from . import words
 from .accuracy import only_ranks, useless
@@ -115,11 +115,9 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     """What of a recorded training rests on its owner's word, and which of it is contradicted."""
     if not setup.recorded:
         return []
-    contradicted = [d for d in setup.declared if d.status == "contradicted"]
-    wrong = [f"{d.what} ({d.said}): {d.why}" for d in contradicted if d.what != REPLAYED]  # which a verdict begins with
-    sentences = [f"Contradicted by what was recorded, so nothing is proven: {'; '.join(wrong)}."] if wrong else []
+    sentences = list(filter(None, [contradicted_said(setup)]))
     unchecked = [d for d in setup.unchecked if d.what not in IN_FULL]
-    if unchecked and not contradicted:
+    if unchecked and not sentences and not setup.violated:
         named = words.listed([d.what for d in unchecked])
         sentences.append(
             f"This training was recorded, not done by this tool: ε holds only if what its owner declares is so, and"
@@ -130,6 +128,12 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     if all(d.what == LAST_MODEL for d in setup.declared):
         sentences.append("This training was recorded, and its owner declares nothing that protects anybody.")
     return sentences
+
+
+def contradicted_said(setup: AuditedSetup) -> str:
+    """What was recorded otherwise than it is declared, a sentence; "" for nothing."""
+    wrong = "; ".join(f"{d.what} ({d.said}): {d.why}" for d in setup.contradicted)
+    return f"Contradicted by what was recorded, so nothing is proven: {wrong}." if wrong else ""
 
 
 def doubted(results: Results) -> list[str]:

@@ -515,7 +515,7 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     """
     path = folder / "setup.json"
     if not present(path):
-        remedy = misplaced(folder) or f"; `audit train CONFIG.toml -o {folder.name}` makes one"
+        remedy = misplaced(folder) or f"; `audit train CONFIG.toml -o {folder.name or folder}` makes one"
         raise BadInput(f"{folder} is not a setup: it has no setup.json{remedy}")
     raw = read_json(folder, path)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
@@ -527,7 +527,7 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
             raise BadInput(f"{folder}: {holder} is still training it; wait until it has ended")
         remedy = "run the same `audit train` again to finish it"
         if manifest.recorded is not None:
-            remedy = f"`audit import {folder}` closes the recording with the whole rounds it has"
+            remedy = f"`audit import {folder}` closes the recording with its whole rounds, if it has one"
         raise BadInput(f"{folder}: training is unfinished (status = 'partial'); {remedy}")
     path = folder / "messages.jsonl"
     messages = tuple(read_rows(MessageRow, folder, path))

@@ -64,6 +64,8 @@ def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Ch
         return Change(say.SECRET_KEY, "unknown", accuracy_now=_accuracy_now(worst))
     if worst.judgement.violated:
         return Change(say.FIND_VIOLATION, "unknown", accuracy_now=_accuracy_now(worst))
+    if worst.results.setup.contradicted:
+        return Change(say.FIND_DIFFERENCE, "unknown", accuracy_now=_accuracy_now(worst))
     if worst.judgement.contradicted or worst.judgement.refuting("proven"):
         return Change(say.FIND_FAULT, "unknown", accuracy_now=_accuracy_now(worst))
     alike = [setting for setting in settings if _training(setting.results) == _training(worst.results)]

@@ -91,7 +91,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         confidence=shown.confidence if tested else None,
         on_condition=words.on_condition(conditional) or "",
         chosen=words.chosen_briefly(shown) or words.chosen_briefly(conditional),
-        refuted=tuple(filter(None, (_refuted(setting) or _below_curve(setting) for setting in settings))),
+        refuted=tuple(filter(None, (_refuted(s) or _below_curve(s) or _contradicted(s) for s in settings))),
         secret=all(setting.judgement.secret for setting in settings),
         elsewhere=_claimed_elsewhere(worst, question),
         declared=any(setting.judgement.declared for setting in settings),
@@ -132,6 +132,12 @@ def _claimed_elsewhere(setting: ReportedSetting, question: RowQuestion) -> str:
 def _below_curve(setting: ReportedSetting) -> str:
     """That the noise is too small for the setting's claim, where a curve is exact."""
     return next(filter(None, map(impossible, setting.judgement.epsilon)), "")
+
+
+def _contradicted(setting: ReportedSetting) -> str:
+    """Why nothing is proven of a setting that was recorded otherwise than it is declared."""
+    names = [declared.what for declared in setting.results.setup.contradicted]
+    return f"Contradicted by what was recorded: {words.listed(names)}." if names else ""
 
 
 def _refuted(setting: ReportedSetting) -> str:

@@ -16,7 +16,7 @@ from ...results.format import LEVELS, PROOFS, AuditedSetup, Epsilon
 from ...say import sharing as say
 from ...say import words
 from ...say.accuracy import useless
-from ...say.warnings import spent_before
+from ...say.warnings import contradicted_said, spent_before
 from ..facts import ReportedSetting
 
 SharingAnswer = Literal["no", "unproven", "proven"]
@@ -117,6 +117,8 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
         return Sharing("no", what.stop, setting.sentences[0], question, "leak")
     if judgement.violated:
         return Sharing("unproven", say.VIOLATED, setting.sentences[0], question, "unproven")
+    if contradicted := contradicted_said(setting.results.setup):
+        return Sharing("unproven", say.CONTRADICTED, f"{contradicted} {setting.sentences[0]}", question, "unproven")
     found = "A claim is refuted" if judgement.only_claim else "No leak found"
     if useful and judgement.secret:
         return _proven([setting], what)

@@ -194,7 +194,7 @@ def test_accuracy_stands_with_chance_interval_and_the_accuracy_without_noise(mak
     clean = make_results(tmp_path / "b", "clean", n=2, noise_std=0.0, setup={"data": SIZES, "test_accuracy": 0.9})
     other = {"data": SIZES, "test_accuracy": 0.95, "model": {"name": "lenet"}}
     strange = make_results(tmp_path / "c", "another model", n=2, noise_std=0.0, setup=other)
-    said = f"65{NBSP}% to 77{NBSP}% on 300 test records; guessing one of 10 classes gives 10{NBSP}%; without noise "
+    said = f"65 to 77{NBSP}% on 300 test records; guessing one of 10 classes gives 10{NBSP}%; without noise "
     (alone,) = read_settings([noisy])
     (fact,) = [fact for fact in facts(alone.results, alone.without_noise) if fact["name"] == "test accuracy"]
     assert (fact["value"], fact["note"]) == (f"71{NBSP}%", said + "not measured")
