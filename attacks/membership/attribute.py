@@ -60,7 +60,7 @@ class AttributeInference:
         if not len(knowledge.auxiliary_inputs):
             raise ValueError(
                 "attribute inference takes a column's values from auxiliary records, and there are none in knowledge/;"
-                " set auxiliary in the config's [capture]"
+                " set auxiliary in [capture] of the config, or give it to the Recorder"
             )
         asked = [column for column in view.columns if self.column in ("", column.name)]
         most = max(column.width if column.words else BINS for column in asked)

@@ -200,7 +200,11 @@ class Recorder:
         """
         self._alive()
         if not _whole(round) or round != self.next_round:
-            held = f"rounds 0 to {self._done - 1} are there" if self._done else "nothing is there yet"
+            held = "nothing is there yet, and rounds are counted from 0"
+            if self._open is not None:
+                held = f"round {self._open.number} goes on"
+            elif self._done:
+                held = f"the last whole round is {self._done - 1}"
             raise BadInput(f"broadcast of round {short(round)}: expected round {self.next_round}; {held}")
         where = f"broadcast of round {round}"
         if not self._begun.names:

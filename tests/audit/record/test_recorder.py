@@ -369,7 +369,7 @@ def test_an_exception_keeps_whole_rounds_and_the_same_recorder_goes_on(tmp_path)
     )
     with Recorder(tmp_path / "s", NET, mechanism=NOISE, strict=True) as rec:
         assert rec.next_round == 2
-        refused(lambda: rec.broadcast(0, START), "expected round 2", "rounds 0 to 1 are there")
+        refused(lambda: rec.broadcast(0, START), "expected round 2", "whole round is 1")
         one_round(rec, 2)
     assert content(tmp_path / "s", but=()) == content(whole, but=())
 
