@@ -656,7 +656,7 @@ class Recorder:
             seen = SeenRecords(shape, data.classes, recording.loss, data.vocabulary is not None)
             outputs = check_usable(self._module, recording.network.name, seen, where, self._builder)
         kind = target_kind(targets, outputs, data, recording.loss, where)
-        check_own_loss(kind.loss, outputs, stored_targets(targets[:2], kind, where), where)
+        check_own_loss(kind, outputs, targets[:2], where)
         typed = white if array.dtype not in OF_TYPE else None  # of others the first decide
         found = {"classes": kind.classes, "target_shape": kind.shape, "loss": kind.loss, "axes": axes, "white": typed}
         return self._know(data.model_copy(update={"input_shape": shape, **found}))

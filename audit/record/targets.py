@@ -108,11 +108,12 @@ def stored_targets(targets: Tensor, kind: TargetKind, where: str) -> Tensor:
     return targets.long()
 
 
-def check_own_loss(text: str | None, outputs: tuple[int, ...] | None, targets: Tensor, where: str) -> None:
+def check_own_loss(kind: TargetKind, outputs: tuple[int, ...] | None, targets: Tensor, where: str) -> None:
     """That a loss of its owner's takes such outputs, and targets (n, …) as they are kept. Raises BadInput."""
-    loss = None if text is None else loss_of(text)
+    loss = None if kind.loss is None else loss_of(kind.loss)
     if not isinstance(loss, OwnLoss) or outputs is None:
         return
+    targets = stored_targets(targets, kind, where)
     try:
         values = loss.values(torch.zeros(len(targets), *outputs), targets)
         why = "" if values.shape == targets.shape[:1] else f"gives shape {tuple(values.shape[1:])}, expected one number"
