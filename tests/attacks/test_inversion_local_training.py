@@ -184,7 +184,7 @@ def test_a_rough_guess_is_made_exact_where_the_old_reading_stays_blurred(
     module = network(data)
     target, images = read(module, data, training, clip), data.inputs[:N]
     found = {
-        exact: solve(module, [target], SHAPE, Inversion(iterations=50, exact=exact), 0)[0] for exact in (False, True)
+        exact: solve(module, [target], SHAPE, Inversion(iterations=80, exact=exact), 0)[0] for exact in (False, True)
     }
     before, after = (psnr(found[exact].images, images) for exact in (False, True))
     assert after > 50 > 30 > before

@@ -236,7 +236,7 @@ def noisy_rounds(data, seed: int, rounds: int, share: float, n: int = 3) -> tupl
 def test_eight_rounds_together_beat_the_best_of_them(data, objective: Name, seed: int) -> None:
     """Independent noise over eight messages is worth √8 in its size, 9 dB; 1.5 of them, at least, in the pictures."""
     module, targets, images = noisy_rounds(data, seed, 8, 0.995)
-    settings = Inversion(objective=objective, iterations=25, tv="noise-aware")
+    settings = Inversion(objective=objective, iterations=40, tv="noise-aware")
     single = [decibels(s.images, images).mean() for s in solve(module, targets, COLOUR, settings, 0)]
     (all_of_them,) = solve(module, [replace(targets[0], others=tuple(targets[1:]))], COLOUR, settings, 0)
     assert decibels(all_of_them.images, images).mean() > max(single) + 1.5
