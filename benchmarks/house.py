@@ -286,7 +286,7 @@ class Allowance:
 
 ALLOWANCES = {
     "text": Allowance(4000, 20, lines_used=3341),
-    "own trainings": Allowance(3000, 20, lines_used=2172),
+    "own trainings": Allowance(3000, 20, lines_used=2170),
     "first hour": Allowance(1500, 20, lines_used=1500),
     "evidence": Allowance(1500, lines_used=1450),
 }

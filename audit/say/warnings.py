@@ -115,7 +115,7 @@ def declared_said(setup: AuditedSetup) -> list[str]:
     """What of a recorded training rests on its owner's word, and which of it is contradicted."""
     if not setup.recorded:
         return []
-    sentences = list(filter(None, [contradicted_said(setup)]))
+    sentences = [contradicted_said(setup)] if setup.contradicted else []
     unchecked = [d for d in setup.unchecked if d.what not in IN_FULL]
     if unchecked and not sentences and not setup.violated:
         named = words.listed([d.what for d in unchecked])
@@ -134,6 +134,12 @@ def contradicted_said(setup: AuditedSetup) -> str:
     """What was recorded otherwise than it is declared, a sentence; "" for nothing."""
     wrong = "; ".join(f"{d.what} ({d.said}): {d.why}" for d in setup.contradicted)
     return f"Contradicted by what was recorded, so nothing is proven: {wrong}." if wrong else ""
+
+
+def contradicted_briefly(setup: AuditedSetup) -> str:
+    """What of it, by name; "" for nothing."""
+    names = words.listed([d.what for d in setup.contradicted])
+    return f"Contradicted by what was recorded: {names}." if names else ""
 
 
 def doubted(results: Results) -> list[str]:

@@ -96,6 +96,7 @@ def settings() -> dict[str, ReportedSetting]:
     alone["p_values"] = {"reidentified": 0.34}
     declared = Declaration(what="clip", said="1.0", status="declared", why="nobody saw it")
     violated = Declaration(what=REPLAYED, said="bounds", status="contradicted", why="Violated: sensitivity, step 1: it")
+    contradicted = declared.model_copy(update={"status": "contradicted", "why": "an update is 2.5 long"})
     beyond = {**member(), "metrics": {"auc": 0.9, **bounded_point(0.01, 0.9, ceiling=0.02)}}
     made = {
         "images re-identified": setting([LEAKING], [proven]),
@@ -148,6 +149,7 @@ def settings() -> dict[str, ReportedSetting]:
         ),
         "published key": setting([QUIET], [proven], noise_key="published"),
         "declared": setting([QUIET], [proven], recorded="Flower", declared=(declared,)),
+        "recorded otherwise than declared": setting([QUIET], [none], recorded="Flower", declared=(contradicted,)),
         "violated by a replay": setting([QUIET], [none], recorded="Flower", declared=(declared, violated)),
         "own code, violated by a replay": setting(
             [],

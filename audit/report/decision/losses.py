@@ -10,6 +10,7 @@ from ...results.format import Epsilon
 from ...say import words
 from ...say.leak import refuted
 from ...say.loss import impossible
+from ...say.warnings import contradicted_briefly
 from ..facts import ReportedSetting
 
 
@@ -91,7 +92,7 @@ def losses_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Lo
         confidence=shown.confidence if tested else None,
         on_condition=words.on_condition(conditional) or "",
         chosen=words.chosen_briefly(shown) or words.chosen_briefly(conditional),
-        refuted=tuple(filter(None, (_refuted(s) or _below_curve(s) or _contradicted(s) for s in settings))),
+        refuted=tuple(filter(None, map(_refuted, settings))),
         secret=all(setting.judgement.secret for setting in settings),
         elsewhere=_claimed_elsewhere(worst, question),
         declared=any(setting.judgement.declared for setting in settings),
@@ -129,24 +130,15 @@ def _claimed_elsewhere(setting: ReportedSetting, question: RowQuestion) -> str:
     return f"{words.claim_said(row)} {words.where(row)}; {proven}."
 
 
-def _below_curve(setting: ReportedSetting) -> str:
-    """That the noise is too small for the setting's claim, where a curve is exact."""
-    return next(filter(None, map(impossible, setting.judgement.epsilon)), "")
-
-
-def _contradicted(setting: ReportedSetting) -> str:
-    """Why nothing is proven of a setting that was recorded otherwise than it is declared."""
-    names = [declared.what for declared in setting.results.setup.contradicted]
-    return f"Contradicted by what was recorded: {words.listed(names)}." if names else ""
-
-
 def _refuted(setting: ReportedSetting) -> str:
     """The setting's claim, else its proof, beside the most that refutes it; on a condition only where nothing else
-    does; "" where nothing is refuted.
+    does; else that the noise is too small for the claim, where a curve is exact, or that what was recorded
+    contradicts what is declared; "" for nothing.
     """
     judgement, whose = setting.judgement, f"“{setting.label}”"
     if not judgement.refuted:
-        return ""
+        said = (*map(impossible, judgement.epsilon), contradicted_briefly(setting.results.setup))
+        return next(filter(None, said), "")
     gravest = judgement.refuted[0]
     return refuted(judgement.refuting(gravest.limit, gravest.on_condition), whose)
 

@@ -159,16 +159,19 @@ def test_a_network_of_the_library_with_pefts_adapters_is_built_again_without_cod
     assert sum(words.startswith("no Dropout") for words in found.assumed) == 1
 
 
+def small_gpt2() -> nn.Module:
+    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "n_positions": 16, "n_embd": 64, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+    config = transformers.GPT2Config(**sizes)
+    return transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
+
+
 @pytest.mark.parametrize("convention", ["own words", "next words"])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_decoder_of_the_library_is_recorded_with_its_labels(tmp_path, side, convention):
     """Padding in front, a word that is not asked for, and labels as the library or as plain torch takes them."""
-    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        vocab_size=60, n_positions=16, n_embd=64, n_layer=2, n_head=4, initializer_range=0.3
-    )
-    net = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
+    net = small_gpt2()
     ids, own = torch.tensor([[5, 6, 7, 8, 9], [10, 11, 12, 13, 0]]), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
     if side == "left":
         ids[1], own[1] = ids[1].roll(1), own[1].roll(1)
@@ -205,10 +208,18 @@ def test_torchs_cross_entropy_is_of_next_words_where_each_place_scores_all_words
         assert made.loss == ("next_token(by='token')" if causal else "cross_entropy")
 
 
+@pytest.mark.filterwarnings("ignore:model. ε is priced and attacks are left out")
+def test_words_that_are_not_asked_for_are_no_class_numbers(tmp_path):
+    about = {"input_shape": (4,), "classes": 9, "mean": (), "std": (), "seed": 1, "vocabulary": 9}
+    net = models.build("transformer", **about, causal=True, target_shape=(4,))
+    with Recorder(tmp_path / "s", net, data={"vocabulary": list("abcdefghi")}, loss="next_token", strict=True) as rec:
+        rec.broadcast(0, net.state_dict())
+        rec.upload(0, 0, net.state_dict(), 1, records=(torch.tensor([[5, 6, 7, 8]]), torch.tensor([[5, -100, 7, 8]])))
+    assert check_setup(tmp_path / "s")[1].truth.targets.tolist() == [[-100, 7, 8, -100]]
+
+
 def test_labels_that_are_not_the_texts_words_are_refused(tmp_path):
-    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
-    config = transformers.GPT2Config(vocab_size=60, n_positions=16, n_embd=16, n_layer=1, n_head=2)
-    net = transformers.GPT2LMHeadModel(config).eval()
+    net = small_gpt2()
     ids, data = torch.tensor([[5, 6, 7]]), {"vocabulary": [f"w{i}" for i in range(60)]}
     with Recorder(tmp_path / "s", net, share="gradient", data=data, loss="next_token", strict=True) as rec:
         rec.broadcast(0, dict(net.named_parameters()))
@@ -220,11 +231,7 @@ def test_labels_that_are_not_the_texts_words_are_refused(tmp_path):
 
 
 def test_tied_weights_that_a_state_dict_has_twice_are_read_once(tmp_path):
-    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
-    torch.manual_seed(0)
-    sizes = {"vocab_size": 60, "n_positions": 16, "n_embd": 64, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
-    config = transformers.GPT2Config(**sizes)
-    net = transformers.GPT2LMHeadModel._from_config(config, attn_implementation="eager").eval()
+    net = small_gpt2()
     ids, data = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]]), {"vocabulary": [f"w{i}" for i in range(60)]}
     with Recorder(tmp_path / "s", net, data=data, loss="next_token", strict=True) as rec:
         rec.broadcast(0, net.state_dict())
@@ -232,14 +239,5 @@ def test_tied_weights_that_a_state_dict_has_twice_are_read_once(tmp_path):
         sent = {name: -0.1 * moved[name.replace("lm_head", "transformer.wte")] for name in net.state_dict()}
         rec.upload(0, 0, sent, 2, records=(ids, ids))
     setup = check_setup(tmp_path / "s")[0]
-    assert "1.network.lm_head.weight" in setup.layout.names
-    assert "1.network.lm_head.weight" not in setup.view(Observer.parse("server")).layout.names
-    assert sorted(text.tolist() for text in read(tmp_path / "s").texts) == [
-        [
-            5,
-            6,
-            7,
-            8,
-        ],
-        [9, 10, 11, 12],
-    ]
+    assert {*setup.layout.names} - {*setup.view(Observer.parse("server")).layout.names} == {"1.network.lm_head.weight"}
+    assert sorted(text.tolist() for text in read(tmp_path / "s").texts) == [[5, 6, 7, 8], [9, 10, 11, 12]]
