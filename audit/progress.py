@@ -127,7 +127,8 @@ class Reporter:
         if not self.total:
             return ", ".join(filter(None, [words, f"{tqdm.format_interval(now - self.began)} so far", self._left(now)]))
         times = ", ".join(filter(None, ["{elapsed} so far", self._left(now)]))
-        shape = f"{{percentage:.0f}} % |{{bar}}| {times}" if columns else f"{{percentage:.0f}} %, {times}"
+        percent = f"{100 * self.done // self.total:.0f} %"  # not 100 before all is done
+        shape = f"{percent} |{{bar}}| {times}" if columns else f"{percent}, {times}"
         return tqdm.format_meter(
             self.done,
             self.total,

@@ -285,8 +285,8 @@ class Allowance:
 
 
 ALLOWANCES = {
-    "text": Allowance(4000, 20, lines_used=3341),
-    "own trainings": Allowance(3000, 20, lines_used=2170),
+    "text": Allowance(4000, 20, lines_used=3345),
+    "own trainings": Allowance(3000, 20, lines_used=2171),
     "first hour": Allowance(1500, 20, lines_used=1500),
     "evidence": Allowance(1500, lines_used=1450),
 }
@@ -305,8 +305,8 @@ class Row:
 ROWS = (
     Row("import circles, imports for types counted", circles, 0, 0),
     Row("files in import circles", files_in_circles, 0, 0),
-    Row("inversion: files", inversion_files, 72, 70),
-    Row("inversion: lines", inversion_lines, 11366, 11291),
+    Row("inversion: files", inversion_files, 70, 70),
+    Row("inversion: lines", inversion_lines, 11346, 11291),
     Row("inversion: files at its top", inversion_top, 6, 6),
     Row("lines of the longest function, docstring left out", longest_function, 70, 70),
     Row("branches of one function", most_branches, 30, 30),
@@ -321,7 +321,7 @@ ROWS = (
     Row("asserts that pin a sentence", sentence_asserts, 14, 14),
     Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 25.5, 15),
-    Row("product: lines", product_lines, 82991 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("product: lines", product_lines, 82976 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
     Row("tests: lines", test_lines, 53551, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )

@@ -203,9 +203,13 @@ class _Reader:
             return [], (("sentences", why),)
         if self.layers.causal:
             begun = sorted(from_the_left(trial), key=lambda text: text.off)
-            head = self._head()
-            if head is None:
+            path = head_of(self.layers, self.vocabulary)
+            if path is None:
                 return begun, (("sentences from the left", ""),)
+            head = self._head(path)
+            if head is None:
+                why = "the layer that scores each word is not sent, and no other tells the last word of a text"
+                return begun, (("sentences from the left", ""), ("last words", why))
             return with_last_words(begun, self.layers, head), (("sentences from the left", ""), ("last words", ""))
         return by_places(trial, count, seed), (("sentences place by place", ""),)
 
@@ -217,11 +221,8 @@ class _Reader:
         texts = dealt_texts(table[words], places[: self._places()], count)
         return [FoundText(words[text], 1.0) for text in texts]
 
-    def _head(self) -> Tensor | None:
-        """The gradient, times a number above 0, of the layer that scores each word; None of any other network."""
-        path = head_of(self.layers, self.vocabulary)
-        if path is None:
-            return None
+    def _head(self, path: str) -> Tensor | None:
+        """The gradient, times a number above 0, of this layer, which scores each word; None where it is not sent."""
         held = self.layers.network.get_submodule(path).weight
         name = next(name for name, value in self.layers.network.named_parameters() if value is held)  # it may be tied
         sent = self.sent.get(name)

@@ -148,7 +148,7 @@ def _place(attack: AttackResult) -> str:
     if attack.round is not None:
         parts.append(f"round {attack.round}")
     parts += [attack.settings.get("objective")]
-    if attack.client is not None:
+    if attack.client:
         parts.append(f"client {attack.client}")
     return ", ".join(str(part) for part in parts if part)
 

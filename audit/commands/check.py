@@ -115,18 +115,21 @@ def _rechecked(auditor: Auditor, results: Path, progress: Progress) -> tuple[int
 def _said(found: Setup, auditor: Auditor) -> str:
     from ..say.words import times
 
-    m, key, published = found.manifest, auditor.ledger is not None, not auditor.key_is_secret
+    m, priced, published = found.manifest, auditor.ledger is not None, not auditor.key_is_secret
     kept = auditor.knows_key or m.recorded is not None  # nobody here drew a recording's noise
     here = {True: "present", False: "absent"}
+    key = f"auditor's key {here[kept]}"
+    if not priced:
+        key = "auditor/ absent, so that ε cannot be priced"
     parts = [
         f"{m.scheme.name}, {times(m.rounds, 'round')}, {times(len(found.messages), 'message')} of"
-        f" {m.model.parameters:,} numbers, truth {here[auditor.truth is not None]}, auditor's key {here[key and kept]}"
+        f" {m.model.parameters:,} numbers, truth {here[auditor.truth is not None]}, {key}"
     ]
     if m.model.frozen:
         parts.append(f"a frozen base of {m.model.frozen:,} numbers stands once beside them")
     if published:
         parts.append("its key is published, so whoever has the config can draw the noise again")
-    if key and not kept:
+    if priced and not kept:
         parts.append("auditor/noise-key is gone, and cannot be made again")
     if found.owners_code:
         parts.append(f"attacks run its owner's code, so `audit run` needs --allow-model {found.owners_code}")

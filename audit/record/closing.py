@@ -73,8 +73,12 @@ class Begun:
     names: tuple[str, ...]
 
     @property
+    def sent(self) -> tuple[str, ...]:
+        return self.names or self.recording.network.trained
+
+    @property
     def layout(self) -> Layout:
-        return self.recording.network.layout(self.names or self.recording.network.trained)
+        return self.recording.network.layout(self.sent)
 
     def write(self, folder: Path) -> None:
         content = {"recording": self.recording.plain(), "names": list(self.names)}
@@ -137,7 +141,7 @@ def close_recording(folder: Path) -> Path:
     left_out = any(refusal.breaks for refusal in sent.refusals)  # a model that the recorder did not take, perhaps
     held = untold and sent.orderly and not left_out and not begun.recording.secure_aggregation
     found = declarations(
-        begun.recording, done, len(clients), beside, held=held, names=begun.layout.names, refusals=sent.refusals
+        begun.recording, done, len(clients), beside, held=held, names=begun.sent, refusals=sent.refusals
     )
     granted, wrong = _owners_by_records(granted, given, done)
     found += [*wrong, *(replayed_said(one) for one in sent.replays)]

@@ -67,10 +67,9 @@ class SentValue:
 
 def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentValue], noise_std: float) -> Outside:
     """Of the messages of a round, all of them. spans: of the tensors. noise_std: as declared."""
-    untrained = {network.called(name): name not in network.parameters for name in network.untrained}  # True: a buffer
-    whole = {network.called(name) for name in network.whole}
+    untrained = {name: name not in network.parameters for name in network.untrained}  # True: a buffer
     places = {name: slice(first, end) for name, first, end in spans}
-    twins = {network.called(name): places.get(network.called(twin)) for name, twin in network.twins.items()}
+    twins = {name: places.get(twin) for name, twin in network.twins.items()}
     harmless, plain, moved, wrong = list[str](), list[str](), list[str](), ""
     for name, first, end in spans:
         twin = twins.get(name)
@@ -81,7 +80,7 @@ def outside(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentVa
         changes = [one.change(slice(first, end)) for one in sent]
         if not any(bool(change.any()) for change in changes):
             harmless.append(name)
-        elif name in whole and end == first + 1 and all(_counted(one, first, noise_std) for one in sent):
+        elif name in network.whole and end == first + 1 and all(_counted(one, first, noise_std) for one in sent):
             harmless.append(name)
             counts = [(one.records, round(float(change))) for one, change in zip(sent, changes)]
             if not wrong and not counts_batches(counts):

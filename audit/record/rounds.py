@@ -38,6 +38,7 @@ from .averaged import other_weights
 from .copies import NoisesSeen
 from .independence import MOST_SIGNS, strongest_repeat
 from .mechanism import Declared, in_round, mechanism_of_plain
+from .network import Network
 from .noise_tests import (
     HEAVY,
     LAWS,
@@ -138,7 +139,7 @@ def write_round(
     Public(folder).write("tensors", tensors, round.number)
     if records:
         write_tensors(work / f"records-{round.number:04d}.safetensors", records)
-    places = Places.of(layout)
+    places = Places.of(layout, recording.network)
     measured = MeasuredRound.of(recording, places, round, next_model)
     if measured.residuals:
         rows = np.stack([places.shuffled(residual.values, round.secret) for residual in measured.residuals])
@@ -277,8 +278,8 @@ def records_of(folder: Path, round: int) -> dict[int, tuple[Tensor, Tensor]]:
 class Places:
     """Where the noise of a message is looked at: the same coordinates of every message, some of every tensor.
 
-    index: (m,), tensor by tensor. counts: how many of each tensor. spans: name, first and end of each in the message.
-    outside: names of those that are not looked at.
+    index: (m,), tensor by tensor. counts: how many of each tensor. spans: of each its owner's name for it, its first
+    number and its end in the message. outside: names of those that are not looked at.
     """
 
     index: Tensor
@@ -295,9 +296,10 @@ class Places:
         return sum(end - first for _, first, end in self.inside)
 
     @classmethod
-    def of(cls, layout: Layout) -> Places:
+    def of(cls, layout: Layout, network: Network) -> Places:
         ends = np.cumsum([prod(shape) for shape in layout.shapes]).tolist()
-        spans = [(name, end - prod(shape), end) for name, shape, end in zip(layout.names, layout.shapes, ends)]
+        owners = {network.called(name): name for name in network.state}
+        spans = [(owners[name], end - prod(shape), end) for name, shape, end in zip(layout.names, layout.shapes, ends)]
         spans = [span for span in spans if span[2] > span[1]]
         some = max(8, min(SOME, COORDINATES // max(1, len(spans))))
         index, counts = [], []

@@ -17,8 +17,7 @@ WHAT = "what is trained"
 
 def still_tensors(network: Network, spans: Sequence[TensorSpan], sent: Sequence[SentValue]) -> tuple[str, ...]:
     """Names of the trained tensors that no message of a round moves. spans: of the tensors."""
-    trained = {network.called(name) for name in network.trained}
-    held = [span for span in spans if span[0] in trained]
+    held = [span for span in spans if span[0] in network.trained]
     return tuple(name for name, *ends in held if not any(bool(one.change(slice(*ends)).any()) for one in sent))
 
 
@@ -34,8 +33,8 @@ def nothing_trained(
         noise_inside: noise is on every record's gradient, so that it moves all tensors that are trained.
     """
     seen = [(count, set(still)) for count, still in rounds if count]
-    trained = [name for name in network.trained if network.called(name) in names]
-    still = [name for name in trained if seen and all(network.called(name) in held for _, held in seen)]
+    trained = [name for name in network.trained if name in names]
+    still = [name for name in trained if seen and all(name in held for _, held in seen)]
     if not still or (len(still) < len(trained) and not noise_inside):
         return []
     uploads = sum(count for count, _ in seen)

@@ -9,7 +9,7 @@ from ..results.checks import cannot_hold, most_demonstrated
 from ..results.format import Epsilon
 from .words import at_most, claim, claimant, could_show, demonstrated, observer, percent_at_least, terms, where
 
-NO_LOSS = "No privacy loss ε was claimed or priced for this setup."
+NO_LOSS = "No privacy loss ε was priced for this setup, and no claim was looked at."
 
 
 def loss_sentence(judgement: Judgement) -> str:

@@ -518,9 +518,10 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
         remedy = misplaced(folder) or f"; `audit train CONFIG.toml -o {folder.name or folder}` makes one"
         raise BadInput(f"{folder} is not a setup: it has no setup.json{remedy}")
     raw = read_json(folder, path)
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        stated = raw.get("format") if isinstance(raw, dict) else type(raw).__name__
-        raise BadInput(f"{path}: format = {stated!r}; this version reads format {FORMAT}")
+    if not isinstance(raw, dict) or "format" not in raw:
+        raise BadInput(f"{folder} is not a setup: its setup.json is of something else, as it has no format")
+    if raw["format"] != FORMAT:
+        raise BadInput(f"{path}: format = {raw['format']!r}; this version reads format {FORMAT}")
     manifest = validated(Manifest, raw, path)
     if manifest.status == "partial":
         if (holder := holder_of(folder)) is not None:

@@ -8,7 +8,7 @@ from dpfl_audit.attacks.inversion.engines.convolved import Convolved, open_stage
 from dpfl_audit.attacks.inversion.engines.double_backward import DoubleBackward
 from dpfl_audit.attacks.inversion.engines.ghost import Ghost
 from dpfl_audit.attacks.inversion.engines.grouped_steps import GroupedSteps
-from dpfl_audit.attacks.inversion.labels.by_errors import labels_by_errors
+from dpfl_audit.attacks.inversion.labels.counts import labels_by_errors
 from dpfl_audit.attacks.inversion.match.features import SolvedFeatures
 from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.read.local_training import Recipe

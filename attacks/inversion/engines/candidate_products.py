@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .matmul import Linear
-from .parts import Some
+from .parts import Linear, Some
 
 _EXACT = 1e-6  # of a message's norm may be missing: what its float32 numbers leave open
 _BLOCK = 2**16  # numbers of each message at a time

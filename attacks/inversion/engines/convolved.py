@@ -25,9 +25,8 @@ from ..match.objective import Matching, Products
 from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
 from .grouped import Grouped, GroupShape, groups_pay, takes
-from .matmul import Linear
 from .output_error import output_error
-from .parts import DotAndSquare, Some, bent
+from .parts import DotAndSquare, Linear, Some, bent
 from .passage import Pool, pooled, takes_pool
 
 _CHUNK = 2**19  # numbers of a layer's output at a time: 2 MB; half or twice as much makes little difference

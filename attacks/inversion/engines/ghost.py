@@ -26,9 +26,8 @@ from ....defenses.layout import Layout
 from ..match.objective import Matching, Products
 from ..read.target import Target
 from .candidate_products import Messages, OwnProducts
-from .matmul import Linear
 from .output_error import output_error
-from .parts import Some
+from .parts import Linear, Some
 
 
 class Ghost:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from ....defenses.layout import Layout
 from ..read.target import Target
-from .by_errors import labels_by_errors
 from .classifier import KNOW_THEM, Head, Probed, bias_like, find_classifier, probe
-from .counts import as_labels, dealt_counts, labels_from_bias, nearest_counts, predicted_counts
+from .counts import as_labels, dealt_counts, labels_by_errors, labels_from_bias, nearest_counts, predicted_counts
 
 NOISY = 0.5  # counts by which noise moves an entry of the bias: from there on the weight's rows are read too
 ACTIVE = 0.999  # of the clip norm: from there on a value may have been clipped, and its scale is unknown

@@ -108,7 +108,7 @@ def test_the_same_without_raw_values_and_by_a_server_is_not_contradicted(tmp_pat
 def test_running_statistics_without_noise_are_named_and_prove_nothing(tmp_path, raw):
     found = recorded(tmp_path / "s", PARAMETERS, raw=raw)
     assert contradicted(found) == ["noise"] and epsilon(tmp_path / "s") == inf
-    assert found["noise"].why.startswith("the running statistics '1.2.running_mean', '1.2.running_var' are sent")
+    assert found["noise"].why.startswith("the running statistics '2.running_mean', '2.running_var' are sent")
 
 
 def test_running_statistics_that_a_server_leaves_without_noise_are_named(tmp_path):
@@ -123,7 +123,7 @@ def test_statistics_that_never_change_and_frozen_layers_need_no_noise(tmp_path):
     frozen[1].requires_grad_(False)
     head = [name for name in PARAMETERS if not name.startswith("1.")]
     found = recorded(tmp_path / "t", head, moving=head, batches=lambda client, n: 0, net=frozen)
-    assert contradicted(found) == [] and "1.1.weight" not in found[OUTSIDE].said  # nobody sends it
+    assert contradicted(found) == [] and "1.weight" not in found[OUTSIDE].said  # nobody sends it
     moved = contradicted(recorded(tmp_path / "u", head, moving=PARAMETERS, net=frozen))
     assert moved == ["frozen parameters"]  # it was not
 

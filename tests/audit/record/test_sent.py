@@ -51,6 +51,18 @@ def one_round(rec: Recorder, t: int, seed: int = 0) -> None:
         rec.upload(t, c, values(100 * seed + 10 * t + c), num_examples=5)
 
 
+def in_the_second_round(folder: Path) -> Recorder:
+    rec = recorder(folder)
+    one_round(rec, 0)
+    rec.broadcast(1, START)
+    return rec
+
+
+def finish_after_a_kill(rec: Recorder, folder: Path) -> None:
+    rec.abandon()
+    finish(folder)
+
+
 def epsilon(folder: Path, observer: str, unit: str = "client", adjacency: str = "zero_out") -> float:
     assert faults(*check_setup(folder)) == []
     place = (observer, unit, adjacency)
@@ -77,36 +89,27 @@ def test_the_model_broadcast_last_before_a_kill_is_priced(close, tmp_path):
 
 
 def test_uploads_of_the_round_that_a_kill_ended_are_priced(tmp_path):
-    rec = recorder(tmp_path / "s")
-    one_round(rec, 0)
-    rec.broadcast(1, START)
+    rec = in_the_second_round(tmp_path / "s")
     rec.upload(1, 0, values(5), num_examples=5)
-    rec.abandon()
-    finish(tmp_path / "s")
+    finish_after_a_kill(rec, tmp_path / "s")
     assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(2), 1e-5))
     _, auditor = check_setup(tmp_path / "s")
     assert auditor.ledger.participations() == {0: 2, 1: 1}
 
 
 def test_a_client_seen_in_no_whole_round_is_priced(tmp_path):
-    rec = recorder(tmp_path / "s")
-    one_round(rec, 0)
-    rec.broadcast(1, START)
+    rec = in_the_second_round(tmp_path / "s")
     rec.upload(1, 6, values(5), num_examples=9)
-    rec.abandon()
-    finish(tmp_path / "s")
+    finish_after_a_kill(rec, tmp_path / "s")
     setup, auditor = check_setup(tmp_path / "s")
     assert setup.manifest.clients == [5, 5, 1, 1, 1, 1, 9] and auditor.ledger.participations()[6] == 1
 
 
 def test_what_was_refused_in_it_proves_nothing_of_that_client(tmp_path):
-    rec = recorder(tmp_path / "s")
-    one_round(rec, 0)
-    rec.broadcast(1, START)
+    rec = in_the_second_round(tmp_path / "s")
     with pytest.raises(BadInput):
         rec.upload(1, 0, torch.full((DIM,), torch.nan), num_examples=5)
-    rec.abandon()
-    finish(tmp_path / "s")
+    finish_after_a_kill(rec, tmp_path / "s")
     assert epsilon(tmp_path / "s", "server") == inf
 
 
@@ -197,32 +200,26 @@ def test_a_sum_that_the_server_has_is_priced_though_no_model_follows(tmp_path):
             rec.broadcast(1, START)
             rec.upload(1, 0, values(5), num_examples=5)
             rec.upload(1, 1, values(6), num_examples=5)
-            rec.abandon()
-            finish(folder)
+            finish_after_a_kill(rec, folder)
         else:
             rec.close()
-        times = 2 if broken else 1
-        expected = get_epsilon_gaussian(2.0 * sqrt(2) / sqrt(times), 1e-5)
-        assert epsilon(folder, "aggregate") == pytest.approx(expected)
+        sums = 2 if broken else 1
+        assert epsilon(folder, "aggregate") == pytest.approx(get_epsilon_gaussian(2.0 * sqrt(2 / sums), 1e-5))
 
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_whoever_sees_sums_sees_the_last_without_secure_aggregation_too(broken, tmp_path):
     """As above: a bound of 1/2 behind √2 a sum. Who gets models alone has seen one sum less, and of one round none."""
-    rec = recorder(tmp_path / "s")
-    one_round(rec, 0)
-    rec.broadcast(1, START)
+    rec = in_the_second_round(tmp_path / "s")
     for c in range(2):
         rec.upload(1, c, values(5 + c), num_examples=5)
     if broken:
-        rec.abandon()
-        finish(tmp_path / "s")
+        finish_after_a_kill(rec, tmp_path / "s")
     else:
         rec.close()
-    assert epsilon(tmp_path / "s", "aggregate") == pytest.approx(get_epsilon_gaussian(2.0, 1e-5))
-    assert epsilon(tmp_path / "s", "downlink") == pytest.approx(get_epsilon_gaussian(2.0 * sqrt(2), 1e-5))
-    assert epsilon(tmp_path / "s", "model") == pytest.approx(get_epsilon_gaussian(2.0 * sqrt(2), 1e-5))
-    assert epsilon(tmp_path / "s", "server") == pytest.approx(get_epsilon_gaussian(2.0 / sqrt(2), 1e-5))
+    multipliers = {"aggregate": 2.0, "downlink": 2.0 * sqrt(2), "model": 2.0 * sqrt(2), "server": 2.0 / sqrt(2)}
+    for observer, multiplier in multipliers.items():
+        assert epsilon(tmp_path / "s", observer) == pytest.approx(get_epsilon_gaussian(multiplier, 1e-5))
 
 
 def test_sums_behind_a_servers_noise_are_seen_without_it(tmp_path):
@@ -238,8 +235,7 @@ def test_checked_is_not_said_of_messages_that_nobody_looked_at(tmp_path):
         rec.raw(0, c, torch.zeros(DIM))
     rec.broadcast(1, START)
     rec.upload(1, 0, values(5), num_examples=5)
-    rec.abandon()
-    finish(tmp_path / "s")
+    finish_after_a_kill(rec, tmp_path / "s")
     noise = next(d for d in check_setup(tmp_path / "s")[1].declared if d.what == "noise")
     assert noise.status == "declared" and "3 messages" in noise.why
 
