@@ -74,6 +74,7 @@ def test_evidence_is_bit_identical_without_truth_and_auditor(home, tmp_path, cap
     blind = Path(shutil.copytree(home / "setup", tmp_path / "blind"))
     shutil.rmtree(blind / "truth")
     shutil.rmtree(blind / "auditor")
+    assert call("check", blind) == 0 and "auditor/ absent" in capsys.readouterr().out
     assert call("run", blind, "-o", tmp_path / "results") == 0
     assert content(tmp_path / "results" / "evidence") == content(home / "results" / "evidence")
     results = json.loads((tmp_path / "results" / "results.json").read_text())

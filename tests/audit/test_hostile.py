@@ -124,15 +124,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a long value": (text("setup.json", '"digits"', json.dumps(100_000 * "a")), "setup.json"),
     "not UTF-8": (lambda s: (s / "messages.jsonl").write_bytes(b"\xff\xfe"), "not UTF-8"),
     # what this version does not read
-    "another format": (
-        key("setup.json", lambda r: r.update(format=FORMAT - 1)),
-        f"format = {FORMAT - 1}; this version reads format {FORMAT}",
-    ),
+    "another format": (key("setup.json", lambda r: r.update(format=FORMAT - 1)), f"this version reads format {FORMAT}"),
+    "another tool's": (lambda s: (s / "setup.json").write_text('{"x": 2}'), "is not a setup"),
     "an unknown key": (key("setup.json", lambda r: r.update(evil=1)), "evil"),
-    "an unknown scheme": (
-        key("setup.json", lambda r: r["config"]["scheme"].update(name="nope")),
-        "'nope' is not a scheme",
-    ),
+    "an unknown scheme": (key("setup.json", lambda r: r["config"]["scheme"].update(name="nope")), "'nope' is not"),
     "another layout": (key("setup.json", lambda r: r["layout"]["names"].pop()), "layout"),
     # types that Python would let pass
     "true for 1": (text("setup.json", '"batch_size": 5', '"batch_size": true'), "batch_size = True"),

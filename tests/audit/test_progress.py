@@ -75,6 +75,8 @@ def test_the_time_left_is_that_of_the_work_since_it_was_heard_of(monkeypatch):
     now[0] = 15.0
     reporter(80, 100, "attacking")
     assert reporter.line() == "attacking 80 %, 00:15 so far, 00:10 left"
+    reporter(999, 1000, "pricing")
+    assert reporter.line().startswith("pricing 99 %")
     reporter(1, 4, "scoring")  # other work, of which nothing is known yet
     assert reporter.line().endswith("scoring 25 %, 00:15 so far")
     name, percent, _, so_far, left = BAR.match(reporter.line(80)).groups()
