@@ -78,5 +78,5 @@ def test_two_at_once_one_writes_and_the_other_says_so_in_a_sentence(setup, alone
         assert code == 2 and out == "" and told.count("\n") == 0 and f"(pid {first.pid} on " in told
     assert content(output) == before  # nothing lost, nothing changed, by --force neither
     os.kill(first.pid, signal.SIGCONT)
-    assert first.wait(timeout=100) == 0
+    assert first.wait(timeout=600) == 0
     assert content(output) == alone and not [*tmp_path.rglob(f"*{NAME}")]

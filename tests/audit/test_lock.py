@@ -63,7 +63,7 @@ def test_two_trainings_a_second_apart_leave_one_whole_setup(config, alone, tmp_p
         code, _, told = called(capsys, reader, tmp_path / "setup")
         assert code == 2 and f"(pid {first.pid}" in told and "still training" in told
     os.kill(first.pid, signal.SIGCONT)
-    assert first.wait(timeout=60) == 0
+    assert first.wait(timeout=600) == 0
     assert call("check", tmp_path / "setup") == 0 and content(tmp_path / "setup") == alone
 
 
@@ -205,6 +205,6 @@ def test_of_many_processes_at_once_one_writes(tmp_path):
     )
     command = [sys.executable, "-c", program, str(tmp_path / "folder"), str(tmp_path / "log")]
     running = [subprocess.Popen(command) for _ in range(6)]
-    assert [process.wait(timeout=60) for process in running] == [0] * 6
+    assert [process.wait(timeout=600) for process in running] == [0] * 6
     lines = (tmp_path / "log").read_text().split()
     assert len(lines) > 20 and lines == ["in", "out"] * (len(lines) // 2)

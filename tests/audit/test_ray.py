@@ -75,7 +75,7 @@ def audit(*arguments: object) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=1800)
     assert process.returncode in (0, 1), err
     return out, err
 

@@ -334,7 +334,7 @@ def test_print_to_pdf_of_the_command_line(pages: dict[str, Path], tmp_path: Path
     path = tmp_path / "page.pdf"
     command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
     subprocess.run(
-        [*command, f"--print-to-pdf={path}", pages["everything"].as_uri()], check=True, capture_output=True, timeout=120
+        [*command, f"--print-to-pdf={path}", pages["everything"].as_uri()], check=True, capture_output=True, timeout=600
     )
     text = unicodedata.normalize("NFKC", "".join(sheet.extract_text() for sheet in pypdf.PdfReader(path).pages))
     last = json.dumps({"seed": 0}, indent=2).splitlines()[1].strip()  # of the configuration, folded in a fold
