@@ -33,8 +33,8 @@ def of_auxiliary(data: Dataset, samples: int, seed: int) -> Dataset:
     share = (count - samples) // 3
     if samples > most_of_auxiliary(data):
         raise ValueError(
-            f'train_on = "auxiliary": {data.name} has {count} auxiliary records, and clients who hold {samples} need'
-            f" {samples + 3 * LEAST}, others set aside included; these suffice for {most_of_auxiliary(data)} of theirs"
+            f'train_on = "auxiliary": {data.name} has {count} auxiliary records, but {samples + 3 * LEAST} are needed:'
+            f" {samples} for clients and {3 * LEAST} set aside; at most {most_of_auxiliary(data)} can go to clients"
         )
     rows = torch.randperm(count, generator=generator(seed, "stand-in"))
     parts = rows.split([count - 2 * share, share, share])
