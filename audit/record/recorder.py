@@ -287,7 +287,7 @@ class Recorder:
 
     @refusing
     def raw(self, round: int, client: int, tensors: object) -> None:
-        """What the client's noise was added to, before or after the clip; compared with its upload, and never written.
+        """The client's value before noise, and before the clip, which shows the clip too; compared, and never written.
 
         Args:
             round, client: of an upload that is recorded. tensors: as for `upload`, of the same kind.
