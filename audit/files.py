@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,22 +55,27 @@ def appears(path: Path, seconds: float = 60.0) -> bool:
     return True
 
 
-def write_named(path: Path, content: bytes, head: int = 12) -> None:
-    """Writes the file that a user named, over an older one of its kind alone: a slip in typing costs no config.
+def write_named(files: Sequence[tuple[Path, bytes]]) -> None:
+    """Writes files that a user named, each over an older one of its kind alone: a slip in typing costs no config.
 
-    head: by how many bytes a kind is told; 0 for one whose files do not begin alike.
-
-    Raises:
-        BadInput: another kind of file is there, or somebody else writes it.
-        OSError: it cannot be written.
+    Raises BadInput: a path is a folder or is named twice, and nothing is written; another kind of file is there,
+    somebody else writes it, or it cannot be written.
     """
-    with writing_file(path):
-        if path.is_file():
-            with path.open("rb") as file:
-                begins = file.read(head)
-            if begins and begins != content[: len(begins)]:
-                raise BadInput(f"{path} is another kind of file, which is not written over; name another")
-        write_bytes(path, content)
+    for path, _ in files:
+        if path.is_dir():
+            raise BadInput(f"{path} is a folder; name the file to write")
+        if sum(path.resolve() == other.resolve() for other, _ in files) > 1:
+            raise BadInput(f"{path} is named for two files; name another for one of them")
+    for path, content in files:
+        head = 0 if path.suffix == ".yaml" else 12  # bytes that tell a kind of file; YAML files do not begin alike
+        try:
+            with writing_file(path):
+                begins = path.read_bytes()[:head] if path.is_file() else b""
+                if begins and begins != content[: len(begins)]:
+                    raise BadInput(f"{path} is another kind of file, which is not written over; name another")
+                write_bytes(path, content)
+        except OSError as error:
+            raise BadInput(f"{path} cannot be written: {error.strerror}") from None
 
 
 def write_json(path: Path, content: Any) -> None:

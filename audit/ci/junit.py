@@ -28,7 +28,7 @@ def judge_gates(gates: Sequence[Gate], results: Results, junit: Path | None = No
         except BadInput as error:
             cases.append((gate, error))
     if junit is not None:
-        write_named(junit, junit_text(cases, results.setup.title).encode())
+        write_named([(junit, junit_text(cases, results.setup.title).encode())])
     for _, found in cases:
         if isinstance(found, BadInput):
             raise found

@@ -29,12 +29,12 @@ from .printing import json_document
 @click.option(
     "--card",
     type=click.Path(path_type=Path),
-    help="Write the claim card of one setup instead: card.md by NIST SP 800-226, card.yaml for OpenDP's registry.",
+    help="Write the claim card of one setup: card.md by NIST SP 800-226, card.yaml for OpenDP's registry.",
 )
 @click.option(
     "--statement",
     type=click.Path(path_type=Path),
-    help="Write two pages for a board instead, of one setup: statement.md or statement.html.",
+    help="Write two pages for a board, of one setup: statement.md or statement.html.",
 )
 @click.option(
     "--card-from",
@@ -51,54 +51,45 @@ def command(
     card_from: Path | None,
     printing: PrintOptions,
 ) -> None:
-    """Write the leakage report of one results folder, or of several side by side. With --json and without -o the
-    report itself is JSON; with -o or --card, what was written is told in JSON.
+    """Write the leakage report of one results folder, or of several side by side. With --card or --statement the
+    page is written where -o names it. With --json and no file named the report itself is JSON; else JSON tells what
+    was written.
 
     \b
     Example:  audit report results-a results-b -o page.html
-              audit report results --card card.md
-              audit report results --statement statement.html
+              audit report results --card card.md --statement statement.html -o page.html
     """
-    if card is not None or statement is not None:
-        if output is not None or form is not None or None not in (card, statement):
-            raise click.UsageError(
-                "--card and --statement write in the page's place; give one of them, leave -o and --format out"
-            )
-        _write_instead(results, card, statement, card_from, printing)
-        return
-    if card_from is not None:
+    named = card is not None or statement is not None
+    if card_from is not None and not named:
         raise click.UsageError("--card-from says what stands on a claim card; name its file with --card card.md")
-    from ..errors import bad_input
-    from ..report.render import render
-
+    if named and form is not None and output is None:
+        raise click.UsageError("--format is of the report; name its file with -o, or leave --format out")
     if printing.as_json and output is None and form not in (None, "json"):
         raise click.UsageError(f"--format {form} prints no JSON; give -o FILE, or leave --format out")
-    form = form or ("json" if printing.as_json and output is None else "html")
-    if form == "html" and output is None:
-        output = results[0] / "report.html"
-    with bad_input(""):
-        made = render(list(results), output, cast(Any, form))
-    if output is not None and printing.as_json:
-        click.echo(json_document({"report": str(made), "format": form}))
-    elif not printing.quiet or output is None:
-        click.echo(str(made))
-
-
-def _write_instead(
-    results: tuple[Path, ...], card: Path | None, statement: Path | None, owner: Path | None, printing: PrintOptions
-) -> None:
-    """The claim card or the statement."""
     from ..errors import bad_input
-    from ..report.board import write_statement
-    from ..report.card import write_card
+    from ..files import write_named
+    from ..report.board import statement_text
+    from ..report.card import card_text
+    from ..report.render import render
 
+    form = form or ("json" if printing.as_json and output is None else "html")
+    if form == "html" and output is None and not named:
+        output = results[0] / "report.html"
+    texts: dict[str, tuple[Path, str]] = {}
     with bad_input(""):
+        if output is not None or not named:
+            text = str(render(list(results), format=cast(Any, form)))
+            if output is None:
+                click.echo(text)
+                return
+            texts["report"] = (output, text)
         if card is not None:
-            kind, written = "card", write_card(results, card, owner)
-        else:
-            assert statement is not None
-            kind, written = "statement", write_statement(results, statement, owner)
+            texts["card"] = (card, card_text(results, card, card_from))
+        if statement is not None:
+            texts["statement"] = (statement, statement_text(results, statement, card_from))
+        write_named([(path, text.encode()) for path, text in texts.values()])
     if printing.as_json:
-        click.echo(json_document({kind: str(written)}))
+        written = {kind: str(path) for kind, (path, _) in texts.items()}
+        click.echo(json_document(written | ({"format": form} if "report" in texts else {})))
     elif not printing.quiet:
-        click.echo(str(written))
+        click.echo("\n".join(str(path) for path, _ in texts.values()))

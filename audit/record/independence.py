@@ -47,7 +47,7 @@ def independent(residuals: Sequence[LeftOver]) -> Tested:
     if not pairs:
         return Tested("declared", "no two messages of one session show their noise")
     if not enough:
-        return Tested("declared", "the numbers of a message whose noise is known are too few to tell")
+        return Tested("declared", f"two messages must show the noise of {ENOUGH['gaussian']} numbers in common")
     found, hidden = f"the noises of {len(some)} messages do not correlate ({pairs} pairs)", ""
     for session in dict.fromkeys(sessions.tolist()):
         own = [r for r in some if r.session == session and not r.beside]
@@ -105,7 +105,7 @@ def _together(own: Sequence[LeftOver]) -> tuple[str, str]:
     t, of_one = sqrt(2 * log(4 / RARE)), sqrt(2 * log(4 * n / RARE))  # the second of a message's own length
     slack = (sqrt(n) + t) / sqrt(m) if m else 1.0
     if slack >= 1 or of_one >= sqrt(m):
-        return "", f"{m} numbers that all have are too few to see noises of {n} messages that cancel each other"
+        return "", f"{m} numbers in each of {n} messages are too few to see noises that cancel each other"
     normal = np.stack([row if r.law == "gaussian" else _normal(row, r.law) for r, row in zip(own, values)])
     lengths = np.linalg.norm(normal, axis=1, keepdims=True)
     if not lengths.all():

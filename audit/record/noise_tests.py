@@ -148,7 +148,7 @@ def noise_law(residuals: Sequence[LeftOver]) -> Tested:
     by_law = {law: sum(len(r.known) for r in residuals if r.law == law) for law in {r.law for r in residuals}}
     least, law = min((count / ENOUGH[law], law) for law, count in by_law.items())
     if least < 1:
-        return Tested("declared", f"{by_law[law]} numbers are too few to tell it from two thirds of it")
+        return Tested("declared", f"{by_law[law]} numbers are too few to tell the noise from two thirds of it")
     deviation = float(np.sqrt(np.mean(np.square(np.concatenate([r.known for r in residuals])))))
     fit = (
         f"{sum(by_law.values())} numbers of {len(residuals)} messages fit (Kolmogorov-Smirnov; standard deviation"

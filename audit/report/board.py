@@ -8,7 +8,6 @@ from math import inf
 from pathlib import Path
 
 from ..errors import BadInput
-from ..files import write_named
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import Epsilon
 from ..say import board as say
@@ -35,12 +34,12 @@ STYLE = (
 )
 
 
-def write_statement(folders: Sequence[Path], output: Path, owner: Path | None = None) -> Path:
-    """Write the statement to `output`, .md or .html, and return that. owner: the TOML file of what only they know.
+def statement_text(folders: Sequence[Path], output: Path, owner: Path | None = None) -> str:
+    """The statement that `output` will hold, .md or .html. owner: the TOML file of what only they know.
 
-    Raises BadInput, with nothing written: another ending, results of several setups, or a file that cannot be written.
+    Raises BadInput: another ending, or results of several setups.
     """
-    if output.suffix not in (".md", ".html") or output.is_dir():
+    if output.suffix not in (".md", ".html"):
         raise BadInput(f"--statement {str(output)!r}: a statement is written to a file that ends in .md or .html")
     settings = read_settings(folders)
     if len(settings) != 1:
@@ -48,12 +47,7 @@ def write_statement(folders: Sequence[Path], output: Path, owner: Path | None = 
     known = Owner() if owner is None else read_owner(owner)
     title = f"Privacy statement: {known.name or settings[0].results.setup.title}"
     sections = _sections(settings[0], known)
-    text = (_markdown if output.suffix == ".md" else _html)(title, _once(sections))
-    try:
-        write_named(output, text.encode())
-    except OSError as error:
-        raise BadInput(f"the statement cannot be written to {output}: {error.strerror}") from None
-    return output
+    return (_markdown if output.suffix == ".md" else _html)(title, _once(sections))
 
 
 def _sections(setting: ReportedSetting, owner: Owner) -> list[Section]:

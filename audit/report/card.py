@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import BadInput
-from ..files import write_named
 from ..results.format import Epsilon, Results
 from ..say import words
 from ..say.card import NOT_STATED
@@ -19,22 +18,15 @@ from .points import POINTS, ClaimCard, make_card
 from .registry import registry_yaml
 
 
-def write_card(folders: Sequence[Path], output: Path, owner: Path | None = None) -> Path:
-    """Write the card to `output` and return that. owner: the TOML file of what only the owner knows.
+def card_text(folders: Sequence[Path], output: Path, owner: Path | None = None) -> str:
+    """The card that `output` will hold. owner: the TOML file of what only the owner knows.
 
-    Raises BadInput, with nothing written: a name that ends neither in .md nor in .yaml, results of several setups, a
-    file that cannot be written, or what the registry cannot do without.
+    Raises BadInput: a name that ends neither in .md nor in .yaml, results of several setups, or what the registry
+    cannot do without.
     """
     if output.suffix not in _FORMS:
         raise BadInput(f"--card {str(output)!r}: a claim card is written to a file that ends in .md or .yaml")
-    if output.is_dir():
-        raise BadInput(f"the claim card cannot be written to {output}: it is a folder")
-    text = _FORMS[output.suffix](make_card(folders, None if owner is None else read_owner(owner)))
-    try:
-        write_named(output, text.encode(), 0 if output.suffix == ".yaml" else 12)
-    except OSError as error:
-        raise BadInput(f"the claim card cannot be written to {output}: {error.strerror}") from None
-    return output
+    return _FORMS[output.suffix](make_card(folders, None if owner is None else read_owner(owner)))
 
 
 def card_markdown(card: ClaimCard) -> str:

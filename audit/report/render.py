@@ -58,12 +58,8 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
             raise BadInput(f"{folder}: {holder} is writing here; wait until it has ended")
     if output is None:
         return _FORMATS[format](folders)
-    path = Path(output)
-    try:
-        write_named(path, _FORMATS[format](folders).encode())
-    except OSError as error:
-        raise BadInput(f"the report cannot be written to {path}: {error.strerror}") from None
-    return path
+    write_named([(Path(output), _FORMATS[format](folders).encode())])
+    return Path(output)
 
 
 def _json(folders: Sequence[Path]) -> str:

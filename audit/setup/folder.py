@@ -455,8 +455,8 @@ def check_seal(folder: Path, sealed: Mapping[str, str], names: Iterable[str]) ->
     for name in names:
         if name in sealed and sealed[name] != digest_of_file(regular(folder / name, folder)):
             raise BadInput(
-                f"{folder / name} was changed after training: its SHA-256 is not the one it was sealed with; use it as"
-                " it was written"
+                f"{folder / name} was changed after training: its SHA-256 is not the one it was sealed with; put it"
+                " back as it was written, or, where `audit train` made it, run that again"
             )
 
 
@@ -540,8 +540,8 @@ def open_setup(folder: Path, check_tensors: bool = False) -> Setup:
     _check_manifest(setup, folder / "setup.json")
     if manifest.files.get("setup.json") != digest_of_json({key: value for key, value in raw.items() if key != "files"}):
         raise BadInput(
-            f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; use it as"
-            " it was written"
+            f"{folder / 'setup.json'} was changed after training: it is not what its own entry in files says; put it"
+            " back as it was written"
         )
     if check_tensors:
         setup.check()

@@ -66,9 +66,9 @@ def test_what_a_user_names_is_written_over_its_own_kind_alone(tmp_path):
     for name, older in (("page", b"<!doctype html>older"), ("empty", b""), ("new", None)):
         if older is not None:
             (tmp_path / name).write_bytes(older)
-        write_named(tmp_path / name, b"<!doctype html>newer")
+        write_named([(tmp_path / name, b"<!doctype html>newer")])
         assert (tmp_path / name).read_bytes() == b"<!doctype html>newer"
     (tmp_path / "config.toml").write_bytes(b"[data]")
     with pytest.raises(BadInput, match=r"config\.toml is another kind of file, which is not written over"):
-        write_named(tmp_path / "config.toml", b"<!doctype html>")
+        write_named([(tmp_path / "config.toml", b"<!doctype html>")])
     assert (tmp_path / "config.toml").read_bytes() == b"[data]"

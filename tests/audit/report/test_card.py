@@ -18,7 +18,7 @@ from dpfl_audit.audit.files import plain
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.proven.numbers import Numbers, number_rows
 from dpfl_audit.audit.proven.rows import rows
-from dpfl_audit.audit.report.card import card_markdown, write_card
+from dpfl_audit.audit.report.card import card_markdown, card_text
 from dpfl_audit.audit.report.markdown import escaped
 from dpfl_audit.audit.report.owner import Owner, read_owner
 from dpfl_audit.audit.report.points import ClaimCard, make_card
@@ -449,11 +449,13 @@ def test_markdown_escapes_what_strangers_wrote(audited: dict[str, Path]) -> None
     [
         (["--card", "card.txt"], "ends in .md or .yaml"),
         (["--card", "card"], "ends in .md or .yaml"),
-        (["--card", "owner.toml/card.md"], "cannot be written to"),
-        (["--card", "folder.md"], "it is a folder"),
+        (["--card", "owner.toml/card.md"], "cannot be written"),
+        (["--card", "folder.md"], "folder.md is a folder; name the file to write"),
         (["-o", "."], ". is a folder; name the file to write"),
         (["--card", "card.yaml"], "give name, data_curators, intended_use"),
-        (["--card", "card.md", "-o", "page.html"], "leave -o and --format out"),
+        (["--card", "card.md", "-o", "folder.md"], "folder.md is a folder"),
+        (["--card", "card.md", "-o", "card.md", "--format", "md"], "named for two files"),
+        (["--card", "card.md", "--format", "md"], "name its file with -o"),
         (["--card-from", "owner.toml"], "--card card.md"),
         (["--card", "card.md", "--card-from", "none.toml"], "there is no file of --card-from"),
         (["--card", "card.md", "--card-from", "bad.toml"], "unknown key 'securty'; did you mean 'security'?"),
@@ -499,7 +501,7 @@ def test_the_command_writes_both_cards(
         code, out, error = called(capsys, "report", audited["ldp"], "--card", path, "--card-from", owner)
         assert (code, out.strip(), error) == (0, str(path), "")
         first = path.read_bytes()
-        assert write_card([audited["ldp"]], path, owner).read_bytes() == first
+        assert card_text([audited["ldp"]], path, owner).encode() == first
     assert not (audited["ldp"] / "report.html").exists()
 
 
