@@ -23,6 +23,7 @@ from ..results.format import AttackResult, Epsilon, Results
 from ..say import words
 from ..say.badge import badge
 from ..say.metrics import METRICS, Metric
+from ..setup.format import ROWS
 
 Direction = Literal["worse", "better", "unclear", "lost", "new"]
 
@@ -33,6 +34,10 @@ EXACT = 1e-6  # relative, below which two proven ε are the same
 NORMAL = 1.959964  # half a 95 % interval in standard deviations
 LOWER_LIMIT = "a lower limit, which says nothing of the most that leaks"
 OTHER_DATA = "The data differ (A: {}, B: {}), so a change may come from the data and not from the setup."
+HIDDEN_DATA = (
+    "Both trained on {} data. Whether the rows are the same is not checked: each setup hides the digest of its rows"
+    " under its own key."
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Comparison:
         last = "no regression beyond the intervals" if not count else words.times(count, "regression")
         return "\n".join(
             [
-                *([] if self.same_data else [OTHER_DATA.format(*(name or "unnamed" for name in self.data))]),
+                *self._data_line,
                 f"verdict {badge(judgement_of(self.a))} → {badge(judgement_of(self.b))}",
                 *lines,
                 f"{last} (A → B, 95 % intervals)",
@@ -113,8 +118,22 @@ class Comparison:
         return str(self.a.setup.data.get("name", "")), str(self.b.setup.data.get("name", ""))
 
     @property
-    def same_data(self) -> bool:
-        return self.a.setup.data == self.b.setup.data
+    def same_data(self) -> bool | None:
+        """None where it cannot be told: two secret keys give digests of the same rows that differ."""
+        one, other = self.a.setup, self.b.setup
+        if one.data == other.data:
+            return True
+        public, others = ({name: value for name, value in s.data.items() if name not in ROWS} for s in (one, other))
+        if public != others or one.noise_key == other.noise_key == "published":
+            return False
+        return None
+
+    @property
+    def _data_line(self) -> list[str]:
+        if self.same_data:
+            return []
+        a, b = (name or "unnamed" for name in self.data)
+        return [HIDDEN_DATA.format(a) if self.same_data is None else OTHER_DATA.format(a, b)]
 
     def document(self) -> dict[str, Any]:
         verdicts = {name: badge(judgement_of(results)) for name, results in (("a", self.a), ("b", self.b))}

@@ -62,9 +62,9 @@ from ..files import (
 from ..lock import NAME as LOCK
 from ..lock import writing
 from .auditor import check_setup
-from .description import ROWS, described, digest_of, engine_of, manifest_of, numbers_of, with_key
+from .description import described, digest_of, engine_of, manifest_of, numbers_of, with_key
 from .experiment import Experiment
-from .format import BASE, SEAL, SOURCE, SourcePart
+from .format import BASE, ROWS, SEAL, SOURCE, SourcePart
 from .key import FILE as KEY_FILE
 from .key import PUBLISHED, keep_key, key_for, read_key
 from .ledger import LedgerMessage, ModelVersion, release_row

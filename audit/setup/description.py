@@ -28,10 +28,8 @@ from ...defenses.steps.clip import Clip, MedianClip, OwnNorm, SampledSpread
 from ...defenses.steps.components import ClipComponents
 from ...defenses.steps.respond import ClipRange
 from .experiment import Experiment
-from .format import FORMAT
+from .format import FORMAT, ROWS
 from .key import drawn_with, keyed, kind_of
-
-ROWS = ("sha256", "test_sha256")  # digests of rows that may be private
 
 
 def digest_of(experiment: Experiment) -> str:

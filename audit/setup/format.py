@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from ...defenses.terms import Adjacency, Claimant, Unit
 
+ROWS = ("sha256", "test_sha256")  # digests of rows that may be private, keyed
 FORMAT = 1  # the only one that is written and read; a later one reads this one too
 SEAL = "auditor/seal.json"
 BASE = "base.safetensors"  # the parameters that nobody trains, once in a setup; a message is what is trained

@@ -39,6 +39,8 @@ def misplaced(path: Path) -> str:
     if path.is_file():
         if path.suffix == ".toml":
             return f"; {path} is a config: `audit train {path} -o setup`"
+        if path.suffix in (".zip", ".tar", ".gz", ".tgz"):
+            return f"; {path} is an archive: unpack it and give the folder"
         return f"; {path} is a file"
     if present(path / "setup.json"):
         return f"; {path} is a setup: `audit run {path} -o results`"
