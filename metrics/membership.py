@@ -64,10 +64,6 @@ def roc(scores_in: _Scores, scores_out: _Scores) -> tuple[np.ndarray, np.ndarray
 def auc(scores_in: _Scores, scores_out: _Scores, confidence: float = 0.95) -> tuple[float, Interval]:
     """P(member's score > non-member's) + ½ P(equal), the area under `roc`, and its interval.
 
-    The interval inverts the test |auc − θ| ≤ z·se(θ) with Hanley and McNeil's (1982) standard error at θ in the form of
-    Newcombe (2006, part 2, method 5: both group sizes replaced by their mean), so it stays inside [0, 1] and has a
-    width even at auc = 1.
-
     >>> auc([3, 2], [2, 1])[0]      # of four pairs three are right and one is a tie
     0.875
     """
@@ -75,6 +71,19 @@ def auc(scores_in: _Scores, scores_out: _Scores, confidence: float = 0.95) -> tu
     n_in, n_out = len(members), len(others)
     ranks = rankdata(np.concatenate([members, others]))[:n_in]
     area = float((ranks.sum() - n_in * (n_in + 1) / 2) / (n_in * n_out))
+    return area, auc_interval(area, n_in, n_out, confidence)
+
+
+def auc_interval(area: float, n_in: int, n_out: int, confidence: float = 0.95) -> Interval:
+    """Of an AUC `area` of two groups of n_in and n_out scores, each ≥ 1.
+
+    It inverts the test |area − θ| ≤ z·se(θ) with Hanley and McNeil's (1982) standard error at θ in the form of
+    Newcombe (2006, part 2, method 5: both group sizes replaced by their mean), so it stays inside [0, 1] and has a
+    width even at area = 1.
+
+    >>> [round(limit, 2) for limit in auc_interval(1.0, 2, 4)]
+    [0.47, 1.0]
+    """
     z = float(ndtri(0.5 + confidence / 2))
 
     def excess(theta: float) -> float:
@@ -82,7 +91,7 @@ def auc(scores_in: _Scores, scores_out: _Scores, confidence: float = 0.95) -> tu
 
     low = 0.0 if area == 0 else float(brentq(excess, 0, area - 1e-15))
     high = 1.0 if area == 1 else float(brentq(excess, area + 1e-15, 1))
-    return area, (low, high)
+    return low, high
 
 
 def auc_p_value(area: float, n_in: int, n_out: int, control: float = 0.5) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
-
 import torch
 from torch import Tensor
 
@@ -52,20 +50,6 @@ def class_balanced_accuracy(predicted: Tensor, targets: Tensor) -> float:
     count = targets.bincount()
     right = targets[predicted == targets].bincount(minlength=len(count))
     return float((right[count > 0].double() / count[count > 0]).mean())
-
-
-def auc_standard_error(area: float, ones: int, zeros: int) -> float:
-    """Of an AUC on test records that are independent (Hanley and McNeil 1982, equation 1 with 2).
-
-    Args:
-        area: in [0, 1]. ones, zeros: test records of class 1 and of class 0, each ≥ 1.
-
-    >>> round(auc_standard_error(0.5, 100, 100), 4)  # of chance: the rank-sum test's, sqrt(201 / 12) / 100
-    0.0409
-    """
-    both = area / (2 - area) - area**2, 2 * area**2 / (1 + area) - area**2
-    variance = area * (1 - area) + (ones - 1) * both[0] + (zeros - 1) * both[1]
-    return sqrt(max(variance, 0.0) / (ones * zeros))
 
 
 def area_under_roc(scores: Tensor, targets: Tensor) -> float | None:

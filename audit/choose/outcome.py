@@ -15,7 +15,7 @@ from scipy.stats import beta, norm, t
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, Picked, picked, question_of, strict_point
 from ..results.format import AttackResult, Number, Results
-from ..say.accuracy import auc_error, beyond_said, only_ranks_said, unequal, useless_said
+from ..say.accuracy import area_interval, beyond_said, only_ranks_said, unequal, useless_said
 from ..say.words import between, percent
 
 CONFIDENCE = 0.95  # of every limit, to its own side
@@ -161,7 +161,8 @@ class Performance(_Frozen):
         if self.accuracy is None:
             return None
         p, n = self.accuracy, self.test_records or 1
-        return _limits_of_mean(self.accuracies, sqrt(max(p * (1 - p), 1 / n) / n))
+        half = float(norm.ppf(CONFIDENCE)) * sqrt(max(p * (1 - p), 1 / n) / n)
+        return _limits_of_mean(self.accuracies, (p - half, p + half))
 
     @property
     def area(self) -> float | None:
@@ -169,10 +170,11 @@ class Performance(_Frozen):
 
     @cached_property
     def area_limits(self) -> tuple[float, float] | None:
-        """Of the mean AUC of such trainings."""
+        """Of the mean AUC of such trainings; by test records as on their pages, 95 % of both sides."""
         if self.area is None or self.test_records is None:
             return None
-        return _limits_of_mean(self.areas, auc_error(self.area, self.test_records, self.guessing))
+        by_records = area_interval(self.area, self.test_records, self.guessing)
+        return _limits_of_mean(self.areas, by_records)
 
     @property
     def useless(self) -> str:
@@ -206,16 +208,16 @@ class Performance(_Frozen):
         return max(own, key=lambda leak: (leak.share, leak.high), default=None)
 
 
-def _limits_of_mean(values: Sequence[float], by_records: float) -> tuple[float, float]:
+def _limits_of_mean(values: Sequence[float], by_records: tuple[float, float]) -> tuple[float, float]:
     """By Student's t over several trainings, and by the test records of one, as all may have been measured on the same.
 
-    by_records: the standard error of one.
+    by_records: the limits of the mean, if it were of one training.
     """
     by_seeds = 0.0
     if len(values) > 1:
         by_seeds = float(t.ppf(CONFIDENCE, len(values) - 1)) * stdev(values) / sqrt(len(values))
-    half = hypot(float(norm.ppf(CONFIDENCE)) * by_records, by_seeds)
-    return max(0.0, mean(values) - half), min(1.0, mean(values) + half)
+    center, (low, high) = mean(values), by_records
+    return max(0.0, center - hypot(center - low, by_seeds)), min(1.0, center + hypot(high - center, by_seeds))
 
 
 def trained_together(outcomes: Sequence[Performance | None]) -> Performance | None:

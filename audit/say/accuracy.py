@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ...metrics.intervals import clopper_pearson_interval
-from ...metrics.utility import auc_standard_error
+from ...metrics.membership import auc_interval
 from ..results.format import AuditedSetup
 from .words import MISSING, between, number, percent, times
 
-NORMAL = 1.96  # half of 95 % of a normal, in standard deviations
 UNEQUAL = 1.5  # times an equal share, as three of four of two classes; 300 test records of ten equal classes reach 1.3
 
 
@@ -81,17 +80,16 @@ def accuracy_interval(setup: AuditedSetup) -> tuple[float, float] | None:
 
 
 def auc_limits(setup: AuditedSetup) -> tuple[float, float] | None:
-    """About 95 % of the AUC (Hanley and McNeil 1982); None where it or the number of test records is unknown."""
+    """95 % of the AUC; None where it or the number of test records is unknown."""
     if setup.test_auc is None or setup.test_records is None:
         return None
-    half = NORMAL * auc_error(setup.test_auc, setup.test_records, setup.guessing_accuracy)
-    return max(0.0, setup.test_auc - half), min(1.0, setup.test_auc + half)
+    return area_interval(setup.test_auc, setup.test_records, setup.guessing_accuracy)
 
 
-def auc_error(area: float, records: int, frequent: float | None) -> float:
-    """The standard error of an AUC. records: for testing. frequent: the share of them that are of the larger class."""
+def area_interval(area: float, records: int, frequent: float | None) -> tuple[float, float]:
+    """95 % of an AUC on test records. frequent: the share of them that are of the larger class."""
     larger = round((frequent or 0.5) * records)
-    return auc_standard_error(area, max(1, records - larger), max(1, larger))
+    return auc_interval(area, max(1, records - larger), max(1, larger))
 
 
 def useless_said(
