@@ -34,10 +34,7 @@ EXACT = 1e-6  # relative, below which two proven ε are the same
 NORMAL = 1.959964  # half a 95 % interval in standard deviations
 LOWER_LIMIT = "a lower limit, which says nothing of the most that leaks"
 OTHER_DATA = "The data differ (A: {}, B: {}), so a change may come from the data and not from the setup."
-HIDDEN_DATA = (
-    "Both trained on {} data. Whether the rows are the same is not checked: each setup hides the digest of its rows"
-    " under its own key."
-)
+HIDDEN_DATA = "Both trained on {} data. Each setup hides the digest of its rows, so the rows are not compared."
 
 
 @dataclass(frozen=True)
@@ -103,19 +100,16 @@ class Comparison:
             lines.append(f"unclear {words.times(unclear, 'number')} without a clear change; --json lists all")
         count = len(self.regressions)
         last = "no regression beyond the intervals" if not count else words.times(count, "regression")
+        a, b = (str(results.setup.data.get("name", "")) or "unnamed" for results in (self.a, self.b))
+        of_data = {True: [], False: [OTHER_DATA.format(a, b)], None: [HIDDEN_DATA.format(a)]}
         return "\n".join(
             [
-                *self._data_line,
+                *of_data[self.same_data],
                 f"verdict {badge(judgement_of(self.a))} → {badge(judgement_of(self.b))}",
                 *lines,
                 f"{last} (A → B, 95 % intervals)",
             ]
         )
-
-    @property
-    def data(self) -> tuple[str, str]:
-        """The names of the data sets."""
-        return str(self.a.setup.data.get("name", "")), str(self.b.setup.data.get("name", ""))
 
     @property
     def same_data(self) -> bool | None:
@@ -127,13 +121,6 @@ class Comparison:
         if public != others or one.noise_key == other.noise_key == "published":
             return False
         return None
-
-    @property
-    def _data_line(self) -> list[str]:
-        if self.same_data:
-            return []
-        a, b = (name or "unnamed" for name in self.data)
-        return [HIDDEN_DATA.format(a) if self.same_data is None else OTHER_DATA.format(a, b)]
 
     def document(self) -> dict[str, Any]:
         verdicts = {name: badge(judgement_of(results)) for name, results in (("a", self.a), ("b", self.b))}

@@ -75,13 +75,11 @@ def test_the_line_from_training_to_the_report(home, capsys) -> None:
     assert ran["gates"][0]["failed"] and said == ran["gates"][0]["sentence"]
     told, _ = document(capsys, "report", home / "r")
     assert told["results"][0]["digest"] == ran["results"]["digest"] and not (home / "r" / "report.html").exists()
-    told, _ = document(capsys, "report", home / "r", "-o", home / "page.html")
-    assert told == {"report": str(home / "page.html"), "format": "html"} and (home / "page.html").exists()
     pair = ("--card", home / "card.md", "--statement", home / "board.html")
     told, _ = document(capsys, "report", home / "r", *pair)  # the page is not asked for
     assert told == {"card": str(pair[1]), "statement": str(pair[3])} and all(path.exists() for path in pair[1::2])
     told, _ = document(capsys, "report", home / "r", *pair, "-o", home / "page.html")
-    assert set(told) == {"report", "format", "card", "statement"} and not (home / "r" / "report.html").exists()
+    assert told["report"] == str(home / "page.html") and (home / "page.html").exists() and len(told) == 4
     told, _ = document(capsys, "report", home / "r", "-o", home / "t.csv", "--format", "csv", "--quiet")
     assert told["format"] == "csv" and (home / "t.csv").read_text().startswith("setting,")
 

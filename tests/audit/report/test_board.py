@@ -100,10 +100,3 @@ def test_with_a_published_key_no_epsilon_stands_in_it(everything: Path, tmp_path
     text = (tmp_path / "s.md").read_text()
     assert escaped(NO_SECRET) in text and escaped(NOT_PRICED) not in text
     assert not any(escaped(proof_line(row)) in text for row in judged_again.epsilon)
-
-
-@pytest.mark.parametrize("words", [("--statement", "s.pdf"), ("--statement", "s.pdf", "--card", "c.md")])
-def test_what_cannot_be_written_is_one_sentence(words, everything: Path, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, out, err = called(capsys, "report", everything, *words)
-    assert (code, out) == (2, "") and len(err.strip().splitlines()) == 1 and not list(tmp_path.iterdir())

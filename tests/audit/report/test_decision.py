@@ -568,8 +568,7 @@ def test_more_than_a_useful_proof_allows_of_another_unit_is_a_no(decide: Any, ro
         row(unit="record", proven=2.0),
         row(unit="client", proven=900.0, demonstrated=60.0, ceiling=70.0, confidence=0.95),
     ]
-    found = decide({"quality": 0.0, "n": 8, "epsilon": rows})
-    assert answer(found) == STOP
+    assert answer(decide({"quality": 0.0, "n": 8, "epsilon": rows})) == STOP
 
 
 def test_a_perfect_test_under_a_useless_proof_is_a_leak(decide: Any, row: Any) -> None:
