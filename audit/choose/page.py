@@ -18,7 +18,7 @@ from ..report.plots import COLOURS, plain_log_axis, svg_of
 from ..report.side_by_side import best_of_each_original
 from ..results.checks import USEFUL_EPSILON
 from ..say import study as say
-from ..say.words import MISSING, at_most, between, number, percent, percent_at_most
+from ..say.words import MISSING, at_least, at_most, between, number, percent, percent_at_most
 from ..setup.config import CANARY
 from .again import ALONE
 from .attacks import MEMBERSHIP
@@ -134,7 +134,7 @@ def _goal(kept: Kept) -> dict[str, Any]:
 def _utility(goals: Goals, outcome: Performance, without_noise: Sequence[float]) -> dict[str, str]:
     if goals.by_area(outcome) and outcome.area_limits is not None:
         low, high = outcome.area_limits
-        beside = f"guessing 0.5; mean of such trainings {number(low, 3)} to {number(high, 3)}"
+        beside = f"guessing 0.5; mean of such trainings {at_least(low, 3)} to {at_most(high, 3)}"
         if outcome.accuracy_said:
             beside += f"; {outcome.accuracy_said}"
         return {"name": goals.figure(outcome), "value": goals.figure_said(outcome), "beside": beside}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...metrics.intervals import clopper_pearson_interval
 from ...metrics.membership import auc_interval
 from ..results.format import AuditedSetup
-from .words import MISSING, between, number, percent, times
+from .words import MISSING, at_least, at_most, between, number, percent, times
 
 UNEQUAL = 1.5  # times an equal share, as three of four of two classes; 300 test records of ten equal classes reach 1.3
 
@@ -48,7 +48,7 @@ def beyond_accuracy(setup: AuditedSetup) -> str:
     >>> known = {"digest": "", "scheme": "", "majority_accuracy": 0.76, "balanced_accuracy": 0.7, "test_auc": 0.84}
     >>> data = {"classes": 2, "sizes": {"test": 480}}
     >>> beyond_accuracy(AuditedSetup(**known, data=data)).replace("\N{NO-BREAK SPACE}", " ")
-    'balanced over classes 70 %; AUC 0.84, 0.79 to 0.89'
+    'balanced over classes 70 %; AUC 0.84, 0.79 to 0.88'
     """
     return beyond_said(setup.balanced_accuracy if unequal(setup) else None, setup.test_auc, auc_limits(setup))
 
@@ -66,7 +66,7 @@ def beyond_said(balanced: float | None, area: float | None, limits: tuple[float,
     if balanced is not None:
         known.append(f"balanced over classes {percent(balanced, 3)}")
     if area is not None:
-        interval = "" if limits is None else f", {number(limits[0], 2)} to {number(limits[1], 2)}"
+        interval = "" if limits is None else f", {at_least(limits[0], 2)} to {at_most(limits[1], 2)}"
         known.append(f"AUC {number(area, 2)}{interval}")
     return "; ".join(known)
 
@@ -138,7 +138,7 @@ def only_ranks_said(
     if of_area is None or of_area[0] <= 0.5:
         return ""
     return (
-        f"The model ranks records (AUC at least {number(of_area[0], 2)}), but is not shown to be right more often"
+        f"The model ranks records (AUC at least {at_least(of_area[0], 2)}), but is not shown to be right more often"
         f" ({percent(accuracy, 3)}) than one fixed answer, the most frequent class ({percent(guessing, 3)})."
     )
 
