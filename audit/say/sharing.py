@@ -128,7 +128,7 @@ def as_declared(answer: str) -> str:
 
 def of_guessing(answer: str) -> str:
     """An answer about settings whose models are no better than none, which need no sharing."""
-    return f"{answer}, but the model is not shown to be better than a guess"
+    return f"No reason to share them yet: the model is not shown to be better than a guess. {answer}"
 
 
 def some_guess(names: Sequence[str]) -> str:
