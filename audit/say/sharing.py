@@ -19,6 +19,7 @@ NO_PROOF = "This is no proof: another canary, or a stronger attack, may show mor
 REFUTED, NOT_REFUTED = "No: the claim is refuted", "Not refuted, nothing proven"
 VIOLATED = "A replay shows a violation, nothing proven"
 CONTRADICTED = "What ran is not what is declared, nothing proven"
+NO_REASON = "No reason to share yet: the model is not shown to be better than a guess"
 NOT_TESTED, NO_CLAIM = "Not tested: the claim could not have been refuted", "No claim was given, nothing proven"
 MOST_NAMED = 3  # settings that a sentence names; of more it says how many
 
@@ -124,11 +125,6 @@ def as_declared(answer: str) -> str:
         proven, said = "Proven", answer
     alone = proven.removeprefix("Proven").removeprefix(" within limits")
     return f"As declared, not checked{alone}: {said[0].lower()}{said[1:]}"
-
-
-def of_guessing(answer: str) -> str:
-    """An answer about settings whose models are no better than none, which need no sharing."""
-    return f"No reason to share them yet: the model is not shown to be better than a guess. {answer}"
 
 
 def some_guess(names: Sequence[str]) -> str:

@@ -161,13 +161,13 @@ def _proven(proven: Sequence[ReportedSetting], what: say.Sharable, others: Seque
     if declared:
         sentence, owners = say.as_declared(sentence), [s.label for s in declared] if len(names) > 1 else []
         because.append(say.rests_on([name for setting in declared for name in setting.judgement.stated], owners))
-    if refuted is not None:
-        sentence, because = f"A claim is refuted. {sentence}", [refuted.sentences[0], *because]
     guessing = [setting for setting in proven if useless(setting.results.setup)]
     if len(guessing) == len(proven):
-        sentence = say.of_guessing(sentence)
+        sentence, because = say.NO_REASON, [f"{sentence}.", *because]
     elif guessing:
         because.append(say.some_guess([setting.label for setting in guessing]))
+    if refuted is not None:
+        sentence, because = f"A claim is refuted. {sentence}", [refuted.sentences[0], *because]
     if earlier.spent:
         because.append(spent_before(earlier))
     if earlier.spent and worst.row.asked:  # what was spent is of these terms alone
