@@ -114,11 +114,11 @@ class Comparison:
     @property
     def same_data(self) -> bool | None:
         """None where it cannot be told: two secret keys give digests of the same rows that differ."""
-        one, other = self.a.setup, self.b.setup
-        if one.data == other.data:
+        a, b = self.a.setup, self.b.setup
+        if a.data == b.data:
             return True
-        public, others = ({name: value for name, value in s.data.items() if name not in ROWS} for s in (one, other))
-        if public != others or one.noise_key == other.noise_key == "published":
+        public_a, public_b = ({key: s.data[key] for key in s.data if key not in ROWS} for s in (a, b))
+        if public_a != public_b or a.noise_key == b.noise_key == "published":
             return False
         return None
 
