@@ -62,23 +62,27 @@ class Mixing:
 
     def _is_that_of(self, layers: Layers) -> bool:
         text = torch.arange(min(len(self.words), len(self.read)))
-        mine = self._mixed(text[None], self.values)[0].flatten(1).double()
+        mine = _mixed(self._weights(text[None]), self._of(self.values, text[None]))[0].flatten(1).double()
         return torch.allclose(mine, layers.inputs(self.words[text][None], 1)[1][0], atol=1e-4, rtol=1e-3)
 
     @property
     def places(self) -> int:
         return len(self.read)
 
-    def _mixed(self, texts: Tensor, values: Tensor) -> Tensor:
-        """(n, length, heads, …), of `values` or of their part `outside`."""
-        at = torch.arange(texts.shape[1])
-        scores = torch.einsum("nthe,nshe->nhts", self.queries[at, texts], self.keys[at, texts])
-        return torch.einsum("nhts,nshe->nthe", scores.softmax(-1), values[at, texts])
+    def _of(self, values: Tensor, texts: Tensor) -> Tensor:
+        """(n, length, heads, …), of each word at its place."""
+        return values[torch.arange(texts.shape[1]), texts]
+
+    def _weights(self, texts: Tensor) -> Tensor:
+        """Of attention, (n, heads, length, length)."""
+        scores = torch.einsum("nthe,nshe->nhts", self._of(self.queries, texts), self._of(self.keys, texts))
+        return scores.softmax(-1)
 
     def shares(self, texts: Tensor) -> Tensor:
         """How much of what attention makes of each word lies outside, (n, length)."""
-        sizes = self._mixed(texts, self.values).flatten(2).norm(dim=2)
-        return self.gain * self._mixed(texts, self.outside).sum(2).norm(dim=2) / sizes
+        weights = self._weights(texts)
+        sizes = _mixed(weights, self._of(self.values, texts)).flatten(2).norm(dim=2)
+        return self.gain * _mixed(weights, self._of(self.outside, texts)).sum(2).norm(dim=2) / sizes
 
     def changed(self, text: Tensor, place: int, words: Tensor) -> Tensor:
         """The mean shares (k,) of a text (length,) with each of the words at a place, its end among them."""
@@ -109,3 +113,8 @@ class Mixing:
         own_away += torch.einsum("ch,chk->ck", weights[..., -1], self.outside[place, words])
         share = own_away.norm(dim=1) / of_own.flatten(1).norm(dim=1)
         return self.gain * (others.sum(0) + share) / (len(kept) + 1)
+
+
+def _mixed(weights: Tensor, values: Tensor) -> Tensor:
+    """(n, length, heads, …), of values of each word."""
+    return torch.einsum("nhts,nshe->nthe", weights, values)
