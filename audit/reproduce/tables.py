@@ -14,7 +14,6 @@ from ..files import write_bytes, write_json
 from ..lock import writing
 from ..options.option import called_with
 from .adn_figure_4d import figure_4d
-from .cifar10 import CifarTable
 from .component_figure_3 import component_figure_3
 from .dager import DagerTable
 from .fedavg_dimitrov import DIMITROV
@@ -43,11 +42,6 @@ TABLES: dict[str, PublishedTable] = {
         "membership attack success with and without the geometric mechanism (Yuan et al., Amplitude-Varying"
         " Perturbation, Table III)",
         GeometricTable().run,
-    ),
-    "membership-cifar10": PublishedTable(
-        "the loss attack on pretrained CIFAR-10 ResNets, beside their published accuracy"
-        " (akamaster/pytorch_resnet_cifar10)",
-        CifarTable().run,
     ),
     "thesis-4.1": PublishedTable(
         "closeness of pixels inverted from one client's gradient, by noise and clip (Weng 2025, table 4.1)",

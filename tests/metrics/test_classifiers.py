@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import lzma
-import pickle
 
 import pytest
 import torch
 from dpfl_audit.defenses.data import load as load_data
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.data.dataset import digest
-from dpfl_audit.metrics.cifar_resnet import CifarResNet, load_cifar_resnet
 from dpfl_audit.metrics.classifiers import WEIGHTS, Reference, load_reference, train_reference
 from dpfl_audit.metrics.families import FAMILIES, build
 from dpfl_audit.metrics.utility import accuracy
@@ -96,35 +93,6 @@ def test_bad_input_is_refused(tmp_path):
         train_reference(torch.rand(9, 1, 8, 8), torch.arange(9) % 2, 2, 0)
     with pytest.raises(ValueError, match="0 … 1"):
         train_reference(torch.rand(10, 1, 8, 8), torch.arange(10), 2, 0)
-    with pytest.raises(ValueError, match="nowhere"):
-        load_cifar_resnet(tmp_path / "nowhere.th")
-    torch.save({"state_dict": {"module.linear.weight": torch.zeros(10, 64)}}, tmp_path / "part.th")
-    with pytest.raises(ValueError, match=r"part\.th"):
-        load_cifar_resnet(tmp_path / "part.th")
-
-
-@pytest.mark.full
-def test_published_cifar_resnets_reach_their_accuracy(shared_data):
-    """shared/data's README measured 91.73 % (ResNet-20) and 93.39 % (ResNet-56) on all 10,000 test images."""
-    with lzma.open(shared_data("cifar-10-batches-py/test_batch.xz")) as file:
-        batch = pickle.load(file, encoding="bytes")
-    images = torch.tensor(batch[b"data"][:150]).view(-1, 3, 32, 32) / 255
-    targets = torch.tensor(batch[b"labels"][:150])
-    for name in ("resnet20-12fca82f", "resnet56-4bfd9763"):
-        model = load_cifar_resnet(shared_data(f"weights/cifar10_resnet_akamaster/{name}.th"))
-        reference = Reference(((name, model),), None, name)
-        assert accuracy(reference.averaged_outputs(images), targets) > 0.88
-
-
-def test_a_cifar_resnet_has_the_sizes_of_the_paper():
-    """He et al. 2015, section 4.2 and Table 6: 16, 32, 64 maps of 32², 16², 8² pixels; .27 M weights at 20 layers."""
-    model = CifarResNet(3)
-    sizes: list[torch.Size] = []
-    for layer in (model.layer1, model.layer2, model.layer3):
-        layer.register_forward_hook(lambda module, inputs, output: sizes.append(output.shape[1:]))
-    model(torch.zeros(2, 3, 32, 32))
-    assert sizes == [(16, 32, 32), (32, 16, 16), (64, 8, 8)]
-    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(0.27, abs=0.005)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.reproduce import cifar10 as table_cifar10
 from dpfl_audit.audit.reproduce.cells import Cells
-from dpfl_audit.audit.reproduce.cifar10 import CifarTable
 from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting, interval
 from dpfl_audit.audit.reproduce.tables import TABLES, reproduce
 from dpfl_audit.defenses.workers import HERE
 from scipy.stats import t as student
-from torch import nn
 
 TINY = TableSetting("overfitted", clients=2, participants=2, records=20, steps=20, rounds=5, lr=0.3, shadows=4)
 CELLS = ((None, None), (1.0, 5.0))
@@ -114,56 +110,6 @@ def test_the_interval_knows_both_trials_and_records() -> None:
     assert interval([0.5], 5, 10)[0] == pytest.approx(0.187, abs=1e-3)  # Clopper-Pearson's table
 
 
-# --- membership-cifar10 ---
-
-
-def test_cifar10_with_a_stand_in_of_known_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The network sees in a pixel whether an image is a member, so its loss tells all of them apart."""
-    data = fake_cifar()
-    monkeypatch.setattr(table_cifar10, "load", lambda name, **_: data)
-    monkeypatch.setattr(table_cifar10, "load_cifar_resnet", lambda path: Telltale())
-    weights = tmp_path / table_cifar10.FOLDER
-    weights.mkdir(parents=True)
-    (weights / "resnet20-x.th").write_bytes(b"")
-    table = CifarTable({"resnet20-x.th": 0.9})
-    monkeypatch.setitem(TABLES, "membership-cifar10", replace(TABLES["membership-cifar10"], run=table.run))
-    table = reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
-    (row,) = table.rows
-    assert (row["network"], row["published_accuracy"]) == ("resnet20", 0.9)
-    assert (row["accuracy"], row["accuracy_members"]) == (0.5, 1.0)
-    assert row["auc"] == 1.0 and row["auc_low"] < 1.0 and (row["members"], row["others"]) == (60, 120)
-    # 120 others resolve 1 %, not .1 %.
-    assert row["tpr_1"] == 1.0 and row["tpr_01"] is None and table.text.splitlines()[4].endswith("–")
-    assert row["control_low"] < 0.5 < row["control_high"]
-    assert row["loss_members"] < row["loss_others"]
-    first = bytes_of(tmp_path / "o")
-    monkeypatch.setattr(
-        table_cifar10, "load_cifar_resnet", lambda path: pytest.fail("a finished cell is not computed again")
-    )
-    reproduce("membership-cifar10", data_root=tmp_path, output=tmp_path / "o")
-    assert bytes_of(tmp_path / "o") == first
-
-
-class Telltale(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.stack([10 * x[:, 0, 0, 0], 5 + 0 * x[:, 0, 0, 0], *[-9 + 0 * x[:, 0, 0, 0]] * 8], 1)
-
-
-def fake_cifar() -> Any:
-    """60 members with a lit pixel, all of class 0; 120 others without, half of class 0."""
-    lit, dark = torch.zeros(60, 3, 4, 4), torch.zeros(120, 3, 4, 4)
-    lit[:, 0, 0, 0] = 1
-    y = torch.arange(120) % 2
-
-    class Fake:
-        inputs, targets = lit, torch.zeros(60, dtype=torch.long)
-        test_inputs, test_targets = dark[:100], y[:100]
-        auxiliary_inputs, auxiliary_targets = dark[100:], y[100:]
-        description = {"sha256": "0"}  # noqa: RUF012
-
-    return Fake()
-
-
 # --- bad input ---
 
 
@@ -183,21 +129,6 @@ def fake_cifar() -> Any:
             {"data_root": Path("nowhere")},
             "--data-root nowhere holds neither MNIST/ nor FashionMNIST/",
         ),
-        (
-            "membership-cifar10",
-            {},
-            (
-                "the images and weights are read from a folder; give --data-root DIR, with DIR/cifar-10-batches-py and"
-                " DIR/weights"
-            ),
-        ),
-        (
-            "membership-cifar10",
-            {"data_root": Path("nowhere")},
-            "resnet20-12fca82f.th is missing; it is in pretrained_models/",
-        ),
-        ("membership-cifar10", {"trials": 3}, "leave --trials out"),
-        ("membership-cifar10", {"data": "digits"}, "the table is made on cifar10"),
     ],
 )
 def test_bad_input_is_one_sentence(name: str, asked: dict[str, Any], sentence: str) -> None:
