@@ -10,7 +10,7 @@ from math import asin, hypot, pi, sin, sqrt
 from statistics import mean, stdev
 
 from pydantic import BaseModel, ConfigDict
-from scipy.stats import beta, norm, t
+from scipy.stats import beta, t
 
 from ..judge.judgement import Judgement, judgement_of
 from ..results.checks import STRICT_FPR, Picked, picked, question_of, strict_point
@@ -57,8 +57,7 @@ class SingledOut(_Frozen):
 
     @cached_property
     def high(self) -> float:
-        by_records = 1.0 if self.hits == self.n else float(beta.ppf(CONFIDENCE, self.hits + 1, self.n - self.hits))
-        return self._limit(by_records)
+        return self._limit(_high(self.hits, self.n))
 
     def _limit(self, by_records: float) -> float:
         """The limit, of which `by_records` is that of independent records. A threshold that is the score of one or two
@@ -100,7 +99,16 @@ def _arcsine(share: float) -> float:
 
 
 def _low(hits: float, n: int) -> float:
-    return 0.0 if hits == 0 else float(beta.ppf(1 - CONFIDENCE, hits, n - hits + 1))
+    """The lower limit of Clopper and Pearson's; `hits` may be a mean of several trainings."""
+    if hits == 0:
+        return 0.0
+    return float(beta.ppf(1 - CONFIDENCE, hits, n - hits + 1))
+
+
+def _high(hits: float, n: int) -> float:
+    if hits == n:
+        return 1.0
+    return float(beta.ppf(CONFIDENCE, hits + 1, n - hits))
 
 
 class Performance(_Frozen):
@@ -160,9 +168,9 @@ class Performance(_Frozen):
         """Of the mean accuracy of such trainings."""
         if self.accuracy is None:
             return None
-        p, n = self.accuracy, self.test_records or 1
-        half = float(norm.ppf(CONFIDENCE)) * sqrt(max(p * (1 - p), 1 / n) / n)
-        return _limits_of_mean(self.accuracies, (p - half, p + half))
+        n = self.test_records or 1
+        hits = min(self.accuracy * n, n)
+        return _limits_of_mean(self.accuracies, (_low(hits, n), _high(hits, n)))
 
     @property
     def area(self) -> float | None:

@@ -82,6 +82,12 @@ def test_the_limits_of_an_accuracy_hold_the_mean_of_such_trainings(spread: float
     assert inside / 500 >= 0.88  # two limits of 95 % each
 
 
+def test_a_handful_of_test_records_says_little_of_an_accuracy() -> None:
+    """Six right of six: Clopper and Pearson's lower limit is the sixth root of 0.05."""
+    assert Performance(accuracies=(1.0,), test_records=6).accuracy_limits == pytest.approx((0.05 ** (1 / 6), 1.0))
+    assert Performance(accuracies=(0.0,), test_records=6).accuracy_limits == pytest.approx((0.0, 1 - 0.05 ** (1 / 6)))
+
+
 def test_accuracies_within_their_intervals_are_not_told_apart_and_of_unequal_classes_the_auc_compares() -> None:
     """Of 100 test records 0.7 has 0.6 to 0.79 and 0.5 has 0.4 to 0.6, about; of 10,000 the same differ."""
     goals = Goals(epsilon_at_most=8)
