@@ -70,12 +70,16 @@ def write_named(files: Sequence[tuple[Path, bytes]]) -> None:
         head = 0 if path.suffix == ".yaml" else 12  # bytes that tell a kind of file; YAML files do not begin alike
         try:
             with writing_file(path):
-                begins = path.read_bytes()[:head] if path.is_file() else b""
-                if begins and begins != content[: len(begins)]:
+                if path.is_file() and not content.startswith(_beginning(path, head)):
                     raise BadInput(f"{path} is another kind of file, which is not written over; name another")
                 write_bytes(path, content)
         except OSError as error:
             raise BadInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _beginning(path: Path, length: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(length)
 
 
 def write_json(path: Path, content: Any) -> None:

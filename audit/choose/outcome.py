@@ -149,11 +149,22 @@ class Performance(_Frozen):
         return mean(self.losses) if self.losses else None
 
     @property
+    def guess_and_balance(self) -> list[str]:
+        """What guessing gets, and the accuracy over classes, each where it is known, in words."""
+        known = []
+        if self.guessing is not None:
+            known.append(f"guessing {percent(self.guessing, 3)}")
+        if self.balanced:
+            known.append(beyond_said(mean(self.balanced), None, None))
+        return known
+
+    @property
     def beside_accuracy(self) -> list[str]:
         """What an accuracy is to be compared with, in words."""
-        known = [] if self.guessing is None else [f"guessing {percent(self.guessing, 3)}"]
-        beyond = beyond_said(mean(self.balanced) if self.balanced else None, self.area, self.area_limits)
-        return [*known, beyond] if beyond else known
+        known = self.guess_and_balance
+        if self.area is not None:
+            known.append(beyond_said(None, self.area, self.area_limits))
+        return known
 
     @property
     def accuracy_said(self) -> str:
