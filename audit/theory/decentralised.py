@@ -205,29 +205,6 @@ class DecentralisedConstants:
             (self._assumed(),),
         )
 
-    def recommend_neighbours(self, *, rounds: int) -> Recommendation:
-        """m_e* of Theorem 9 ("rederived") for gossip, ρ2 by `second_eigenvalue`.
-
-        In the privacy error σ² ∝ m_e cancels the 1/m_e, so m_e enters it through ρ2 alone, unlike the thesis says. And
-        every 1 − ρ2 should read 1/(1 − ρ2) by Lemma 9: as it stands the bound improves as the graph stops mixing, so
-        m_e* is not advice.
-        """
-        if self.participants < 3:
-            raise ValueError(
-                f"participants must be at least 3, to leave a choice of neighbours, got {self.participants}."
-            )
-        any_graph = replace(self, eigenvalue=None)
-        backwards = (
-            "Theorem 9 improves as ρ2 → 1, that is as the graph stops mixing (Lemma 9's 1/(1 − ρ2) has become 1 − ρ2): "
-            "no advice."
-        )
-        return scan(
-            "neighbours m_e",
-            lambda m_e: any_graph.convergence(rounds, self.participants, int(m_e)),
-            range(1, self.participants),
-            (self._assumed(), backwards),
-        )
-
     def _assumed(self) -> str:
         return assumed(self, "smoothness", "divergence", "initial_gap")
 

@@ -12,9 +12,8 @@ Bounds are in units of the loss. Three readings of the same theorem, since two o
   Izadi's with that noise term. σ_A is the noise that Theorem 1 and Lemma 5 really leave on the aggregate, d the number
   of parameters (the paper counts one component, times √N).
 
-Theorem 3's constants (20)-(22) are those of arXiv v2 as remembered, for the copy at hand had lost its formulas: Q was
-checked against the derivation of FedProx's Theorem 4 (arXiv:1812.06127), which it follows; α0 and α1 could not be
-checked, so do not rest a claim on them.
+Of Theorem 3 the printed constants (20)-(22) were at hand from memory alone and could not be checked, so that only the
+"rederived" reading has it.
 """
 
 from __future__ import annotations
@@ -123,35 +122,16 @@ class NbaflConstants:
         value = 1 + 2 * self.pl * self.lambda_2
         return FormulaValue(value, merged(self._on_lambda_2(), self._on_pl(value)))
 
-    def sampled_contraction(self, K: int, reading: str = "printed") -> FormulaValue:
-        """Q of Theorem 3, (20), the contraction when K of N clients take part.
-
-        "printed": 1 + (2l/μ²)(ρB²/2 + ρB + ρB²/K + 2ρB²/√K + μB/√K − μ). "rederived": P + lρB²(N−K)/(K(N−1)μ²): the
-        mean of K clients drawn without replacement is unbiased, so smoothness alone bounds what the draw costs; at
-        K = N it is P, which the printed one is not.
+    def sampled_contraction(self, K: int) -> FormulaValue:
+        """Theorem 3's contraction when K of N clients take part: P + lρB²(N−K)/(K(N−1)μ²), P at K = N. The mean of K
+        clients drawn without replacement is unbiased, so smoothness alone bounds what the draw costs.
         """
-        ranges.require_count(K=K)
-        ranges.require_at_most("K", K, "clients", self.clients)
-        ranges.require_one_of("reading", reading, ("printed", "rederived"))
         rho, B, mu, N, low = self.smoothness, self.dissimilarity, self.proximal, self.clients, self.lambda_2
-        if reading == "printed":
-            low += (rho * B**2 / K + 2 * rho * B**2 / math.sqrt(K) + mu * B / math.sqrt(K)) / mu**2
-        elif K < N:
+        if K < N:
             low += rho * B**2 * (N - K) / (2 * K * (N - 1) * mu**2)
         value = 1 + 2 * self.pl * low
-        return FormulaValue(
-            value,
-            merged(
-                self._on_dissimilarity(),
-                holding(
-                    (
-                        low >= 0,
-                        f"Q = {value:.6g} is not below 1: the gap does not shrink, so no number of rounds is best.",
-                    )
-                ),
-                self._on_pl(value),
-            ),
-        )
+        growing = f"Q = {value:.6g} is not below 1: the gap does not shrink, so no number of rounds is best."
+        return FormulaValue(value, merged(self._on_dissimilarity(), holding((low >= 0, growing)), self._on_pl(value)))
 
     def aggregate_noise_std(self, T: int, K: int) -> FormulaValue:
         """σ_A: the std of the noise on the aggregate (per parameter), uploads' and server's together (Theorem 1, Lemma
@@ -216,30 +196,9 @@ class NbaflConstants:
             ),
         )
 
-    def sampled_convergence(self, T: int, K: int, reading: str = "printed") -> FormulaValue:
-        """Theorem 3, (19): the gap F − F* after T rounds in which K of N clients take part.
-
-        "printed": Q^TΘ + (1−Q^T)/(1−Q)·(cCα1β√(2/π)/(mKx) + c²C²α0/(m²K²x²)), x = −ln(1 − N/K + (N/K)e^(−ε/T)),
-        α0 = 2ρK/N + ρ, α1 = 1 + 2ρB/μ + 2ρB√K/(μN); undefined (nan) for ε/T ≥ −ln(1 − K/N). "rederived": see the
-        module.
-        """
-        ranges.require_count(T=T)
-        shrink = self.sampled_contraction(K, reading)
-        if reading == "rederived":
-            return self._rederived(T, K, shrink)
-        spent, _ = self._round_budgets(T, K)
-        if math.isinf(spent):
-            undefined = (
-                f"b is undefined: ε/T = {self.epsilon / T:.3g} is at least −ln(1 − K/N) (the uploads' noise suffices)."
-            )
-            return FormulaValue(math.nan, (*shrink.remarks, undefined))
-        rho, B, mu = self.smoothness, self.dissimilarity, self.proximal
-        unit = self.noise_constant * self.clip / (self.samples * K * spent)
-        alpha_0 = 2 * rho * K / self.clients + rho
-        alpha_1 = 1 + 2 * rho * B / mu + 2 * rho * B * math.sqrt(K) / (mu * self.clients)
-        noise = unit * alpha_1 * self.lipschitz * math.sqrt(2 / math.pi) + unit**2 * alpha_0
-        value = power(shrink.value, T) * self.initial_gap + geometric_sum(shrink.value, T) * noise
-        return FormulaValue(value, merged(shrink.remarks, self._on_release(T)))
+    def sampled_convergence(self, T: int, K: int) -> FormulaValue:
+        """Theorem 3 ("rederived"): the gap F − F* after T rounds in which K of N clients take part."""
+        return self._rederived(T, K, self.sampled_contraction(K))
 
     def optimal_rounds(self, max_rounds: int, reading: str = "printed") -> Recommendation:
         """T* by a scan of T = L … max_rounds: of Theorem 2, or with fewer participants than clients of Theorem 3.
@@ -252,38 +211,24 @@ class NbaflConstants:
         def at(T: float) -> FormulaValue:
             if self.sampled == self.clients:
                 return self.convergence(int(T), reading)
-            return self.sampled_convergence(int(T), self.sampled, reading)
+            return self.sampled_convergence(int(T), self.sampled)
 
         return scan("rounds T", at, range(self.exposures, max_rounds + 1))
 
-    def optimal_participants(self, T: int, reading: str = "printed") -> Recommendation:
-        """K* after T rounds by a scan of K = 1 … N of Theorem 3."""
-        best = scan(
-            "participants K", lambda K: self.sampled_convergence(T, int(K), reading), range(1, self.clients + 1)
-        )
-        return replace(best, remarks=merged(self._undefined(best), best.remarks))
-
-    def _undefined(self, scanned: Recommendation) -> tuple[str, ...]:
-        """How many of the K scanned Theorem 3 says nothing of."""
-        values = sum(math.isnan(value) for _, value in scanned.curve)
-        where = f"{values} of the {self.clients} values of K, where ε/T ≥ −ln(1 − K/N)"
-        return holding((values > 0, f"Theorem 3 is undefined for {where}."))
-
     def recommend_rounds(self, *, max_rounds: int = 200) -> Recommendation:
-        """T* of the reading "rederived"; a remark gives the T* of the printed theorem and of its correction."""
+        """T* of the reading "rederived"; with all clients a remark gives the T* of the printed theorem and of its
+        correction.
+        """
         best = self.optimal_rounds(max_rounds, "rederived")
-        all_take_part = self.sampled == self.clients
-        others = ("printed", "talaei") if all_take_part else ("printed",)
+        others = ("printed", "talaei") if self.sampled == self.clients else ()
         rest = "; ".join(f"{r}: {self.optimal_rounds(max_rounds, r).value:g}" for r in others)
-        notes = (self._assumed(), f"T* of the other readings of Theorem {2 if all_take_part else 3}: {rest}.")
+        notes = (self._assumed(), *holding((bool(rest), f"T* of the other readings of Theorem 2: {rest}.")))
         return replace(best, remarks=merged(notes, best.remarks))
 
     def recommend_participants(self, *, rounds: int) -> Recommendation:
-        """K* of the reading "rederived" after `rounds` = T rounds; a remark gives the printed theorem's."""
-        best = self.optimal_participants(rounds, "rederived")
-        printed = self.optimal_participants(rounds, "printed")
-        notes = (self._assumed(), f"K* of Theorem 3 as printed: {printed.value:g}.", *self._undefined(printed))
-        return replace(best, remarks=merged(notes, best.remarks))
+        """K* after `rounds` = T rounds by a scan of K = 1 … N of Theorem 3."""
+        every = range(1, self.clients + 1)
+        return scan("participants K", lambda K: self.sampled_convergence(rounds, int(K)), every, (self._assumed(),))
 
     def _talaei(self, T: int, noise: float, noise_squared: float) -> FormulaValue:
         step = self.increment(self.lipschitz, noise, noise_squared, "talaei")
