@@ -75,7 +75,7 @@ class IterationConstants:
         return POWER_OF_ROUNDS[self.mechanism]
 
     def noise_variance(
-        self, T_g: float, Xi: float, shares: float | None = None, reading: str = "printed"
+        self, T_g: float, Xi: float, shares: float | None = None, reading: Literal["printed", "corrected"] = "printed"
     ) -> FormulaValue:
         """E‖w_t^b‖², the variance of the noise on the aggregate (Corollaries 1.1 and 2.1), parameter units squared.
 
@@ -85,9 +85,6 @@ class IterationConstants:
 
         Xi: Ξ = η̃Eξ of Theorems 1 and 2. shares: n̄²/n², by default 1/N² of clients of equal size.
         """
-        ranges.require_above_zero(T_g=T_g)
-        ranges.require_nonnegative(Xi=Xi)
-        ranges.require_one_of("reading", reading, ("printed", "corrected"))
         weight = self.dimension * (1 / self.clients**2 if shares is None else shares) * (Xi / self.epsilon) ** 2
         if self.delta is None or self.mechanism == "laplace":
             return FormulaValue(2 * weight * self.participants * T_g**2)
@@ -96,7 +93,7 @@ class IterationConstants:
         value = twice * weight * self.c2**2 * self.clients * math.log(1 / self.delta) * T_g
         return FormulaValue(value, holding((reading == "printed", wrong)))
 
-    def noise_weight(self, reading: str = "printed") -> FormulaValue:
+    def noise_weight(self, reading: Literal["printed", "corrected"] = "printed") -> FormulaValue:
         """C_M of Theorem 3 for clients of equal size: 8pbξ²/(N²ε²) (Laplace), 8pc2² ln(1/δ)ξ²/(Nε²) (Gaussian; 4
         instead of 8 if "corrected").
 
@@ -106,7 +103,6 @@ class IterationConstants:
 
     def noise_free_weight(self, E: float) -> FormulaValue:
         """ω0 = 6λΓ + 8(E−1)²G² + 4E²G²(N−b)/((N−1)b) of Theorem 3: non-IID data, local drift, client sampling."""
-        ranges.require_above_zero(E=E)
         N, b, G = self.clients, self.participants, self.gradient_norm
         sampling = 0.0 if b == N else 4 * (E * G) ** 2 * (N - b) / ((N - 1) * b)
         return FormulaValue(
@@ -117,12 +113,12 @@ class IterationConstants:
             ),
         )
 
-    def convergence(self, k: int, E: int, T_g: float, reading: str = "printed") -> FormulaValue:
+    def convergence(
+        self, k: int, E: int, T_g: float, reading: Literal["printed", "corrected"] = "printed"
+    ) -> FormulaValue:
         """Theorem 3: Y_k ≤ (4ω0/μ² + γY_0)/(k + γ) + (4/μ²)·t·C_M E²T_g^z/(k + γ − 1)², γ = max(8λ/μ, E), t = ⌊k/E⌋,
         after k iterations.
         """
-        ranges.require_count(k=k, E=E)
-        ranges.require_above_zero(T_g=T_g)
         lam, mu = self.smoothness, self.convexity
         free, weight = self.noise_free_weight(E), self.noise_weight(reading)
         gamma = max(8 * lam / mu, E)

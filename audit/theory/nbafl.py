@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...defenses import ranges
 from ...defenses.claims import nbafl_round_budgets
 from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, power, scan
 
-READINGS = ("printed", "talaei", "rederived")
+Theorem2Reading = Literal["printed", "talaei", "rederived"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +91,8 @@ class NbaflConstants:
         """λ0 = ρ/2 of (10), the weight of E‖n‖²."""
         return self.smoothness / 2
 
-    def lambda_1(self, reading: str = "printed") -> float:
+    def lambda_1(self, reading: Theorem2Reading = "printed") -> float:
         """λ1 of (10), the weight of ‖∇F‖·E‖n‖: 1/μ + ρB/μ as printed, 1 + ρB/μ in the other readings."""
-        ranges.require_one_of("reading", reading, READINGS)
         own = 1 / self.proximal if reading == "printed" else 1.0
         return own + self.smoothness * self.dissimilarity / self.proximal
 
@@ -102,12 +102,13 @@ class NbaflConstants:
         rho, B, mu = self.smoothness, self.dissimilarity, self.proximal
         return (-mu + rho * B + rho * B**2 / 2) / mu**2
 
-    def increment(self, gradient: float, noise: float, noise_squared: float, reading: str = "printed") -> FormulaValue:
+    def increment(
+        self, gradient: float, noise: float, noise_squared: float, reading: Theorem2Reading = "printed"
+    ) -> FormulaValue:
         """(10): E F(w_{t+1}) − F(w_t) ≤ λ2‖∇F‖² + λ1‖∇F‖E‖n‖ + λ0E‖n‖², one round's change of the loss.
 
         gradient: ‖∇F‖; noise and noise_squared: E‖n‖ and E‖n‖² of the aggregate's noise, parameter units.
         """
-        ranges.require_nonnegative(gradient=gradient, noise=noise, noise_squared=noise_squared)
         value = self.lambda_2 * gradient**2 + self.lambda_1(reading) * gradient * noise + self.lambda_0 * noise_squared
         impossible = noise_squared < noise**2 * (1 - 1e-12)
         return FormulaValue(
@@ -141,8 +142,6 @@ class NbaflConstants:
         b = −(T/ε)ln(1 − N/K + (N/K)e^(−ε/T)), 1 for K = N. Where b is undefined (ε/T ≥ −ln(1 − K/N)) the server adds
         nothing. Both tests of the paper, T > L√N and T > ε/γ, are this maximum.
         """
-        ranges.require_count(T=T, K=K)
-        ranges.require_at_most("K", K, "clients", self.clients)
         ranges.require_at_most("exposures", self.exposures, "T", T)
         spent, sound = self._round_budgets(T, K)
         uplink = 2 * self.noise_constant * self.exposures * self.clip / (self.samples * math.sqrt(K) * self.epsilon)
@@ -163,15 +162,13 @@ class NbaflConstants:
             ),
         )
 
-    def convergence(self, T: int, reading: str = "printed") -> FormulaValue:
+    def convergence(self, T: int, reading: Theorem2Reading = "printed") -> FormulaValue:
         """Theorem 2, (15): the gap F − F* after T rounds with all N clients.
 
         "printed": P^TΘ + (κ1T/ε + κ0T²/ε²)(1 − P^T), κ1 = (λ1βcC/(m(1−P)))√(2/(Nπ)), κ0 = λ0c²C²/(m²(1−P)N).
         "talaei": Θ + k2T + k1T²/ε + k0T³/ε², k2 = λ2β², k1 = (2λ1βCc/m)√(2/(Nπ)), k0 = 4λ0C²c²/(m²N): T rounds of
         (10) with ‖∇F‖ = β, E‖n‖ = (2cCT/(mε))√(2/(Nπ)), E‖n‖² = (2cCT/(mε))²/N. "rederived": see the module.
         """
-        ranges.require_count(T=T)
-        ranges.require_one_of("reading", reading, READINGS)
         if reading == "rederived":
             return self._rederived(T, self.clients, self.contraction())
         N, unit = self.clients, self.noise_constant * self.clip * T / (self.samples * self.epsilon)
@@ -200,7 +197,7 @@ class NbaflConstants:
         """Theorem 3 ("rederived"): the gap F − F* after T rounds in which K of N clients take part."""
         return self._rederived(T, K, self.sampled_contraction(K))
 
-    def optimal_rounds(self, max_rounds: int, reading: str = "printed") -> Recommendation:
+    def optimal_rounds(self, max_rounds: int, reading: Theorem2Reading = "printed") -> Recommendation:
         """T* by a scan of T = L … max_rounds: of Theorem 2, or with fewer participants than clients of Theorem 3.
 
         The paper promises an optimum after Theorem 2; it needs λ2 < 0 (μ > ρB(1 + B/2)), since otherwise every further
@@ -227,6 +224,7 @@ class NbaflConstants:
 
     def recommend_participants(self, *, rounds: int) -> Recommendation:
         """K* after `rounds` = T rounds by a scan of K = 1 … N of Theorem 3."""
+        ranges.require_count(rounds=rounds)
         every = range(1, self.clients + 1)
         return scan("participants K", lambda K: self.sampled_convergence(rounds, int(K)), every, (self._assumed(),))
 

@@ -537,13 +537,10 @@ def test_reconstruction_advice_is_the_stopping_scale_and_its_curve_rises_towards
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: geo().convergence(0), "m is 0; it must be a whole number of at least 1"),
         (lambda: geo(vartheta=0.0), "vartheta is 0.0; it must be above 0"),
         (lambda: geo(delta=1.0), "delta is 1.0; it must lie strictly between 0 and 1"),
-        (lambda: geo().convergence(3, "ours"), "reading is 'ours'; it must be one of corrected, printed"),
         (lambda: geo(epsilon=math.nan), "epsilon is nan; it must be above 0"),
         (lambda: geo(clients=5, participants=6), "participants is 6; it must be at most clients = 5"),
-        (lambda: geo(clients=1, participants=1).convergence(2, "printed"), "clients must be at least 2"),
         (lambda: nba(Theta=-1.0), "initial_gap is -1.0; it must be finite and at least 0"),
         (lambda: nba(N=5, L=3).aggregate_noise_std(2, 5), "exposures is 3; it must be at most T = 2"),
         (lambda: iteration("gaussian", delta=None), "delta must be given"),
@@ -551,7 +548,6 @@ def test_reconstruction_advice_is_the_stopping_scale_and_its_curve_rises_towards
         (lambda: anonymous().gossip_convergence(1, 4, 4, 0.25), "m_e must be below m_tcs = 4"),
         (lambda: anonymous(eigenvalue=1.5), "eigenvalue must lie in [0, 1]"),
         (lambda: attacked(agreement=1.5), "agreement must be a probability"),
-        (lambda: attacked().norm_ratio("d"), "dimension must be given"),
     ],
 )
 def test_impossible_input_is_refused_in_one_sentence(call, message):
