@@ -4,8 +4,7 @@
     python benchmarks/geometric_noise.py --data-root DIR [--trials 6] [--shadows 10]
 
 0 is "no DP", .00375 what the paper's Table II prints for ε = 10 and ϑ = 1; eq. 8 gives 1.02 there with this setting's
-20 records a client. Printed as markdown: means over trials; 95 % is the wider of Student's t over them and
-Clopper-Pearson over all decisions.
+20 records a client. Printed as markdown: means over trials; 95 % is Student's t over them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from statistics import mean
 
 import quiet  # noqa: F401 - before torch
 import torch
-from dpfl_audit.audit.reproduce.geometric import SETTINGS, attack, interval
+from dpfl_audit.audit.reproduce.geometric import SETTINGS, attack
+from dpfl_audit.audit.reproduce.trends import student
 from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.randomness import stream
 
@@ -47,10 +47,9 @@ def main() -> None:
             name: mean(t[name] for t in trials)
             for name in ("recognised", "accused", "accuracy_members", "accuracy_others")
         }
-        shares = [t["hits"] / t["candidates"] for t in trials]
-        low, high = interval(shares, sum(t["hits"] for t in trials), sum(t["candidates"] for t in trials))
+        success, low, high = student([t["success"] for t in trials])
         print(
-            f"| {noise:g} | {mean(shares):.3f} | {low:.3f}–{high:.3f} | {means['recognised']:.3f} /"
+            f"| {noise:g} | {success:.3f} | {low:.3f}–{high:.3f} | {means['recognised']:.3f} /"
             f" {means['accused']:.3f} | {means['accuracy_members']:.3f} / {means['accuracy_others']:.3f} |",
             flush=True,
         )

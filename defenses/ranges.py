@@ -43,13 +43,6 @@ def require_count(**values: float | None) -> None:
             raise ValueError(f"{name} is {value}; it must be a whole number of at least 1")
 
 
-def require_rate(**values: float) -> None:
-    """Raises ValueError unless every value, a sampling rate, lies in (0, 1]."""
-    for name, value in values.items():
-        if not 0 < value <= 1:
-            raise ValueError(f"{name} is {value}; it must be above 0 and at most 1")
-
-
 def require_at_most(part: str, value: float, whole: str, limit: float) -> None:
     """Raises ValueError if a part is larger than its whole."""
     if value > limit:

@@ -25,43 +25,36 @@ comes as close to .993 as this model lets it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from itertools import accumulate
-from math import sqrt
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any
 
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
 from ...attacks.membership import ShadowFactory, signals
 from ...attacks.membership.shadows import deal, train_shadows
 from ...attacks.membership.shokri import shokri
 from ...defenses import models
-from ...defenses.claims import geometric_multiplier
 from ...defenses.data import load
 from ...defenses.data.dataset import Dataset
 from ...defenses.layout import Layout
 from ...defenses.local import LocalTraining
 from ...defenses.presets import PRESETS, Population
 from ...defenses.presets.geometric import GeometricParameters
-from ...defenses.progress import Progress
+from ...defenses.progress import Progress, part_of
 from ...defenses.randomness import generator, stream
 from ...defenses.scheme import Scheme
 from ...defenses.steps.perturb import Perturb
-from ...metrics.intervals import Interval, clopper_pearson_interval
 from ...metrics.membership import auc
 from ..errors import BadInput
-from ..say.words import times
-from ..setup.description import versions
-from .cells import Cells
-from .table import Column, FilledTable, Request, Row, span
+from .federations import stand_in
+from .table import FilledTable, Request
+from .trial_table import Measure, TableCell, TrialPlan, TrialTable
 
-PUBLISHED: dict[tuple[float | None, float | None], float] = {  # (ϑ, ε) -> success; (None, None) is "no DP"
+Noise = tuple[float | None, float | None]
+
+PUBLISHED: dict[Noise, float] = {  # (ϑ, ε) -> success; (None, None) is "no DP"
     (None, None): 0.993,
     (0.95, 5.0): 0.581,
     (1.0, 5.0): 0.582,
@@ -74,8 +67,6 @@ PUBLISHED: dict[tuple[float | None, float | None], float] = {  # (ϑ, ε) -> suc
     (1.05, 20.0): 0.596,
 }
 TRIALS, QUICK_TRIALS = 50, 4
-SETS = ("mnist", "fashion_mnist", "digits")
-FOLDERS = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
 
 
 @dataclass(frozen=True)
@@ -126,56 +117,6 @@ SETTINGS = (
 )
 
 
-@dataclass(frozen=True)
-class GeometricTable:
-    settings: Sequence[TableSetting] = SETTINGS
-    cells: Sequence[tuple[float | None, float | None]] = tuple(PUBLISHED)
-
-    def run(self, request: Request) -> FilledTable:
-        data = _data(request)
-        inputs, targets = _everything(data)
-        settings = [setting.fitted(len(inputs), request.quick) for setting in self.settings]
-        trials = request.trials or request.sized(QUICK_TRIALS, TRIALS)
-        content = [
-            "geometric-table3 with rates",
-            [asdict(s) for s in settings],
-            data.description["sha256"],
-            data.mean,
-            data.std,
-            request.seed,
-            versions(),
-        ]
-        store = Cells(request.output, content)
-        work = [(s, cell) for s in settings for cell in self.cells]
-        asked = {
-            f"{setting.name}-{_label(*cell)}-trial-{trial:03d}": (setting, cell)
-            for trial in range(trials)
-            for setting, cell in work
-        }
-        ends = list(accumulate(((s.shadows + 1) * s.rounds for s, _ in asked.values()), initial=0))
-
-        def watch(n: int) -> Progress:
-            def tick(step: int, _: int, /, words: str = "") -> None:
-                if request.progress is not None:
-                    request.progress(ends[n] + step, ends[-1], "training federations")
-
-            return tick
-
-        figures: dict[tuple[str, float | None, float | None], list[dict[str, Any]]] = {}
-        cells = store.all(
-            partial(_cell, data, inputs, targets, asked, request.seed), list(asked), request.workers, watch
-        )
-        for n, ((setting, cell), made) in enumerate(zip(asked.values(), cells)):
-            figures.setdefault((setting.name, *cell), []).append(made)
-            watch(n + 1)(0, 0)
-        rows = [_row(s, ratio, epsilon, figures[s.name, ratio, epsilon]) for s, (ratio, epsilon) in work]
-        sentence = (
-            f"{data.name}, MLP of one hidden layer of 32 linear units, {times(trials, 'trial')};"
-            f" {'; '.join(s.sentence for s in settings)}."
-        )
-        return FilledTable(sentence, rows, _columns(request.quick), NOTES)
-
-
 NOTES = (
     (
         "The paper names neither the data set, the records of a user, the learning rate, the model attacked nor the"
@@ -204,24 +145,8 @@ NOTES = (
         "noise_std is that of the first round by eq. 8 with Δ = 2C/n, n the records a client. The paper's Table II (ε ="
         " 10) is .003749·√ϑ to all its digits; eq. 8 falls with ϑ, so no n gives it."
     ),
-    (
-        "Intervals (95 %): the wider of Student's t over the trials and Clopper-Pearson over all decisions. Control:"
-        " the same decisions against membership shuffled."
-    ),
+    "Control: the same decisions against membership shuffled.",
 )
-
-
-# --- one cell ---
-
-_Asked = Mapping[str, tuple[TableSetting, tuple[float | None, float | None]]]
-
-
-def _cell(
-    data: Dataset, inputs: Tensor, targets: Tensor, asked: _Asked, seed: int, key: str, tick: Progress | None
-) -> dict[str, Any]:
-    """Records, weights, noise: cells share nothing, so none repeats the luck of another."""
-    setting, (ratio, epsilon) = asked[key]
-    return attack(data, inputs, targets, setting, ratio, epsilon, stream(seed, key), tick)
 
 
 def attack(
@@ -234,7 +159,7 @@ def attack(
     seed: int,
     tick: Progress | None = None,
     noise_std: float | None = None,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """One trial of one cell: a target federation and its shadows, trained together, and what the attack got right.
 
     Args:
@@ -285,11 +210,10 @@ def attack(
     shuffled = member[torch.randperm(len(member), generator=generator(seed, "shuffled"))]
     noise = next((step for step in scheme.client if isinstance(step, Perturb)), None)
     return {
-        "candidates": len(member),
-        "hits": int((decided == member).sum()),
+        "success": float((decided == member).double().mean()),
+        "control": float((decided == shuffled).double().mean()),
         "recognised": float(decided[member].double().mean()),
         "accused": float(decided[~member].double().mean()),
-        "hits_shuffled": int((decided == shuffled).sum()),
         "auc": auc(scores[member], scores[~member])[0],
         "accuracy_members": float(hit[member].double().mean()),
         "accuracy_others": float(hit[~member].double().mean()),
@@ -324,102 +248,62 @@ def scheme_of(setting: TableSetting, ratio: float | None, epsilon: float | None,
     )
 
 
-# --- rows ---
+# --- the table ---
+
+MEASURES = (
+    Measure("success", "success", 3, 0, 1),
+    Measure("control", "control", 3, 0, 1),
+    Measure("auc", "AUC", 3, 0, 1),
+    Measure("recognised", "members taken for members", 3, 0, 1),
+    Measure("accused", "others taken for members", 3, 0, 1),
+    Measure("accuracy_members", "accuracy on members", 3, 0, 1),
+    Measure("accuracy_others", "on others", 3, 0, 1),
+    Measure("noise_std", "noise_std", 4, 0),
+)
 
 
-def _row(
-    setting: TableSetting, ratio: float | None, epsilon: float | None, trials: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    candidates = sum(t["candidates"] for t in trials)
-    row: dict[str, Any] = {
-        "setting": setting.name,
-        "theta": ratio,
-        "epsilon": epsilon,
-        "published": PUBLISHED.get((ratio, epsilon)),
-        "trials": len(trials),
-    }
-    for name, hits in (("success", "hits"), ("control", "hits_shuffled")):
-        shares = [t[hits] / t["candidates"] for t in trials]
-        low, high = interval(shares, sum(t[hits] for t in trials), candidates)
-        row |= {name: mean(shares), f"{name}_low": low, f"{name}_high": high}
-    multiplier = 0.0
-    if ratio is not None and epsilon is not None:
-        multiplier = geometric_multiplier(
-            epsilon, setting.delta, setting.rounds, ratio, setting.participants / setting.clients
-        )
-    averages = {
-        name: mean(t[name] for t in trials)
-        for name in ("auc", "recognised", "accused", "accuracy_members", "accuracy_others")
-    }
-    return {
-        **row,
-        **averages,
-        "noise_std": trials[0]["noise_std"],
-        "noise_multiplier": multiplier,
-        "candidates": candidates,
-    }
+def geometric_cells(settings: Sequence[TableSetting], noises: Sequence[Noise]) -> list[TableCell]:
+    """By setting, ratio and claimed ε."""
+    cells = []
+    for setting in settings:
+        for ratio, epsilon in noises:
+            shown = {"setting": setting.name, "ϑ": "no DP", "ε": "∞"}
+            if ratio is not None and epsilon is not None:
+                shown |= {"ϑ": f"{ratio:g}", "ε": f"{epsilon:g}"}
+            noise = {"ratio": ratio, "epsilon": epsilon}
+            published = {"success": PUBLISHED[ratio, epsilon]}
+            cells.append(TableCell(" ".join(shown.values()), shown, {"scheme": noise}, published))
+    return cells
 
 
-def interval(shares: Sequence[float], hits: int, n: int, confidence: float = 0.95) -> Interval:
-    """The wider of two: Student's t over the trials' shares (two trials or more), which knows that models differ, and
-    Clopper-Pearson over all decisions, which knows how few they are. Within [0, 1].
+def table_3(
+    request: Request, settings: Sequence[TableSetting] = SETTINGS, noises: Sequence[Noise] = tuple(PUBLISHED)
+) -> FilledTable:
+    """The table in the size asked for. Raises BadInput where the data are not there."""
+    images = stand_in(request, "MNIST", {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}, "digits")
+    data = load(images.name, root=images.table.get("root"), seed=stream(request.seed, "data"))
+    inputs, targets = _everything(data)
+    fitted = {setting.name: setting.fitted(len(inputs), request.quick) for setting in settings}
 
-    >>> [round(limit, 3) for limit in interval([0.5, 0.6], 110, 200)]      # t with one degree of freedom: ±12.7 · .05
-    [0.0, 1.0]
-    """
-    low, high = clopper_pearson_interval(hits, n, confidence)
-    if len(shares) > 1:
-        half = float(stdtrit(len(shares) - 1, 0.5 + confidence / 2)) * stdev(shares) / sqrt(len(shares))
-        low, high = min(low, mean(shares) - half), max(high, mean(shares) + half)
-    return max(0.0, low), min(1.0, high)
+    def work(
+        cells: Sequence[TableCell], seed: int, folder: Path, progress: Progress | None
+    ) -> Mapping[str, Mapping[str, float]]:
+        """Records, weights, noise: cells share nothing, so none repeats the luck of another."""
+        del folder
+        figures = {}
+        for number, cell in enumerate(cells):
+            part = part_of(progress, number / len(cells), (number + 1) / len(cells))
+            setting, noise = fitted[cell.shown["setting"]], cell.tables["scheme"]
+            figures[cell.name] = attack(
+                data, inputs, targets, setting, **noise, seed=stream(seed, cell.name), tick=part
+            )
+        return figures
 
-
-def _columns(quick: bool) -> tuple[Column, ...]:
-    def cell(name: str, pattern: str = "{:.3f}", without: str = "–") -> Callable[[Row], str]:
-        return lambda row: without if row[name] is None else pattern.format(row[name])
-
-    return (
-        Column("setting", lambda row: str(row["setting"])),
-        Column("ϑ", cell("theta", "{:g}", "no DP")),
-        Column("ε", cell("epsilon", "{:g}", "∞")),
-        Column("published", cell("published")),
-        Column("ours (quick)" if quick else "ours", cell("success")),
-        Column("95 %", lambda row: span(row, "success_low", "success_high")),
-        Column("control", cell("control")),
-        Column("AUC", cell("auc")),
-        Column("taken for members: members / others", lambda row: f"{row['recognised']:.3f} / {row['accused']:.3f}"),
-        Column(
-            "accuracy members / others", lambda row: f"{row['accuracy_members']:.3f} / {row['accuracy_others']:.3f}"
-        ),
-        Column("noise_std", lambda row: f"{row['noise_std']:.4f}"),
-    )
-
-
-def _label(ratio: float | None, epsilon: float | None) -> str:
-    return "no-dp" if ratio is None else f"theta-{ratio:g}-epsilon-{epsilon:g}"
-
-
-# --- data ---
-
-
-def _data(request: Request) -> Dataset:
-    """The set asked for; else MNIST or Fashion-MNIST, the first that `data_root` holds; without a root, digits."""
-    if request.data is not None and request.data not in SETS:
-        raise BadInput(f"data = {request.data!r}: the table is made on {', '.join(SETS)}")
-    name = request.data or ("digits" if request.data_root is None else _held(request.data_root))
-    if name != "digits" and request.data_root is None:
-        raise BadInput(f"{name} is read from a folder; give --data-root DIR, with DIR/{FOLDERS[name]}/raw")
-    return load(name, root=None if name == "digits" else str(request.data_root), seed=stream(request.seed, "data"))
-
-
-def _held(root: Path) -> str:
-    for name, folder in FOLDERS.items():
-        if (root / folder).is_dir():
-            return name
-    raise BadInput(
-        f"--data-root {root} holds neither {' nor '.join(f'{folder}/' for folder in FOLDERS.values())}; give a folder"
-        " with one of them, or leave it out for digits"
-    )
+    content = [[asdict(setting) for setting in fitted.values()], data.description["sha256"], data.mean, data.std]
+    sizes = "; ".join(setting.sentence for setting in fitted.values())
+    plan = TrialPlan(f"MLP of one hidden layer of 32 linear units; {sizes}.", images.shown, content, work)
+    cells = geometric_cells(settings, noises)
+    return TrialTable("geometric-table3", cells, MEASURES, (), NOTES, lambda _: plan, TRIALS, QUICK_TRIALS).run(request)
 
 
 def _everything(data: Dataset) -> tuple[Tensor, Tensor]:

@@ -94,7 +94,7 @@ _BY_SCHEME: dict[str, SchemeTheory] = {
     "fednore1": SchemeTheory(FednoreConstants, ("recommend_rounds",), letters={"lam": "strength"}),
     "anonymous-gossip": SchemeTheory(
         DecentralisedConstants,
-        ("recommend_rounds", "recommend_participants", "recommend_neighbours"),
+        ("recommend_rounds", "recommend_participants"),
         needed=frozenset({"neighbours"}),
     ),
     "anonymous-leader": SchemeTheory(

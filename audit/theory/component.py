@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ...defenses.claims import component_rounds
-from ...defenses.ranges import require_above_zero, require_count, require_probability
+from ...defenses.ranges import require_count, require_positive, require_probability
 from .formula import FormulaValue, Recommendation, holding, merged
 
 
@@ -34,7 +34,7 @@ class ComponentConstants:
     dimension: int | None = None
 
     def __post_init__(self) -> None:
-        require_above_zero(sigma=self.sigma, epsilon=self.epsilon)
+        require_positive(sigma=self.sigma, epsilon=self.epsilon)
         require_probability(delta=self.delta)
         require_count(clients=self.clients, dimension=self.dimension)
 
@@ -48,7 +48,6 @@ class ComponentConstants:
         """(10): the least σ0² for L_i uploads, L_iα/(2(ε − ln(1/δ)/(α−1))), sensitivity 1; nan unless
         α > 1 + ln(1/δ)/ε (Theorem 1).
         """
-        require_count(L_i=L_i)
         logarithm = math.log(1 / self.delta)
         if not alpha > 1 + logarithm / self.epsilon:
             return FormulaValue(
@@ -63,7 +62,6 @@ class ComponentConstants:
         Holds if every component's sensitivity is at most 1; it does not depend on how many clients take part a round,
         for it is the same in every case of the proof (the third case's /4n is a slip).
         """
-        require_count(components=components, clients=clients)
         noise = self.required_noise(T, alpha)
         return FormulaValue(components * noise.value / clients, noise.remarks)
 
@@ -89,7 +87,7 @@ class ComponentConstants:
         The curve is log10 of δ_T, not a loss: the paper has no optimum of one. 7, 108 and 208 for (ε, σ0) = (.5, 26),
         (2, 26), (8, 10) at δ* = 1e-5. Algorithm 2 tests after aggregating, so it makes one more.
         """
-        require_count(max_rounds=max_rounds)
+        require_count(max_rounds=max_rounds, rounds=rounds)
         fitting = min(component_rounds(self.epsilon, self.sigma, self.delta), max_rounds)
         shown = range(1, min(fitting + 1, max_rounds) + 1)
         curve = tuple((float(T), self._log_delta(T) / math.log(10)) for T in shown)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...defenses import ranges
 from .formula import FormulaValue, Recommendation, assumed, holding, merged, scan
 
-READINGS = ("appendix", "text", "rederived")
+Theorem9Reading = Literal["appendix", "text", "rederived"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +70,6 @@ class DecentralisedConstants:
         >>> round(thesis.noise_variance(50, 0.7).value, 5), round(thesis.noise_variance(50, 0.7, m_e=30).value, 5)
         (0.00831, 0.24942)
         """
-        ranges.require_count(T=T, m_e=m_e or 1)
-        ranges.require_above_zero(r_tcs=r_tcs)
-        ranges.require_at_most("r_tcs", r_tcs, "1", 1.0)
         epsilon, m, logarithm = self.epsilon, self.clients, math.log(1 / self.delta)
         s_1 = r_tcs**2 * (m_e or 1)
         value = 7 * s_1 * T * (epsilon + 2 * logarithm) / (m * epsilon) ** 2
@@ -94,7 +92,6 @@ class DecentralisedConstants:
 
     def local_noise_std(self, sigma: float) -> FormulaValue:
         """The std a client adds, update units: 2Cσ/n, (5.3)-(5.4). A remark gives the 2Cσ/m of the end of Theorem 8."""
-        ranges.require_nonnegative(sigma=sigma)
         C, n, m = self.clip, self.samples, self.clients
         return FormulaValue(
             2 * C * sigma / n,
@@ -115,7 +112,7 @@ class DecentralisedConstants:
         )
 
     def gossip_convergence(
-        self, T: int, m_tcs: int, m_e: int, sigma2: float, reading: str = "appendix"
+        self, T: int, m_tcs: int, m_e: int, sigma2: float, reading: Theorem9Reading = "appendix"
     ) -> FormulaValue:
         """Theorem 9, gossip: E‖∇F‖² after T rounds.
 
@@ -128,11 +125,8 @@ class DecentralisedConstants:
             T: rounds.
             m_tcs, m_e: clients training and receivers of a message, m_e < m_tcs.
             sigma2: σ² of Theorem 8.
-            reading: one of `READINGS`.
+            reading: of the theorem.
         """
-        ranges.require_count(T=T, m_tcs=m_tcs, m_e=m_e)
-        ranges.require_nonnegative(sigma2=sigma2)
-        ranges.require_one_of("reading", reading, READINGS)
         if m_e >= m_tcs:
             raise ValueError(f"m_e must be below m_tcs = {m_tcs}, the clients training, got {m_e}.")
         rho_2 = second_eigenvalue(m_e) if self.eigenvalue is None else self.eigenvalue
@@ -148,16 +142,14 @@ class DecentralisedConstants:
             return self._sum(T, -(zeta**2) + (L - 1) * sampling, privacy, (D, D), reading)
         return self._sum(T, -(zeta**2) + (L + 1) * sampling, privacy, (D - 4, D), reading)
 
-    def leader_convergence(self, T: int, m_tcs: int, sigma2: float, reading: str = "appendix") -> FormulaValue:
+    def leader_convergence(
+        self, T: int, m_tcs: int, sigma2: float, reading: Theorem9Reading = "appendix"
+    ) -> FormulaValue:
         """Theorem 9, pseudo-central (leader): E‖∇F‖² after T rounds; sigma2 is σ² of Theorem 8.
 
         With D = 2 − L the text (5.9) has 2gap/(TD) − ζ²/D + ζ²(L−1)(m−m_tcs)/(m_tcsD(m−1)) + 4LC²σ²/(n²m_tcsD).
         "appendix", (A.74): L + 1 for L − 1. "rederived", from (A.70): D = 1 − (L−1)₊, +ζ²/D, (L−1)₊.
         """
-        ranges.require_count(T=T, m_tcs=m_tcs)
-        ranges.require_nonnegative(sigma2=sigma2)
-        ranges.require_at_most("m_tcs", m_tcs, "clients", self.clients)
-        ranges.require_one_of("reading", reading, READINGS)
         L, zeta, m = self.smoothness, self.divergence, self.clients
         sampling = 0.0 if m == m_tcs else zeta**2 * (m - m_tcs) / (m_tcs * (m - 1))
         privacy = 4 * L * self.clip**2 * sigma2 / (self.samples**2 * m_tcs)
@@ -167,7 +159,7 @@ class DecentralisedConstants:
         factor = L - 1 if reading == "text" else L + 1
         return self._sum(T, -(zeta**2) + factor * sampling, privacy, (2 - L, 2 - L), reading)
 
-    def convergence(self, T: int, m_tcs: int, m_e: int | None, reading: str = "rederived") -> FormulaValue:
+    def convergence(self, T: int, m_tcs: int, m_e: int | None, reading: Theorem9Reading = "rederived") -> FormulaValue:
         """Theorem 9 with the noise of Theorem 8 on d parameters; m_e None: leader."""
         noise = self.noise_variance(T, m_tcs / self.clients, m_e)
         sigma2 = self.dimension * noise.value
@@ -181,7 +173,7 @@ class DecentralisedConstants:
         """T* of Theorem 9 ("rederived"); remarks give the T* of the other readings and the noise (5.4) has there."""
         ranges.require_count(max_rounds=max_rounds)
 
-        def optimum(reading: str) -> Recommendation:
+        def optimum(reading: Theorem9Reading) -> Recommendation:
             return scan(
                 "rounds T",
                 lambda T: self.convergence(int(T), self.participants, self.neighbours, reading),
@@ -195,6 +187,7 @@ class DecentralisedConstants:
 
     def recommend_participants(self, *, rounds: int) -> Recommendation:
         """m_tcs* of Theorem 9 ("rederived"): more training clients sample better and need more noise."""
+        ranges.require_count(rounds=rounds)
         m_e = self.neighbours
         least = 1 if m_e is None else m_e + 1
         ranges.require_at_most("neighbours + 1", least, "clients", self.clients)
@@ -203,29 +196,6 @@ class DecentralisedConstants:
             lambda m_tcs: self.convergence(rounds, int(m_tcs), m_e),
             range(least, self.clients + 1),
             (self._assumed(),),
-        )
-
-    def recommend_neighbours(self, *, rounds: int) -> Recommendation:
-        """m_e* of Theorem 9 ("rederived") for gossip, ρ2 by `second_eigenvalue`.
-
-        In the privacy error σ² ∝ m_e cancels the 1/m_e, so m_e enters it through ρ2 alone, unlike the thesis says. And
-        every 1 − ρ2 should read 1/(1 − ρ2) by Lemma 9: as it stands the bound improves as the graph stops mixing, so
-        m_e* is not advice.
-        """
-        if self.participants < 3:
-            raise ValueError(
-                f"participants must be at least 3, to leave a choice of neighbours, got {self.participants}."
-            )
-        any_graph = replace(self, eigenvalue=None)
-        backwards = (
-            "Theorem 9 improves as ρ2 → 1, that is as the graph stops mixing (Lemma 9's 1/(1 − ρ2) has become 1 − ρ2): "
-            "no advice."
-        )
-        return scan(
-            "neighbours m_e",
-            lambda m_e: any_graph.convergence(rounds, self.participants, int(m_e)),
-            range(1, self.participants),
-            (self._assumed(), backwards),
         )
 
     def _assumed(self) -> str:
@@ -238,7 +208,7 @@ class DecentralisedConstants:
         return (f"For {T} rounds a client adds noise of std {noise.value:.4g}, (5.4).", *noise.remarks)
 
     def _sum(
-        self, T: int, data: float, privacy: float, denominators: tuple[float, float], reading: str
+        self, T: int, data: float, privacy: float, denominators: tuple[float, float], reading: Theorem9Reading
     ) -> FormulaValue:
         """2gap/(T·outer) + data/inner + privacy/outer of Theorem 9; nan where a denominator (outer, inner) is 0.
 
@@ -247,7 +217,7 @@ class DecentralisedConstants:
             data: the terms in ζ².
             privacy: the term in σ².
             denominators: outer, of the first and last term, and inner, of the terms in ζ².
-            reading: one of `READINGS`.
+            reading: of the theorem.
         """
         (outer, inner), L = denominators, self.smoothness
         if outer == 0 or inner == 0:
@@ -274,5 +244,4 @@ def second_eigenvalue(m_e: int) -> float:
 
     Ours: the thesis names no value.
     """
-    ranges.require_count(m_e=m_e)
     return 1.0 if m_e <= 2 else 2 * math.sqrt(m_e - 1) / m_e

@@ -96,7 +96,6 @@ class FednoreConstants:
 
     def convergence(self, T: int) -> FormulaValue:
         """Theorem 4, (3.26): the gap F − F* ≤ l3^T·gap + floor·(1 − l3^T)/(1 − l3), l3 = μρl1² − 2l1μ + 1."""
-        require_count(T=T)
         l1, rho, mu = self.pull(), self.smoothness, self.pl
         l3 = mu * rho * l1.value**2 - 2 * l1.value * mu + 1
         value = power(l3, T) * self.initial_gap + self.floor() * geometric_sum(l3, T)
@@ -116,7 +115,6 @@ class FednoreConstants:
 
     def gradient_convergence(self, T: int) -> FormulaValue:
         """Theorem 5, (3.29), non-convex: E‖∇F‖² ≤ gap/(DT) + floor/D, D = l1 − ρl1²/2; nan for D = 0."""
-        require_count(T=T)
         l1, rho = self.pull(), self.smoothness
         D = l1.value - rho * l1.value**2 / 2
         value = math.nan if D == 0 else (self.initial_gap / T + self.floor()) / D

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...defenses import ranges
 from ..proof.theorems.gaussian import gaussian_delta
@@ -106,7 +107,6 @@ class GeometricConstants:
 
         In parameter units. τ may be fractional (the paper sets τ = T/M).
         """
-        ranges.require_nonnegative(tau=tau)
         eta, L, gamma = self.learning_rate, self.smoothness, self.divergence
         # expm1 keeps the value exact where the two terms cancel; the residue at τ = 1 is rounding, not drift.
         growth = 0.0 if tau == 1 else math.expm1(tau * math.log1p(eta * L)) / L - eta * tau
@@ -119,19 +119,15 @@ class GeometricConstants:
             ),
         )
 
-    def convergence(self, m: int, reading: str = "corrected") -> FormulaValue:
+    def convergence(self, m: int, reading: Literal["corrected", "printed"] = "corrected") -> FormulaValue:
         """Theorem 3, (11): the gap F − F* after m rounds, with the noise that Theorem 1 asks for m rounds.
 
         A^m Θ + qLΔs² ln(1/δ)(ϑ^m − A^m)(ϑ − ϑ^(1−m)) / (ε²(ϑ − A)·D), D = ϑ − 1 (reading "corrected", what (8) put into
         (41b) gives) or D = U − 1 (reading "printed", (11)-(14)). The corrected form has its limits at ϑ = 1 and ϑ = A.
         """
-        ranges.require_count(m=m)
-        ranges.require_one_of("reading", reading, ("corrected", "printed"))
         printed, vartheta, A = reading == "printed", self.vartheta, self.contraction().value
         spread = mixed_sum(A, vartheta, m) * geometric_sum(1 / vartheta, m)
         if printed:
-            if self.clients == 1:
-                raise ValueError("clients must be at least 2 for the printed reading, which divides by U − 1, got 1.")
             spread *= (vartheta - 1) / (self.clients - 1)
         logarithm = math.log(1 / self.delta)
         rate = self.participants / self.clients
@@ -160,7 +156,9 @@ class GeometricConstants:
             ),
         )
 
-    def final_convergence(self, M: int, tau: float, reading: str = "corrected") -> FormulaValue:
+    def final_convergence(
+        self, M: int, tau: float, reading: Literal["corrected", "printed"] = "corrected"
+    ) -> FormulaValue:
         """Corollary 1, (12): `convergence` after M rounds plus L_c·H(τ)."""
         central, drift = self.convergence(M, reading), self.local_drift(tau)
         return FormulaValue(central.value + self.lipschitz * drift.value, merged(central.remarks, drift.remarks))
@@ -189,7 +187,7 @@ class GeometricConstants:
         )
 
     def optimal_rounds(
-        self, max_rounds: int, total_steps: float | None = None, reading: str = "corrected"
+        self, max_rounds: int, total_steps: float | None = None, reading: Literal["corrected", "printed"] = "corrected"
     ) -> Recommendation:
         """M* by a scan of M = 1 … max_rounds: of (13), or with T = `total_steps` of (14), which adds L_c·H(T/M).
 

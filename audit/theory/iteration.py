@@ -3,6 +3,8 @@ Corollaries 1.1, 2.1, 5.1).
 
 Letters as in the paper: E local iterations a round, T_g rounds, T = E·T_g iterations, each client in T_l = bT_g/N
 rounds; Y the expected squared distance to the optimum (parameter units squared).
+
+Not here: Theorem 4, for noise variances of a power z < 1 of T_g, which neither mechanism has; E = 1 beats its optimum.
 """
 
 from __future__ import annotations
@@ -17,105 +19,6 @@ from .formula import FormulaValue, Recommendation, assumed, holding, merged, sca
 
 POWER_OF_ROUNDS = {"laplace": 2.0, "gaussian": 1.0}
 """z of Definition 2, the power of T_g in the noise variance, by mechanism."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepOrders:
-    """(4): Y_T ≈ first·E²/T + second·E^(1−z)·T^(z−1), the two orders of Theorem 3 after T iterations.
-
-    Args:
-        z: the power of T_g in the noise variance (Definition 2), ≥ 0.
-        first, second: constants > 0 that the paper leaves out (both 1).
-    """
-
-    z: float
-    first: float = 1.0
-    second: float = 1.0
-
-    def __post_init__(self) -> None:
-        ranges.require_above_zero(first=self.first, second=self.second)
-        ranges.require_nonnegative(z=self.z)
-
-    def at(self, T: float, E: float) -> FormulaValue:
-        """Y_T of (4)."""
-        ranges.require_above_zero(T=T, E=E)
-        z = self.z
-        value = self.first * E**2 / T + self.second * E ** (1 - z) * T ** (z - 1)
-        return FormulaValue(
-            value,
-            holding(
-                (E > T, f"E = {E:g} local iterations exceed the total T = {T:g}."),
-                (
-                    1 < z < 2,
-                    f"For z = {z:g} Y_T is not convex in T (its second term is concave), as Corollary 5.1 says it is.",
-                ),
-            ),
-        )
-
-    def order_of_local_steps(self, T: float) -> FormulaValue:
-        """T^(z/(z+1)), the E* of Theorem 4 (z < 1) and Theorem 5 (z ≥ 1), up to a constant the paper leaves open.
-
-        >>> StepOrders(z=2).order_of_local_steps(1000).value   # Laplace: T^(2/3)
-        100.0
-        """
-        ranges.require_above_zero(T=T)
-        z = self.z
-        value = T ** (z / (z + 1))
-        rounded = round(value)
-        value = float(rounded) if math.isclose(value, rounded, rel_tol=1e-12) else value
-        return FormulaValue(
-            value,
-            holding(
-                (
-                    z < 1,
-                    (
-                        f"For z = {z:g} < 1 (4) grows with E, so E = 1 beats Theorem 4: T^{z - 1:.3g} against "
-                        f"T^{(z - 1) / (z + 1):.3g}."
-                    ),
-                ),
-                (
-                    z == 1,
-                    "For z = 1 (Gaussian) (4) has no interior minimum: every E up to √T gives O(1), the fewest is "
-                    "best.",
-                ),
-            ),
-        )
-
-    @property
-    def rate(self) -> float:
-        """The exponent (z−1)/(z+1) of T in Y_T at that E (Theorems 4-5): negative converges, positive diverges.
-
-        The end of Theorem 5's proof prints z/(z+1) by mistake.
-        """
-        return (self.z - 1) / (self.z + 1)
-
-    def best_local_steps(self, T: float) -> FormulaValue:
-        """The real E in [1, T] that minimises (4): (second(z−1)/(2·first))^(1/(z+1))·T^(z/(z+1)) for z > 1, else 1.
-
-        The derivative is 2·first·E/T + (1−z)·second·E^(−z)T^(z−1); the paper sets an order of it to 0 without looking
-        at the sign of 1 − z.
-        """
-        z = self.z
-        if not T >= 1:
-            raise ValueError(f"T must be at least 1, got {T}.")
-        if z <= 1:
-            return FormulaValue(1.0, self.order_of_local_steps(T).remarks)
-        inside = (self.second * (z - 1) / (2 * self.first)) ** (1 / (z + 1)) * T ** (z / (z + 1))
-        value = min(max(inside, 1.0), T)
-        return FormulaValue(
-            value, holding((value != inside, f"The stationary point {inside:.4g} of (4) lies outside [1, T]."))
-        )
-
-    def best_iterations(self, E: float) -> FormulaValue:
-        """T* of Corollary 5.1 at a fixed E: (first·E^(z+1)/(second(z−1)))^(1/z) for z > 1, else inf."""
-        ranges.require_above_zero(E=E)
-        z = self.z
-        if z <= 1:
-            return FormulaValue(math.inf, ("For z ≤ 1 more iterations never hurt the bound (4) at a fixed E.",))
-        value = (self.first * E ** (z + 1) / (self.second * (z - 1))) ** (1 / z)
-        return FormulaValue(
-            value, holding((value < E, f"T* = {value:.4g} of (4) is less than one round of E = {E:g} iterations."))
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +75,7 @@ class IterationConstants:
         return POWER_OF_ROUNDS[self.mechanism]
 
     def noise_variance(
-        self, T_g: float, Xi: float, shares: float | None = None, reading: str = "printed"
+        self, T_g: float, Xi: float, shares: float | None = None, reading: Literal["printed", "corrected"] = "printed"
     ) -> FormulaValue:
         """E‖w_t^b‖², the variance of the noise on the aggregate (Corollaries 1.1 and 2.1), parameter units squared.
 
@@ -182,9 +85,6 @@ class IterationConstants:
 
         Xi: Ξ = η̃Eξ of Theorems 1 and 2. shares: n̄²/n², by default 1/N² of clients of equal size.
         """
-        ranges.require_above_zero(T_g=T_g)
-        ranges.require_nonnegative(Xi=Xi)
-        ranges.require_one_of("reading", reading, ("printed", "corrected"))
         weight = self.dimension * (1 / self.clients**2 if shares is None else shares) * (Xi / self.epsilon) ** 2
         if self.delta is None or self.mechanism == "laplace":
             return FormulaValue(2 * weight * self.participants * T_g**2)
@@ -193,7 +93,7 @@ class IterationConstants:
         value = twice * weight * self.c2**2 * self.clients * math.log(1 / self.delta) * T_g
         return FormulaValue(value, holding((reading == "printed", wrong)))
 
-    def noise_weight(self, reading: str = "printed") -> FormulaValue:
+    def noise_weight(self, reading: Literal["printed", "corrected"] = "printed") -> FormulaValue:
         """C_M of Theorem 3 for clients of equal size: 8pbξ²/(N²ε²) (Laplace), 8pc2² ln(1/δ)ξ²/(Nε²) (Gaussian; 4
         instead of 8 if "corrected").
 
@@ -203,7 +103,6 @@ class IterationConstants:
 
     def noise_free_weight(self, E: float) -> FormulaValue:
         """ω0 = 6λΓ + 8(E−1)²G² + 4E²G²(N−b)/((N−1)b) of Theorem 3: non-IID data, local drift, client sampling."""
-        ranges.require_above_zero(E=E)
         N, b, G = self.clients, self.participants, self.gradient_norm
         sampling = 0.0 if b == N else 4 * (E * G) ** 2 * (N - b) / ((N - 1) * b)
         return FormulaValue(
@@ -214,12 +113,12 @@ class IterationConstants:
             ),
         )
 
-    def convergence(self, k: int, E: int, T_g: float, reading: str = "printed") -> FormulaValue:
+    def convergence(
+        self, k: int, E: int, T_g: float, reading: Literal["printed", "corrected"] = "printed"
+    ) -> FormulaValue:
         """Theorem 3: Y_k ≤ (4ω0/μ² + γY_0)/(k + γ) + (4/μ²)·t·C_M E²T_g^z/(k + γ − 1)², γ = max(8λ/μ, E), t = ⌊k/E⌋,
         after k iterations.
         """
-        ranges.require_count(k=k, E=E)
-        ranges.require_above_zero(T_g=T_g)
         lam, mu = self.smoothness, self.convexity
         free, weight = self.noise_free_weight(E), self.noise_weight(reading)
         gamma = max(8 * lam / mu, E)
@@ -237,14 +136,16 @@ class IterationConstants:
             ),
         )
 
-    def orders(self) -> StepOrders | None:
-        """(4) with the constants of Theorem 3 for large E and T: first = (4/μ²)G²(8 + 4(N−b)/((N−1)b)), second =
-        (4/μ²)C_M. None where one of them is 0.
+    def orders(self) -> tuple[float, float] | None:
+        """(4), Y_T ≈ first·E²/T + second·E^(1−z)·T^(z−1), with the constants of Theorem 3 for large E and T: first =
+        (4/μ²)G²(8 + 4(N−b)/((N−1)b)), second = (4/μ²)C_M. None where one of them is 0.
         """
         N, b, scale = self.clients, self.participants, 4 / self.convexity**2
         sampling = 0.0 if b == N else 4 * (N - b) / ((N - 1) * b)
         first, second = scale * self.gradient_norm**2 * (8 + sampling), scale * self.noise_weight().value
-        return StepOrders(z=self.z, first=first, second=second) if first > 0 and second > 0 else None
+        if first > 0 and second > 0:
+            return first, second
+        return None
 
     def recommend_local_steps(self, *, total_steps: int) -> Recommendation:
         """E* of Theorem 3 at a fixed total of T = `total_steps` iterations.
@@ -257,10 +158,12 @@ class IterationConstants:
         if T * b < N:
             raise ValueError(f"total_steps must be at least clients/participants = {N / b:g}, got {T}.")
         settings = [E for E in range(1, T + 1) if T % E == 0 and T // E * b >= N]
-        orders, order = self.orders(), StepOrders(z=self.z).order_of_local_steps(T)
+        z = self.z
+        flat = "For z = 1 (Gaussian) (4) has no interior minimum: every E up to √T gives O(1), the fewest is best."
         notes = (
             self._assumed(),
-            f"Theorem {5 if self.z >= 1 else 4} asks for the order T^({self.z:g}/{self.z + 1:g}) = {order.value:.4g}.",
+            f"Theorem 5 asks for the order T^({z:g}/{z + 1:g}) = {T ** (z / (z + 1)):.4g}.",
+            *holding((z == 1, flat)),
         )
         corrected = scan("local steps E", lambda E: self.convergence(T, int(E), T / E, "corrected"), settings)
         halved = holding((self.mechanism == "gaussian", f"With the right variance E* = {corrected.value:g}."))
@@ -268,7 +171,7 @@ class IterationConstants:
             "local steps E",
             lambda E: self.convergence(T, int(E), T / E),
             settings,
-            merged(notes, order.remarks, self.noise_weight().remarks, halved, _closed_form(orders, T), self._on_c2()),
+            merged(notes, self.noise_weight().remarks, halved, self._closed_form(T), self._on_c2()),
         )
 
     def recommend_rounds(self, *, local_steps: int = 1, max_rounds: int = 500) -> Recommendation:
@@ -287,7 +190,7 @@ class IterationConstants:
             "rounds T_g",
             lambda T_g: self.convergence(int(T_g) * local_steps, local_steps, T_g),
             range(least, max_rounds + 1),
-            merged(notes, self.noise_weight().remarks, _best_total(self.orders(), local_steps)),
+            merged(notes, self.noise_weight().remarks, self._best_total(local_steps)),
         )
 
     def _assumed(self) -> str:
@@ -314,25 +217,31 @@ class IterationConstants:
         small = f"c2 = {self.c2:.4g} is too small: Theorem 2's noise gives (ε, δ) from {least:.4g} on, even with ξ = ζ."
         return holding((self.c2 < least, small))
 
+    def _closed_form(self, T: int) -> tuple[str, ...]:
+        """Theorem 5's optimum at z = 2 (Laplace), and how the bound grows with T there: E* =
+        (second/(2·first))^(1/3)·T^(2/3), where the derivative 2·first·E/T − second·E^(−2)·T is 0.
+        """
+        orders = self.orders()
+        if self.z == 1 or orders is None:
+            return ()
+        first, second = orders
+        inside = (second / (2 * first)) ** (1 / 3) * T ** (2 / 3)
+        best = min(max(inside, 1.0), float(T))
+        value = first * best**2 / T + second * T / best
+        return (
+            f"(4) with Theorem 3's constants: E* = {best:.4g}, where Y_T ≈ {value:.4g}; it grows as T^0.333.",
+            *holding((best != inside, f"The stationary point {inside:.4g} of (4) lies outside [1, T].")),
+        )
 
-def _closed_form(orders: StepOrders | None, T: int) -> tuple[str, ...]:
-    """Theorem 5's optimum with its constants, and how the bound grows with T there."""
-    if orders is None or orders.z <= 1:
-        return ()
-    best = orders.best_local_steps(T)
-    return (
-        f"(4) with Theorem 3's constants: E* = {best.value:.4g}, where Y_T ≈ {orders.at(T, best.value).value:.4g}; "
-        f"it grows as T^{orders.rate:.3g}.",
-        *best.remarks,
-    )
-
-
-def _best_total(orders: StepOrders | None, E: int) -> tuple[str, ...]:
-    """Corollary 5.1's optimum with its constants; nothing for z ≤ 1, where it has none."""
-    if orders is None or orders.z <= 1:
-        return ()
-    best = orders.best_iterations(E)
-    return (
-        f"Corollary 5.1 with Theorem 3's constants: T* = {best.value:.4g} iterations, {best.value / E:.4g} rounds.",
-        *best.remarks,
-    )
+    def _best_total(self, E: int) -> tuple[str, ...]:
+        """Corollary 5.1's optimum at z = 2: T* = √(first·E³/second)."""
+        orders = self.orders()
+        if self.z == 1 or orders is None:
+            return ()
+        first, second = orders
+        best = math.sqrt(first * E**3 / second)
+        less = f"T* = {best:.4g} of (4) is less than one round of E = {E:g} iterations."
+        return (
+            f"Corollary 5.1 with Theorem 3's constants: T* = {best:.4g} iterations, {best / E:.4g} rounds.",
+            *holding((best < E, less)),
+        )

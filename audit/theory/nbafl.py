@@ -12,21 +12,21 @@ Bounds are in units of the loss. Three readings of the same theorem, since two o
   Izadi's with that noise term. σ_A is the noise that Theorem 1 and Lemma 5 really leave on the aggregate, d the number
   of parameters (the paper counts one component, times √N).
 
-Theorem 3's constants (20)-(22) are those of arXiv v2 as remembered, for the copy at hand had lost its formulas: Q was
-checked against the derivation of FedProx's Theorem 4 (arXiv:1812.06127), which it follows; α0 and α1 could not be
-checked, so do not rest a claim on them.
+Of Theorem 3 the printed constants (20)-(22) were at hand from memory alone and could not be checked, so that only the
+"rederived" reading has it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...defenses import ranges
 from ...defenses.claims import nbafl_round_budgets
 from .formula import FormulaValue, Recommendation, assumed, geometric_sum, holding, merged, power, scan
 
-READINGS = ("printed", "talaei", "rederived")
+Theorem2Reading = Literal["printed", "talaei", "rederived"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +91,8 @@ class NbaflConstants:
         """λ0 = ρ/2 of (10), the weight of E‖n‖²."""
         return self.smoothness / 2
 
-    def lambda_1(self, reading: str = "printed") -> float:
+    def lambda_1(self, reading: Theorem2Reading = "printed") -> float:
         """λ1 of (10), the weight of ‖∇F‖·E‖n‖: 1/μ + ρB/μ as printed, 1 + ρB/μ in the other readings."""
-        ranges.require_one_of("reading", reading, READINGS)
         own = 1 / self.proximal if reading == "printed" else 1.0
         return own + self.smoothness * self.dissimilarity / self.proximal
 
@@ -103,12 +102,13 @@ class NbaflConstants:
         rho, B, mu = self.smoothness, self.dissimilarity, self.proximal
         return (-mu + rho * B + rho * B**2 / 2) / mu**2
 
-    def increment(self, gradient: float, noise: float, noise_squared: float, reading: str = "printed") -> FormulaValue:
+    def increment(
+        self, gradient: float, noise: float, noise_squared: float, reading: Theorem2Reading = "printed"
+    ) -> FormulaValue:
         """(10): E F(w_{t+1}) − F(w_t) ≤ λ2‖∇F‖² + λ1‖∇F‖E‖n‖ + λ0E‖n‖², one round's change of the loss.
 
         gradient: ‖∇F‖; noise and noise_squared: E‖n‖ and E‖n‖² of the aggregate's noise, parameter units.
         """
-        ranges.require_nonnegative(gradient=gradient, noise=noise, noise_squared=noise_squared)
         value = self.lambda_2 * gradient**2 + self.lambda_1(reading) * gradient * noise + self.lambda_0 * noise_squared
         impossible = noise_squared < noise**2 * (1 - 1e-12)
         return FormulaValue(
@@ -123,35 +123,16 @@ class NbaflConstants:
         value = 1 + 2 * self.pl * self.lambda_2
         return FormulaValue(value, merged(self._on_lambda_2(), self._on_pl(value)))
 
-    def sampled_contraction(self, K: int, reading: str = "printed") -> FormulaValue:
-        """Q of Theorem 3, (20), the contraction when K of N clients take part.
-
-        "printed": 1 + (2l/μ²)(ρB²/2 + ρB + ρB²/K + 2ρB²/√K + μB/√K − μ). "rederived": P + lρB²(N−K)/(K(N−1)μ²): the
-        mean of K clients drawn without replacement is unbiased, so smoothness alone bounds what the draw costs; at
-        K = N it is P, which the printed one is not.
+    def sampled_contraction(self, K: int) -> FormulaValue:
+        """Theorem 3's contraction when K of N clients take part: P + lρB²(N−K)/(K(N−1)μ²), P at K = N. The mean of K
+        clients drawn without replacement is unbiased, so smoothness alone bounds what the draw costs.
         """
-        ranges.require_count(K=K)
-        ranges.require_at_most("K", K, "clients", self.clients)
-        ranges.require_one_of("reading", reading, ("printed", "rederived"))
         rho, B, mu, N, low = self.smoothness, self.dissimilarity, self.proximal, self.clients, self.lambda_2
-        if reading == "printed":
-            low += (rho * B**2 / K + 2 * rho * B**2 / math.sqrt(K) + mu * B / math.sqrt(K)) / mu**2
-        elif K < N:
+        if K < N:
             low += rho * B**2 * (N - K) / (2 * K * (N - 1) * mu**2)
         value = 1 + 2 * self.pl * low
-        return FormulaValue(
-            value,
-            merged(
-                self._on_dissimilarity(),
-                holding(
-                    (
-                        low >= 0,
-                        f"Q = {value:.6g} is not below 1: the gap does not shrink, so no number of rounds is best.",
-                    )
-                ),
-                self._on_pl(value),
-            ),
-        )
+        growing = f"Q = {value:.6g} is not below 1: the gap does not shrink, so no number of rounds is best."
+        return FormulaValue(value, merged(self._on_dissimilarity(), holding((low >= 0, growing)), self._on_pl(value)))
 
     def aggregate_noise_std(self, T: int, K: int) -> FormulaValue:
         """σ_A: the std of the noise on the aggregate (per parameter), uploads' and server's together (Theorem 1, Lemma
@@ -161,8 +142,6 @@ class NbaflConstants:
         b = −(T/ε)ln(1 − N/K + (N/K)e^(−ε/T)), 1 for K = N. Where b is undefined (ε/T ≥ −ln(1 − K/N)) the server adds
         nothing. Both tests of the paper, T > L√N and T > ε/γ, are this maximum.
         """
-        ranges.require_count(T=T, K=K)
-        ranges.require_at_most("K", K, "clients", self.clients)
         ranges.require_at_most("exposures", self.exposures, "T", T)
         spent, sound = self._round_budgets(T, K)
         uplink = 2 * self.noise_constant * self.exposures * self.clip / (self.samples * math.sqrt(K) * self.epsilon)
@@ -183,15 +162,13 @@ class NbaflConstants:
             ),
         )
 
-    def convergence(self, T: int, reading: str = "printed") -> FormulaValue:
+    def convergence(self, T: int, reading: Theorem2Reading = "printed") -> FormulaValue:
         """Theorem 2, (15): the gap F − F* after T rounds with all N clients.
 
         "printed": P^TΘ + (κ1T/ε + κ0T²/ε²)(1 − P^T), κ1 = (λ1βcC/(m(1−P)))√(2/(Nπ)), κ0 = λ0c²C²/(m²(1−P)N).
         "talaei": Θ + k2T + k1T²/ε + k0T³/ε², k2 = λ2β², k1 = (2λ1βCc/m)√(2/(Nπ)), k0 = 4λ0C²c²/(m²N): T rounds of
         (10) with ‖∇F‖ = β, E‖n‖ = (2cCT/(mε))√(2/(Nπ)), E‖n‖² = (2cCT/(mε))²/N. "rederived": see the module.
         """
-        ranges.require_count(T=T)
-        ranges.require_one_of("reading", reading, READINGS)
         if reading == "rederived":
             return self._rederived(T, self.clients, self.contraction())
         N, unit = self.clients, self.noise_constant * self.clip * T / (self.samples * self.epsilon)
@@ -216,32 +193,11 @@ class NbaflConstants:
             ),
         )
 
-    def sampled_convergence(self, T: int, K: int, reading: str = "printed") -> FormulaValue:
-        """Theorem 3, (19): the gap F − F* after T rounds in which K of N clients take part.
+    def sampled_convergence(self, T: int, K: int) -> FormulaValue:
+        """Theorem 3 ("rederived"): the gap F − F* after T rounds in which K of N clients take part."""
+        return self._rederived(T, K, self.sampled_contraction(K))
 
-        "printed": Q^TΘ + (1−Q^T)/(1−Q)·(cCα1β√(2/π)/(mKx) + c²C²α0/(m²K²x²)), x = −ln(1 − N/K + (N/K)e^(−ε/T)),
-        α0 = 2ρK/N + ρ, α1 = 1 + 2ρB/μ + 2ρB√K/(μN); undefined (nan) for ε/T ≥ −ln(1 − K/N). "rederived": see the
-        module.
-        """
-        ranges.require_count(T=T)
-        shrink = self.sampled_contraction(K, reading)
-        if reading == "rederived":
-            return self._rederived(T, K, shrink)
-        spent, _ = self._round_budgets(T, K)
-        if math.isinf(spent):
-            undefined = (
-                f"b is undefined: ε/T = {self.epsilon / T:.3g} is at least −ln(1 − K/N) (the uploads' noise suffices)."
-            )
-            return FormulaValue(math.nan, (*shrink.remarks, undefined))
-        rho, B, mu = self.smoothness, self.dissimilarity, self.proximal
-        unit = self.noise_constant * self.clip / (self.samples * K * spent)
-        alpha_0 = 2 * rho * K / self.clients + rho
-        alpha_1 = 1 + 2 * rho * B / mu + 2 * rho * B * math.sqrt(K) / (mu * self.clients)
-        noise = unit * alpha_1 * self.lipschitz * math.sqrt(2 / math.pi) + unit**2 * alpha_0
-        value = power(shrink.value, T) * self.initial_gap + geometric_sum(shrink.value, T) * noise
-        return FormulaValue(value, merged(shrink.remarks, self._on_release(T)))
-
-    def optimal_rounds(self, max_rounds: int, reading: str = "printed") -> Recommendation:
+    def optimal_rounds(self, max_rounds: int, reading: Theorem2Reading = "printed") -> Recommendation:
         """T* by a scan of T = L … max_rounds: of Theorem 2, or with fewer participants than clients of Theorem 3.
 
         The paper promises an optimum after Theorem 2; it needs λ2 < 0 (μ > ρB(1 + B/2)), since otherwise every further
@@ -252,38 +208,25 @@ class NbaflConstants:
         def at(T: float) -> FormulaValue:
             if self.sampled == self.clients:
                 return self.convergence(int(T), reading)
-            return self.sampled_convergence(int(T), self.sampled, reading)
+            return self.sampled_convergence(int(T), self.sampled)
 
         return scan("rounds T", at, range(self.exposures, max_rounds + 1))
 
-    def optimal_participants(self, T: int, reading: str = "printed") -> Recommendation:
-        """K* after T rounds by a scan of K = 1 … N of Theorem 3."""
-        best = scan(
-            "participants K", lambda K: self.sampled_convergence(T, int(K), reading), range(1, self.clients + 1)
-        )
-        return replace(best, remarks=merged(self._undefined(best), best.remarks))
-
-    def _undefined(self, scanned: Recommendation) -> tuple[str, ...]:
-        """How many of the K scanned Theorem 3 says nothing of."""
-        values = sum(math.isnan(value) for _, value in scanned.curve)
-        where = f"{values} of the {self.clients} values of K, where ε/T ≥ −ln(1 − K/N)"
-        return holding((values > 0, f"Theorem 3 is undefined for {where}."))
-
     def recommend_rounds(self, *, max_rounds: int = 200) -> Recommendation:
-        """T* of the reading "rederived"; a remark gives the T* of the printed theorem and of its correction."""
+        """T* of the reading "rederived"; with all clients a remark gives the T* of the printed theorem and of its
+        correction.
+        """
         best = self.optimal_rounds(max_rounds, "rederived")
-        all_take_part = self.sampled == self.clients
-        others = ("printed", "talaei") if all_take_part else ("printed",)
+        others = ("printed", "talaei") if self.sampled == self.clients else ()
         rest = "; ".join(f"{r}: {self.optimal_rounds(max_rounds, r).value:g}" for r in others)
-        notes = (self._assumed(), f"T* of the other readings of Theorem {2 if all_take_part else 3}: {rest}.")
+        notes = (self._assumed(), *holding((bool(rest), f"T* of the other readings of Theorem 2: {rest}.")))
         return replace(best, remarks=merged(notes, best.remarks))
 
     def recommend_participants(self, *, rounds: int) -> Recommendation:
-        """K* of the reading "rederived" after `rounds` = T rounds; a remark gives the printed theorem's."""
-        best = self.optimal_participants(rounds, "rederived")
-        printed = self.optimal_participants(rounds, "printed")
-        notes = (self._assumed(), f"K* of Theorem 3 as printed: {printed.value:g}.", *self._undefined(printed))
-        return replace(best, remarks=merged(notes, best.remarks))
+        """K* after `rounds` = T rounds by a scan of K = 1 … N of Theorem 3."""
+        ranges.require_count(rounds=rounds)
+        every = range(1, self.clients + 1)
+        return scan("participants K", lambda K: self.sampled_convergence(rounds, int(K)), every, (self._assumed(),))
 
     def _talaei(self, T: int, noise: float, noise_squared: float) -> FormulaValue:
         step = self.increment(self.lipschitz, noise, noise_squared, "talaei")

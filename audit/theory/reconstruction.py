@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from ...defenses.ranges import require_above_zero, require_count, require_nonnegative, require_one_of
+from ...defenses.ranges import require_above_zero, require_count, require_nonnegative
 from .formula import FormulaValue, Recommendation, assumed, holding, merged
 
 
@@ -56,20 +57,18 @@ class ReconstructionConstants:
         """min(1, C/g), the share of the true gradient that the clip leaves."""
         return min(1.0, self.clip / self.gradient_norm)
 
-    def noise_share(self, reading: str = "n") -> float:
+    def noise_share(self, reading: Literal["n", "d"] = "n") -> float:
         """The noise's norm over g for σ = 1: C/(√n·g) ("n", as (A.39) prints it) or √d·C/(n·g) ("d").
 
         The noise has d components of std σC/n, so E‖noise‖ ≤ √d·σC/n; (A.39) writes √n for √d.
         """
-        require_one_of("reading", reading, ("n", "d"))
         ratio, n, d = self.clip / self.gradient_norm, self.samples, self.dimension
         if reading == "n":
             return ratio / math.sqrt(n)
-        if d is None:
-            raise ValueError("dimension must be given for the reading 'd', got None.")
+        assert d is not None
         return math.sqrt(d) * ratio / n
 
-    def norm_ratio(self, reading: str = "n") -> FormulaValue:
+    def norm_ratio(self, reading: Literal["n", "d"] = "n") -> FormulaValue:
         """Lemma 7, (4.5): k1 = min(1, C/g) + (σ/√n)(C/g), with ‖noisy gradient‖ ≤ k1·g.
 
         Readings as in `noise_share`. Either bounds the mean, not every draw.
@@ -90,7 +89,7 @@ class ReconstructionConstants:
             ),
         )
 
-    def update_factor(self, reading: str = "n") -> FormulaValue:
+    def update_factor(self, reading: Literal["n", "d"] = "n") -> FormulaValue:
         """Theorem 6, (4.8)-(4.11): k3 = 1 − 2k2 + 2k2s, k2 = (k1−1)/k1, the share of a signed step that survives the
         noise.
         """
@@ -105,9 +104,8 @@ class ReconstructionConstants:
             ),
         )
 
-    def convergence(self, reading: str = "printed") -> FormulaValue:
+    def convergence(self, reading: Literal["printed", "appendix"] = "printed") -> FormulaValue:
         """Corollary 2, (4.10): mean ‖∇J‖² ≤ L·gap/(2Tk3) ("printed") or 2L·gap/(Tk3) ("appendix", as (A.43) gives)."""
-        require_one_of("reading", reading, ("printed", "appendix"))
         k3 = self.update_factor()
         if k3.value == 0:
             return FormulaValue(math.nan, ("k3 = 0: the attack does not move.",))
@@ -128,7 +126,7 @@ class ReconstructionConstants:
             ),
         )
 
-    def stopping_scale(self, reading: str = "n") -> float:
+    def stopping_scale(self, reading: Literal["n", "d"] = "n") -> float:
         """The σ with k3 = 0, from which on the attack's steps do not descend; inf for s ≥ 1/2.
 
         k3 ≤ 0 from k1 = 2(1−s)/(1−2s) on. (Ours, from (4.5) and (4.11).)

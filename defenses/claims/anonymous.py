@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from ..ranges import require_positive, require_probability
-
 
 def anonymous_variance(
     epsilon: float, delta: float, rounds: float, rate: float, clients: int, neighbours: int = 1
@@ -23,8 +21,6 @@ def anonymous_variance(
     >>> round(anonymous_variance(8, 1e-5, 50, 0.7, 100), 5), round(anonymous_variance(8, 1e-5, 50, 0.7, 100, 30), 5)
     (0.00831, 0.24942)
     """
-    require_positive(epsilon=epsilon, rounds=rounds, rate=rate, clients=clients, neighbours=neighbours)
-    require_probability(delta=delta)
     if epsilon >= 2 * log(1 / delta):
         raise ValueError(f"epsilon is {epsilon:g}; Theorem 8 needs it below 2 ln(1/delta) = {2 * log(1 / delta):.4g}")
     return 7 * rate**2 * neighbours * rounds * (epsilon + 2 * log(1 / delta)) / (clients * epsilon) ** 2
@@ -41,8 +37,6 @@ def anonymous_claimed_epsilon(
     >>> round(anonymous_claimed_epsilon(anonymous_variance(8, 1e-5, 50, 0.7, 100, 30), 1e-5, 50, 0.7, 100, 30), 9)
     8.0
     """
-    require_positive(variance=variance, rounds=rounds, rate=rate, clients=clients, neighbours=neighbours)
-    require_probability(delta=delta)
     a, square = 7 * rate**2 * neighbours * rounds, variance * clients**2
     return (a + sqrt(a * a + 8 * a * square * log(1 / delta))) / (2 * square)
 
@@ -55,8 +49,6 @@ def anonymous_lemma3_failures(variance: float, epsilon: float, delta: float, rat
     >>> len(anonymous_lemma3_failures(anonymous_variance(8, 1e-5, 50, 0.7, 100), 8, 1e-5, 0.7))
     2
     """
-    require_positive(variance=variance, epsilon=epsilon, rate=rate)
-    require_probability(delta=delta)
     alpha = 1 + 2 * log(1 / delta) / epsilon
     most = 2 / 3 * variance * log(1 / (rate * alpha * (1 + variance))) + 1
     failures = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import ceil, exp, floor, inf, log, sqrt
 
-from ..ranges import require_nonnegative, require_positive, require_probability
-
 
 def component_delta(epsilon: float, sigma: float, releases: int, target_delta: float) -> float:
     """δ_i = min over integers α > 1 + ln(1/δ*)/ε of exp((α − 1)(L_iα/(2σ0²) − ε)) (eq. 12), L_i the client's releases.
@@ -16,9 +14,6 @@ def component_delta(epsilon: float, sigma: float, releases: int, target_delta: f
     >>> component_delta(0.5, 26, 7, 1e-5) < 1e-5 < component_delta(0.5, 26, 8, 1e-5)
     True
     """
-    require_positive(epsilon=epsilon, sigma=sigma)
-    require_nonnegative(releases=releases)
-    require_probability(target_delta=target_delta)
     if releases == 0:
         return 0.0
     least = floor(1 + log(1 / target_delta) / epsilon) + 1
@@ -33,9 +28,6 @@ def component_epsilon(releases: int, sigma: float, delta: float) -> float:
     >>> round(component_epsilon(7, 26, 1e-5), 3)
     0.493
     """
-    require_positive(sigma=sigma)
-    require_nonnegative(releases=releases)
-    require_probability(delta=delta)
     if releases == 0:
         return 0.0
     best = 1 + sigma * sqrt(2 * log(1 / delta) / releases)

@@ -16,8 +16,6 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.special import gammaln, logsumexp
 
-from ..ranges import require_nonnegative, require_positive, require_probability, require_rate
-
 TF_PRIVACY_ORDERS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 4.5, *range(5, 64), 128, 256, 512)
 ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512)  # integers: dp_accounting's series for others may not converge
 
@@ -31,9 +29,6 @@ def rdp_gaussian(multiplier: float, releases: float, delta: float) -> float:
     >>> round(rdp_gaussian(1.0, 1, 1e-5), 2), round(rdp_gaussian(1.0, 15, 1e-5), 2)
     (5.3, 26.08)
     """
-    require_positive(multiplier=multiplier)
-    require_nonnegative(releases=releases)
-    require_probability(delta=delta)
     return releases / (2 * multiplier**2) + sqrt(2 * releases * log(1 / delta)) / multiplier
 
 
@@ -49,10 +44,6 @@ def moments_epsilon(rate: float, multiplier: float, rounds: float, delta: float,
     >>> round(moments_epsilon(0.5, 1.18, 11, 1e-3), 2)
     8.15
     """
-    require_rate(sampling_rate=rate)
-    require_positive(multiplier=multiplier, moments=moments)
-    require_nonnegative(rounds=rounds)
-    require_probability(delta=delta)
     if rounds == 0:
         return 0.0
     orders = np.arange(1, moments + 1)
@@ -85,8 +76,6 @@ def sampled_gaussians_epsilon(
     >>> round(sampled_gaussians_epsilon(0.01, [(6.0, 10_000)], 1e-5), 4)
     0.8227
     """
-    require_rate(sampling_rate=rate)
-    require_probability(delta=delta)
     if not multipliers:
         return 0.0
     total = sum(steps * sampled_renyi(rate, sigma, orders) for sigma, steps in multipliers)
@@ -98,7 +87,6 @@ def sampled_renyi(rate: float, multiplier: float, orders: tuple[float, ...]) -> 
     """The Rényi divergences, at `orders` α > 1, of one step: a Poisson-sampled Gaussian of rate q and multiplier σ
     (arXiv:1908.10530); ∞ where the series for one does not converge.
     """
-    require_positive(multiplier=multiplier)
     if all(order == int(order) for order in orders):
         powers = np.array(orders, dtype=int) - 1
         return _log_moments(rate, multiplier, int(powers.max()))[powers - 1] / powers
@@ -119,10 +107,6 @@ def sampled_gaussian_epsilon(rate: float, multiplier: float, steps: int, delta: 
     >>> round(sampled_gaussian_epsilon(0.1, 4.0, 100, 1e-5), 2)
     1.08
     """
-    require_rate(sampling_rate=rate)
-    require_positive(multiplier=multiplier)
-    require_nonnegative(steps=steps)
-    require_probability(delta=delta)
     if steps == 0:
         return 0.0
     event = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))

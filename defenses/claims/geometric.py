@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from math import expm1, log, sqrt
 
-from ..ranges import require_positive, require_probability, require_rate
-
 
 def geometric_series(ratio: float, rounds: float) -> float:
     """S = Σ_{m=1..M} ϑ^(1−m) = (ϑ − ϑ^(1−M))/(ϑ − 1), or M at ϑ = 1 (eq. 8), without cancellation near 1.
@@ -16,7 +14,6 @@ def geometric_series(ratio: float, rounds: float) -> float:
     >>> round(geometric_series(0.9, 30), 2), geometric_series(1.0, 30)
     (203.31, 30.0)
     """
-    require_positive(ratio=ratio, rounds=rounds)
     step = -log(ratio)
     return expm1(rounds * step) / expm1(step) if step else float(rounds)
 
@@ -32,7 +29,6 @@ def geometric_multiplier(epsilon: float, delta: float, rounds: float, ratio: flo
     >>> [round(2 * 5 / 600 * geometric_multiplier(10, 1e-3, 30, ratio, 0.1), 5) for ratio in (0.9, 0.95, 1, 1.05, 1.1)]
     [0.02793, 0.01633, 0.01073, 0.00787, 0.00631]
     """
-    require_positive(epsilon=epsilon)
     return _root(geometric_series(ratio, rounds), delta, rate) / epsilon
 
 
@@ -45,7 +41,6 @@ def geometric_epsilon(multiplier: float, delta: float, rounds: float, ratio: flo
     >>> round(geometric_epsilon(geometric_multiplier(10, 1e-3, 30, 0.9, 0.1), 1e-3, 30, 0.9, 0.1), 9)
     10.0
     """
-    require_positive(multiplier=multiplier)
     return _root(geometric_series(ratio, rounds), delta, rate) / multiplier
 
 
@@ -65,7 +60,6 @@ def geometric_adjusted_multiplier(
     """
     if done < 1 or rounds <= done:
         raise ValueError(f"{done} rounds are done of {rounds}; at least 1 must be done, and at least 1 must remain")
-    require_positive(epsilon=epsilon)
     return _root(geometric_series(ratio, done) + geometric_tail(ratio, rounds, done)[0], delta, rate) / epsilon
 
 
@@ -77,7 +71,6 @@ def geometric_tail(ratio: float, rounds: int, done: int) -> tuple[float, float]:
     >>> [round(tail, 1) for tail in geometric_tail(0.9, 24, 10)]
     [43.7, 87.0]
     """
-    require_positive(ratio=ratio)
     left = rounds - done
     printed = float(left) if ratio >= 1 else ratio ** (done - rounds) / (1 - ratio)
     return printed, ratio ** (-done) * geometric_series(ratio, left)
@@ -85,6 +78,4 @@ def geometric_tail(ratio: float, rounds: int, done: int) -> tuple[float, float]:
 
 def _root(series: float, delta: float, rate: float) -> float:
     """√(2q·series·ln(1/δ))."""
-    require_rate(sampling_rate=rate)
-    require_probability(delta=delta)
     return sqrt(2 * rate * series * log(1 / delta))

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from ..ranges import require_nonnegative, require_positive, require_probability
-
 C2 = sqrt(2)  # the constant Theorem 2 only says exists; the paper never gives it
 
 
@@ -19,7 +17,6 @@ def iteration_sensitivity(largest_rate: float, local_steps: int, clip: float) ->
     >>> iteration_sensitivity(0.5, 4, 3.0)
     6.0
     """
-    require_positive(largest_rate=largest_rate, local_steps=local_steps, clip=clip)
     return largest_rate * local_steps * clip
 
 
@@ -29,8 +26,6 @@ def iteration_laplace_scale(epsilon: float, releases: float, sensitivity: float)
     >>> iteration_laplace_scale(5.0, 10, 2.0)
     4.0
     """
-    require_positive(epsilon=epsilon, sensitivity=sensitivity)
-    require_nonnegative(releases=releases)
     return releases * sensitivity / epsilon
 
 
@@ -40,8 +35,6 @@ def iteration_laplace_epsilon(scale: float, releases: float, sensitivity: float)
     >>> iteration_laplace_epsilon(4.0, 10, 2.0)
     5.0
     """
-    require_positive(scale=scale, sensitivity=sensitivity)
-    require_nonnegative(releases=releases)
     return releases * sensitivity / scale
 
 
@@ -54,9 +47,6 @@ def iteration_gaussian_std(epsilon: float, delta: float, releases: float, sensit
     >>> round(iteration_gaussian_std(10.0, 1e-4, 1, 1.0), 4)
     0.4292
     """
-    require_positive(epsilon=epsilon, sensitivity=sensitivity, c2=c2)
-    require_nonnegative(releases=releases)
-    require_probability(delta=delta)
     return sensitivity * c2 * sqrt(releases * log(1 / delta)) / epsilon
 
 
@@ -71,7 +61,4 @@ def iteration_gaussian_epsilon(
     >>> round(iteration_gaussian_epsilon(0.4292, 1e-4, 1, 1.0), 2)
     10.0
     """
-    require_positive(noise_std=noise_std, sensitivity=sensitivity, c2=c2)
-    require_nonnegative(releases=releases)
-    require_probability(delta=delta)
     return sensitivity * c2 * sqrt(releases * log(1 / delta)) / noise_std

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from math import expm1, inf, log, log1p, sqrt
 
-from ..ranges import require_nonnegative, require_positive, require_probability
-
 
 def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int, exposures: int) -> float:
     """σ_U = cLΔ/ε, Δ = 2C/m: the noise a client adds when L of its uploads may be caught, in parameter units.
@@ -20,9 +18,6 @@ def nbafl_uplink_std(*, epsilon: float, delta: float, clip: float, records: int,
     >>> round(nbafl_uplink_std(epsilon=50, delta=0.01, clip=1.0, records=1000, exposures=25), 6)
     0.003108
     """
-    require_positive(epsilon=epsilon, clip=clip, records=records)
-    require_nonnegative(exposures=exposures)
-    require_probability(delta=delta)
     return _c(delta) * exposures * 2 * clip / (records * epsilon)
 
 
@@ -36,9 +31,6 @@ def nbafl_epsilon(*, noise_std: float, delta: float, clip: float, records: int, 
     >>> round(nbafl_epsilon(noise_std=std, delta=0.01, clip=1.0, records=1000, exposures=25), 9)
     50.0
     """
-    require_positive(noise_std=noise_std, clip=clip, records=records)
-    require_nonnegative(exposures=exposures)
-    require_probability(delta=delta)
     return _c(delta) * exposures * 2 * clip / (records * noise_std)
 
 
@@ -69,7 +61,7 @@ def nbafl_downlink_std(
         cohort: K, None for all clients.
 
     Raises:
-        ValueError: a number outside its range, or a cohort of more than all clients.
+        ValueError: a cohort of more than all clients.
 
     >>> setting = dict(delta=0.01, clip=1.0, records=1000, rounds=25, clients=50)
     >>> f"{nbafl_downlink_std(epsilon=50, exposures=1, **setting):.3e}"
@@ -77,8 +69,6 @@ def nbafl_downlink_std(
     >>> f"{nbafl_downlink_std(epsilon=5, exposures=1, cohort=20, **setting):.3e}"
     '4.333e-04'
     """
-    require_positive(epsilon=epsilon, clip=clip, records=records, exposures=exposures, rounds=rounds, clients=clients)
-    require_probability(delta=delta)
     k = clients if cohort is None else cohort
     if not 1 <= k <= clients:
         raise ValueError(f"cohort is {k}; it must be from 1 to the {clients} clients")
@@ -101,7 +91,6 @@ def nbafl_round_budgets(epsilon: float, rounds: int, clients: int, cohort: int) 
     >>> [round(e, 3) for e in nbafl_round_budgets(5, 25, 50, 20)]
     [0.604, 0.441]
     """
-    require_positive(epsilon=epsilon, rounds=rounds, clients=clients, cohort=cohort)
     inside = clients / cohort * expm1(-epsilon / rounds)
     used = -log1p(inside) if inside > -1 else inf
     return used, log1p(clients / cohort * expm1(epsilon / rounds))

@@ -23,7 +23,7 @@ from configs import small_config
 from dpfl_audit.audit import cluster as clusters
 from dpfl_audit.audit.cluster import joined
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting
+from dpfl_audit.audit.reproduce.geometric import TableSetting, table_3
 from dpfl_audit.audit.reproduce.table import Request
 from dpfl_audit.audit.two_worlds.draws import audit_trials
 from dpfl_audit.defenses.progress import Progress
@@ -159,10 +159,10 @@ def test_slices_leave_the_same_bytes_and_the_captured_messages(cluster, config: 
 @pytest.mark.full
 def test_cells_of_a_table_are_the_same(cluster) -> None:
     setting = TableSetting("tiny", clients=3, participants=3, records=8, steps=2, rounds=2, shadows=4)
-    table = GeometricTable([setting], ((None, None), (1.0, 5.0)))
+    cells = [setting], [(None, None), (1.0, 5.0)]
     with joined(cluster.address) as workers:
-        there = table.run(Request(trials=2, workers=workers))
-    assert there.rows == table.run(Request(trials=2)).rows and len(there.rows) == 2
+        there = table_3(Request(trials=2, workers=workers), *cells)
+    assert there.rows == table_3(Request(trials=2), *cells).rows and len(there.rows) == 2
 
 
 # --- kills ---

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from dpfl_audit.audit.errors import BadInput
 from dpfl_audit.audit.reproduce.cells import Cells
-from dpfl_audit.audit.reproduce.geometric import GeometricTable, TableSetting, interval
+from dpfl_audit.audit.reproduce.geometric import TableSetting, table_3
 from dpfl_audit.audit.reproduce.tables import TABLES, reproduce
 from dpfl_audit.defenses.workers import HERE
-from scipy.stats import t as student
 
 TINY = TableSetting("overfitted", clients=2, participants=2, records=20, steps=20, rounds=5, lr=0.3, shadows=4)
 CELLS = ((None, None), (1.0, 5.0))
@@ -24,7 +23,9 @@ CELLS = ((None, None), (1.0, 5.0))
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
-        TABLES, "geometric-table3", replace(TABLES["geometric-table3"], run=GeometricTable((TINY,), CELLS).run)
+        TABLES,
+        "geometric-table3",
+        replace(TABLES["geometric-table3"], run=lambda request: table_3(request, (TINY,), CELLS)),
     )
 
 
@@ -39,49 +40,16 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 def test_an_overfitted_target_is_told_apart_without_noise_and_not_with_it(tiny: None, tmp_path: Path) -> None:
     table = reproduce("geometric-table3", trials=6, output=tmp_path / "o")
     plain, noisy = table.rows
-    assert (plain["theta"], plain["epsilon"], plain["published"]) == (None, None, 0.993)
-    assert (noisy["theta"], noisy["epsilon"], noisy["published"]) == (1.0, 5.0, 0.582)
-    assert plain["candidates"] == 6 * 80 and plain["trials"] == 6
+    assert (plain["ϑ"], plain["ε"], plain["published_success"]) == ("no DP", "∞", 0.993)
+    assert (noisy["ϑ"], noisy["ε"], noisy["published_success"]) == ("1", "5", 0.582)
+    assert plain["trials"] == 6
     assert plain["accuracy_members"] > 0.95 > 0.9 > plain["accuracy_others"]
     assert plain["success_low"] > 0.55 and plain["auc"] > 0.6
     assert plain["control_low"] < 0.5 < plain["control_high"] and plain["control"] < plain["success_low"]
     assert noisy["success_low"] < 0.5 < noisy["success_high"]
-    assert (plain["noise_std"], plain["noise_multiplier"]) == (0.0, 0.0)
-    assert noisy["noise_std"] == pytest.approx(2 * 5 / 20 * noisy["noise_multiplier"])  # Δ = 2C/n
-    # Eq. 8 at ϑ = 1, q = 1: √(2M ln(1/δ))/ε.
-    assert noisy["noise_multiplier"] == pytest.approx((2 * 5 * 6.907755) ** 0.5 / 5)
-
-
-@pytest.mark.full
-def test_a_killed_run_ends_with_the_same_bytes_and_more_trials_add_to_it(tiny: None, tmp_path: Path) -> None:
-    whole = reproduce("geometric-table3", trials=2, output=tmp_path / "whole")
-
-    class Killed(Exception):
-        pass
-
-    def stop(done: int, total: int, _: str) -> None:
-        if done > total // 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        reproduce("geometric-table3", trials=2, output=tmp_path / "cut", progress=stop)
-    kept = bytes_of(tmp_path / "cut")
-    # The digest and two of four cells.
-    assert sum(name.startswith("cells/") for name in kept) == 3 and "results.json" not in kept
-    calls: list[tuple[int, int]] = []
-    again = reproduce(
-        "geometric-table3",
-        trials=2,
-        output=tmp_path / "cut",
-        progress=lambda done, total, _: calls.append((done, total)),
-    )
-    assert bytes_of(tmp_path / "cut") == bytes_of(tmp_path / "whole") and again == whole
-    assert calls == sorted(calls) and calls[-1][0] == calls[-1][1] == 2 * 2 * 5 * 5
-    reproduce("geometric-table3", trials=1, output=tmp_path / "one")
-    reproduce("geometric-table3", trials=2, output=tmp_path / "one")
-    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "whole")
-    with pytest.raises(BadInput, match="made with other settings, data or versions"):
-        reproduce("geometric-table3", trials=2, seed=1, output=tmp_path / "one")
+    assert plain["noise_std"] == 0.0
+    # Eq. 8 at ϑ = 1, q = 1: Δ·√(2M ln(1/δ))/ε, Δ = 2C/n.
+    assert noisy["noise_std"] == pytest.approx(2 * 5 / 20 * (2 * 5 * 6.907755) ** 0.5 / 5)
 
 
 def test_the_same_figures_as_text_markdown_csv_and_json(tiny: None, tmp_path: Path) -> None:
@@ -101,15 +69,6 @@ def test_the_same_figures_as_text_markdown_csv_and_json(tiny: None, tmp_path: Pa
     assert not reproduce("geometric-table3", trials=1).quick
 
 
-def test_the_interval_knows_both_trials_and_records() -> None:
-    equal = interval([0.5, 0.5, 0.5], 150, 300)  # no spread between trials: what 300 decisions say
-    assert equal[0] == pytest.approx(1 - equal[1]) and 0.43 < equal[0] < 0.45
-    apart = interval([0.4, 0.5, 0.6], 15_000, 30_000)
-    half = student.ppf(0.975, 2) * 0.1 / 3**0.5
-    assert apart == pytest.approx((0.5 - half, 0.5 + half))
-    assert interval([0.5], 5, 10)[0] == pytest.approx(0.187, abs=1e-3)  # Clopper-Pearson's table
-
-
 # --- bad input ---
 
 
@@ -122,12 +81,12 @@ def test_the_interval_knows_both_trials_and_records() -> None:
         (
             "geometric-table3",
             {"data": "mnist"},
-            "mnist is read from a folder; give --data-root DIR, with DIR/MNIST/raw",
+            "mnist is read from a folder; give --data-root DIR, with DIR/MNIST",
         ),
         (
             "geometric-table3",
             {"data_root": Path("nowhere")},
-            "--data-root nowhere holds neither MNIST/ nor FashionMNIST/",
+            "--data-root nowhere holds neither MNIST nor FashionMNIST",
         ),
     ],
 )

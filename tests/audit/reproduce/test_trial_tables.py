@@ -218,6 +218,10 @@ def test_a_killed_table_goes_on_and_ends_with_the_same_bytes(monkeypatch: pytest
     assert results["trends"] == whole.trends and results["rows"][0]["published_x"] == 3.0
     for shown in (whole.text, whole.markdown):
         assert "a more?" in shown and "N." in shown and "3.0" in shown
+    reproduce("counted", trials=1, output=tmp_path / "one")
+    assert reproduce("counted", output=tmp_path / "one") == whole
+    with pytest.raises(BadInput, match="made with other settings, data or versions"):
+        reproduce("counted", seed=1, output=tmp_path / "one")
 
 
 # --- bad input ---
