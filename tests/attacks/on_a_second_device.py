@@ -113,7 +113,7 @@ def noisy(module: nn.Module) -> Target:
 def trained(recipe: Recipe) -> Callable[[nn.Module], Target]:
     def made(module: nn.Module) -> Target:
         target = plain(module)
-        walk = LocalSteps(recipe, Layout.of(module), target.weights)
+        walk = LocalSteps(recipe, target.weights)
         for rows in orders(3, "client", recipe.epochs or 1, N).flatten().split(list(recipe.sizes)):
             walk.forward(gradient(module, walk.weights, IMAGES[rows], LABELS[rows]))
         update = walk.weights - target.weights

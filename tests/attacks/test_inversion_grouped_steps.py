@@ -23,7 +23,7 @@ from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.attacks.inversion.strategies.simulating import simulate
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import DistancePerLayer, Proximal, StepClip
+from dpfl_audit.defenses.local import Proximal, StepClip
 from tiers import quick
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -62,10 +62,9 @@ EXTRAS = {
     "adam": {"optimiser": "adam", "lr": 0.01},
     "rmsprop": {"optimiser": "rmsprop", "lr": 0.01},
     "proximal": {"penalties": (Proximal(2.0),), "factor": 0.6},
-    "distance": {"penalties": (DistancePerLayer(1.5),), "records": 3},
     "gradient clip": {"step_clip": StepClip("gradient", 0.5)},
     "gradient clip, L1": {"step_clip": StepClip("gradient", 3.0, 1), "optimiser": "momentum"},
-    "weights clip": {"step_clip": StepClip("weights", 2.0), "penalties": (Proximal(0.3), DistancePerLayer(0.5))},
+    "weights clip": {"step_clip": StepClip("weights", 2.0), "penalties": (Proximal(0.3),)},
 }
 
 

@@ -13,7 +13,7 @@ from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.optimise import Objective
 from dpfl_audit.attacks.inversion.match.solution import Solution
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
-from dpfl_audit.attacks.inversion.read.local_training import Recipe
+from dpfl_audit.attacks.inversion.read.local_training import PENALTIES, Recipe
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
 from dpfl_audit.attacks.inversion.settings import Name
 from dpfl_audit.attacks.inversion.solve import solve
@@ -32,7 +32,7 @@ from dpfl_audit.attacks.inversion.strategies.strategy import Found
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.data import photos
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import DistancePerLayer, LocalTraining, Proximal, StepClip
+from dpfl_audit.defenses.local import LocalTraining, Proximal, StepClip
 from messages import client_sends, facts_of, flat, gradient, knowing, view_of
 from torch import Tensor, nn
 
@@ -133,7 +133,7 @@ def test_low_rank_steps_are_the_unrolled_ones(optimiser: str, name: Name, beside
     target, labels = replace(target, per_layer=True, recipe=recipe), torch.tensor([[0, 1, 2], [2, 0, 1]])
     made = objective(module, target, labels, name)
     assert made.ghost is not None
-    for other in ({"penalties": (DistancePerLayer(1.0),)}, {"step_clip": StepClip("gradient", 1.0)}):
+    for other in ({"left_out": (PENALTIES,)}, {"step_clip": StepClip("gradient", 1.0)}):
         assert objective(module, replace(target, recipe=replace(recipe, **other)), labels, name).ghost is None
     images = torch.rand(1, 6, 1, 2, 3, generator=rng).double()
     value, slope = made(images)
