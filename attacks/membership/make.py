@@ -19,8 +19,7 @@ from .stacked import StackedMembership
 
 Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
 
-OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow attack, meaning nothing to the others
-
+GONE = ("a", "alternatives", "classifier", "gamma", "manner", "memory_gib")  # settings that there were
 
 _Kind = (
     type[AttributeInference]
@@ -42,10 +41,7 @@ def maker(kind: _Kind, **fixed: Any) -> Make:
 
     def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
         del device
-        method = fixed.get("method")
-        foreign = {key for of, keys in OWN_KEYS.items() for key in keys if method is not None and of != method}
-        known = {f.name for f in fields(kind) if f.init} - set(fixed) - foreign
-        check_keys(settings, known)
+        check_keys(settings, {f.name for f in fields(kind) if f.init} - set(fixed), GONE)
         check_types(kind, settings)
         values = {**settings, **fixed}
         attack = kind(**values)
