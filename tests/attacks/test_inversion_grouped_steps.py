@@ -242,12 +242,17 @@ def test_what_differs_is_simulated_apart() -> None:
 def test_so_many_fit_as_what_their_steps_keep_says(optimiser: str, clip: StepClip | None, monkeypatch) -> None:
     """Of layers whose groups are filled up with zeros, too."""
     kept: list[Tensor] = []
-    plain = LocalSteps.backward
+    plain, forward = LocalSteps.backward, LocalSteps.forward
+
+    def stepped(walk: LocalSteps, gradient: Tensor) -> Tensor:
+        kept.append(walk.weights)  # by the step's layers
+        return forward(walk, gradient)
 
     def counted(walk: LocalSteps):
         kept.extend(x for step in (*walk.kept, *walk.walk.kept) for x in step if x is not None)
         return plain(walk)
 
+    monkeypatch.setattr(LocalSteps, "forward", stepped)
     monkeypatch.setattr(LocalSteps, "backward", counted)
     module, recipe = network(PLAIN), replace(RECIPE, optimiser=optimiser, lr=0.01, step_clip=clip)
     targets = targets_of(module, recipe)
