@@ -103,9 +103,10 @@ class Federation:
         assert point.interval is not None
         return Found(point.tpr, *point.interval, entry.value("auc") or 0.0)
 
-    def scores(self, attack: Attack) -> dict[str, Tensor]:
-        """By sender."""
-        made = [attack.run_part(part, self.view, self.knowledge, 0) for part in attack.parts(self.view, self.knowledge)]
+    def scores(self, attack: Attack, view: View | None = None) -> dict[str, Tensor]:
+        """By sender. view: what is seen, None for all."""
+        view = view or self.view
+        made = [attack.run_part(part, view, self.knowledge, 0) for part in attack.parts(view, self.knowledge)]
         return {each.sender: each.scores for each in made if isinstance(each, MembershipScores)}
 
     def sequence(self) -> Found:
@@ -113,15 +114,15 @@ class Federation:
 
     def single(self, statistic: str) -> Found:
         """The best round's, by the truth."""
-        attack = CapturedMembership(statistic, "one-round")  # type: ignore[arg-type]
-        by_round: dict[int, dict[str, Tensor]] = {}
-        for part in attack.parts(self.view, self.knowledge):
-            scores = attack.run_part(part, self.view, self.knowledge, 0)
-            by_round.setdefault(part.content[0].round, {})[scores.sender] = scores.scores
-        return max((self.found(scores) for scores in by_round.values()), key=lambda found: found.tpr)
+        attack = CapturedMembership(statistic)  # type: ignore[arg-type]
+        found = []
+        for number in {m.round for m in self.view.messages if not m.broadcast}:
+            held = tuple(m for m in self.view.messages if m.round == number)
+            found.append(self.found(self.scores(attack, replace(self.view, messages=held))))
+        return max(found, key=lambda one: one.tpr)
 
     def averaged(self) -> Found:
-        return self.found(self.scores(CapturedMembership("cosine", "all-rounds")))
+        return self.found(self.scores(CapturedMembership("cosine")))
 
 
 def _settings(root: Path, noise: float, seed: int) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def row(given: argparse.Namespace, data, lora: tuple[int, list[str]], pairs: int
         inputs = taken(data.inputs[torch.arange(k, len(data.inputs), given.repeats)], pairs)
         value = sent(module, layout, start, inputs, data.targets, "gradient")
         view, nothing = view_of(module, layout, start, value, len(inputs), data, words), Knowledge({}, inputs, inputs)
-        begin, attack = time.perf_counter(), TextInversion(sentences=False)
+        begin, attack = time.perf_counter(), TextInversion()
         read = attack.run_part(attack.parts(view, nothing)[0], view, nothing, 0)
         seconds += (time.perf_counter() - begin) / given.repeats
         true, found = set(inputs.flatten().tolist()) - {PAD}, set(read.words.tolist())

@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
 from ...defenses.complaint import one_of
-from ...defenses.nearest import instead
 from ..base import Attack, Knowledge, Part, PublicFacts, View
-from ..settings import check_types
+from ..settings import check_keys, check_types
 from .attack import Inversion
 from .match.features import FEATURES
 from .match.softened import TIMES
@@ -105,9 +104,7 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         ValueError: an unknown key or preset, or a value out of range, in one sentence.
     """
     known = {f.name for f in fields(Inversion) if f.init} - {"device"}
-    unknown = sorted(set(settings) - known - {"preset"})
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], sorted(known | {'preset'}))}")
+    check_keys(settings, known | {"preset"}, gone=("span",))
     own = {
         name: tuple(v) if name == "manners" and isinstance(v, list) else v
         for name, v in settings.items()

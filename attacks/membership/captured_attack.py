@@ -29,7 +29,6 @@ from .products import cosines, norms, products
 from .projection import projection_residuals, span_operations
 
 Statistic = Literal["cosine", "gradient-difference", "local-loss", "loss-trajectory", "fedmia", "projection"]
-Manner = Literal["all-rounds", "one-round"]
 PASSES = {  # over a candidate
     "cosine": 6,
     "gradient-difference": 6,
@@ -50,25 +49,22 @@ class CapturedMembership:
       round | local-loss: −loss of the sender's own model after local training (updates or weights) | loss-trajectory:
       −loss of the global models, averaged over rounds; about the whole federation, so no sender | projection: minus the
       share of the record's inputs to linear layers outside of the message's span (`projection.py`).
-    manner: all-rounds averages a sender's statistic over the rounds captured; one-round takes each message alone.
 
     All candidates' inner products with a message come from one forward-mode pass. Norms need no gradients in chains of
     linear layers; in other networks gradients are formed for them, many records at a time.
     """
 
     statistic: Statistic = "cosine"
-    manner: Manner = "all-rounds"
 
     def __post_init__(self) -> None:
         among("statistic", self.statistic, get_args(Statistic))
-        among("manner", self.manner, get_args(Manner))
 
     @property
     def name(self) -> str:
         return f"membership-{self.statistic}"
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
-        """One part a sender (all-rounds) or an upload (one-round); one in all for the loss trajectory.
+        """One part a sender; one in all for the loss trajectory.
 
         Raises:
             ValueError: there are no candidates, or the observer sees no message that gives this statistic.
@@ -78,18 +74,12 @@ class CapturedMembership:
         one = CALL + PASSES[self.statistic] * len(knowledge.candidate_ids) * forward
         if self.statistic == "loss-trajectory":
             models = global_models(view)
-            return (
-                [Part("global-models", len(models) * one, tuple(models))]
-                if self.manner == "all-rounds"
-                else [Part(m.id, one, (m,)) for m in models]
-            )
+            return [Part("global-models", len(models) * one, tuple(models))]
         usable = self._usable(view)
         work = dict.fromkeys((m.id for m in usable), one)
         if self.statistic == "projection":
             in_round = Counter(m.round for m in usable)
             work = {m.id: one // in_round[m.round] + span_operations(view) for m in usable}
-        if self.manner == "one-round":
-            return [Part(m.id, work[m.id], (m,)) for m in usable]
         by_sender: dict[str, list[Seen]] = defaultdict(list)
         for message in usable:
             by_sender[message.sender].append(message)
@@ -109,11 +99,11 @@ class CapturedMembership:
             report_progress(progress, done, len(messages))
         sender = "" if self.statistic == "loss-trajectory" else messages[0].sender
         what = "global models" if self.statistic == "loss-trajectory" else "rounds" if len(messages) > 1 else "round"
-        note = f"round {messages[0].round}" if self.manner == "one-round" else f"mean over {len(messages)} {what}"
+        note = f"mean over {len(messages)} {what}"
         return MembershipScores(
             self.name,
             view.observer,
-            self.manner,
+            "all-rounds",
             sender,
             knowledge.candidate_ids,
             total / len(messages),

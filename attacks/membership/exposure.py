@@ -18,6 +18,7 @@ from . import signals
 from .common import CANDIDATES, check_candidates, global_models, report_progress
 from .network import network_sent
 
+ALTERNATIVES = 255  # numbers that a secret is compared with, drawn by lot where there are more
 FEWEST = 32  # numbers of a length, from which one of them is a secret
 METRIC = "exposure"  # in `audit.say.metrics`
 
@@ -30,16 +31,11 @@ class ExposedNumbers:
     A number that the model knows nothing of has every rank alike, which is log2 e = 1.44 bits on average; so have those
     of texts that nobody trained on, if the same lot drew them.
 
-    alternatives: R − 1, drawn by lot where there are more; of a text with several numbers the last one is asked for,
-    and one without any gets no score.
+    R − 1 are `ALTERNATIVES`, or fewer; of a text with several numbers the last one is asked for, and one without any
+    gets no score.
     """
 
-    alternatives: int = 255
     name: str = field(default="membership-exposure", init=False)
-
-    def __post_init__(self) -> None:
-        if self.alternatives < FEWEST - 1:
-            raise ValueError(f"alternatives = {self.alternatives}: at least {FEWEST - 1} numbers to compare with")
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
         """One part.
@@ -53,7 +49,7 @@ class ExposedNumbers:
             raise ValueError(f"{self.name!r} needs texts, and a model of their next words (loss 'next_token')")
         if not numbers_by_length(view.vocabulary):
             raise ValueError(f"{self.name!r} needs {FEWEST} numbers of one length in the vocabulary")
-        runs = len(knowledge.candidate_ids) * (1 + self.alternatives)
+        runs = len(knowledge.candidate_ids) * (1 + ALTERNATIVES)
         work = CALL + runs * forward_operations(view.module, view.input_shape)
         return [Part("final-model", work, global_models(view)[-1])]
 
@@ -72,13 +68,13 @@ class ExposedNumbers:
         for done, (row, (place, length)) in enumerate(secrets.items(), 1):
             record, alike = knowledge.candidate_inputs[row], numbers[length]
             others = alike[alike != record[place]]
-            others = others[torch.randperm(len(others), generator=rng)][: self.alternatives]
+            others = others[torch.randperm(len(others), generator=rng)][:ALTERNATIVES]
             texts = record.repeat(1 + len(others), 1)
             texts[1:, place] = others
             losses = signals.of_model(signal, network, weights, texts, next_words(texts))
             bits[row] = exposure(losses)
             report_progress(progress, done, len(secrets))
-        note = f"of {len(secrets)} candidates the last number, among up to {1 + self.alternatives}; others have none"
+        note = f"of {len(secrets)} candidates the last number, among up to {1 + ALTERNATIVES}; others have none"
         ids, assumed = knowledge.candidate_ids, (CANDIDATES, "which part of a text is a secret, and how it was drawn")
         return MembershipScores(self.name, view.observer, "final-model", "", ids, bits, assumed, note, METRIC)
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from ...defenses.nearest import instead
 from ..base import Attack
-from ..settings import check_types
+from ..settings import check_keys, check_types
 from .attribute import AttributeInference
 from .captured_attack import CapturedMembership
 from .exposure import ExposedNumbers
@@ -20,8 +19,7 @@ from .stacked import StackedMembership
 
 Make = Callable[[Mapping[str, Any], bool, str], list[Attack]]
 
-OWN_KEYS = {"rmia": ("a", "gamma"), "shokri": ("classifier",)}  # of one shadow attack, meaning nothing to the others
-
+GONE = ("a", "alternatives", "classifier", "gamma", "manner", "memory_gib")  # settings that there were
 
 _Kind = (
     type[AttributeInference]
@@ -43,12 +41,7 @@ def maker(kind: _Kind, **fixed: Any) -> Make:
 
     def make(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
         del device
-        method = fixed.get("method")
-        foreign = {key for of, keys in OWN_KEYS.items() for key in keys if method is not None and of != method}
-        known = {f.name for f in fields(kind) if f.init} - set(fixed) - foreign
-        unknown = sorted(set(settings) - known)
-        if unknown:
-            raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], sorted(known)) or '; known are none'}")
+        check_keys(settings, {f.name for f in fields(kind) if f.init} - set(fixed), GONE)
         check_types(kind, settings)
         values = {**settings, **fixed}
         attack = kind(**values)

@@ -17,11 +17,10 @@ def rmia(
     population_keep: Tensor,
     *,
     a: float,
-    gamma: float = 1.0,
 ) -> Tensor:
-    """Offline RMIA scores (n,) in [0, 1]: the share of population records z with ratio_x / ratio_z > γ.
+    """Offline RMIA scores (n,) in [0, 1]: the share of population records z with ratio_x > ratio_z.
 
-    Source: Zarifzadeh et al. 2024, arXiv:2312.03262.
+    Source: Zarifzadeh et al. 2024, arXiv:2312.03262, with γ = 1.
 
     ratio_x = P(x|θ) / P(x) with P(x) = ½((1 + a)·mean_OUT + (1 − a)), mean_OUT over the shadows not trained on x: their
     mean lies too low, as half of "all models" would know x; `a` in [0, 1] says by how much.
@@ -34,26 +33,24 @@ def rmia(
         keep: (S, n) bool, True where shadow s trained on candidate i.
         population: (m,), population_shadows: (S, m), population_keep: (S, m): the same for records that the target did
             not train on.
-        a: in [0, 1], see above. gamma: γ > 0.
+        a: in [0, 1], see above.
 
     Raises:
-        ValueError: a or γ is out of range, there is no population, or some record was in every shadow's training set.
+        ValueError: a is out of range, there is no population, or some record was in every shadow's training set.
     """
-    if not 0 <= a <= 1 or not gamma > 0:
-        raise ValueError(f"a is {a} and gamma {gamma}; a must lie in [0, 1] and gamma be positive")
+    if not 0 <= a <= 1:
+        raise ValueError(f"a is {a}; it must lie in [0, 1]")
     if len(population) == 0:
         raise ValueError(
             "RMIA compares with records known not to be members, and there are none; give the attacker auxiliary data"
         )
     ratio_x = target.double() / _marginal(shadows, keep, a)
     ratio_z = population.double() / _marginal(population_shadows, population_keep, a)
-    below = torch.searchsorted(ratio_z.sort().values, ratio_x / gamma)
+    below = torch.searchsorted(ratio_z.sort().values, ratio_x)
     return below.double() / len(population)
 
 
-def tune_a(
-    shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor, gamma: float = 1.0
-) -> float:
+def tune_a(shadows: Tensor, keep: Tensor, population_shadows: Tensor, population_keep: Tensor) -> float:
     """The `a` of 0, .1, … 1 with the best AUC in an attack on the first shadow with the help of the others.
 
     The first shadow's members are no secret to the attacker, who trained it.
@@ -63,13 +60,13 @@ def tune_a(
 
     Args:
         shadows: (S, n), confidences on the candidates. keep: (S, n) bool, True where shadow s trained on candidate i.
-        population_shadows, population_keep: (S, m), the same for the population. gamma: γ > 0.
+        population_shadows, population_keep: (S, m), the same for the population.
 
     Raises:
         ValueError: there are fewer than four shadows, or the first was trained on all or none of the usable candidates.
     """
     if len(shadows) < 4:
-        raise ValueError(f"there are {len(shadows)} shadows; tuning a needs at least 4, or give a")
+        raise ValueError(f"there are {len(shadows)} shadows; tuning a needs at least 4")
     x = (~keep[1:]).any(0)
     z = (~population_keep[1:]).any(0) & ~population_keep[0]
     member = keep[0, x]
@@ -83,7 +80,6 @@ def tune_a(
             population_shadows[1:, z],
             population_keep[1:, z],
             a=a,
-            gamma=gamma,
         )
         return auc(scores[member], scores[~member])[0]
 

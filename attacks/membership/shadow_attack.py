@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Literal, get_args
 
 import torch
@@ -16,7 +15,7 @@ from .common import CANDIDATES, among, check_candidates, check_classes, global_m
 from .lira import lira
 from .rmia import rmia, tune_a
 from .shadows import ShadowFactory, deal, keep_matrix, train_shadows
-from .shokri import ClassifierName, shokri
+from .shokri import shokri
 
 ShadowMethod = Literal["shokri", "lira", "lira-offline", "rmia"]
 
@@ -31,37 +30,20 @@ class ShadowMembership:
     method: shokri | lira (online) | lira-offline | rmia (offline).
     shadows: an even number. From 64 on LiRA uses each record's own variance. A shadow has the target's number of
       records, so more than twice as many candidates come in blocks, each with shadows of its own.
-    a, gamma: RMIA's; a = None tunes it on a shadow. classifier: Shokri's, logistic | boosting. memory_gib: for the
-      training of shadows.
     """
 
     method: ShadowMethod = "lira"
     shadows: int = 16
-    a: float | None = None
-    gamma: float = 1.0
-    classifier: ClassifierName = "logistic"
-    memory_gib: float = 2.0
 
     def __post_init__(self) -> None:
         among("method", self.method, get_args(ShadowMethod))
-        among("classifier", self.classifier, get_args(ClassifierName))
         if isinstance(self.shadows, bool) or not isinstance(self.shadows, int):
             raise ValueError(f"shadows is {self.shadows!r}; a whole number is expected")
-        for what, value in (("a", self.a), ("gamma", self.gamma), ("memory_gib", self.memory_gib)):
-            if isinstance(value, bool) or not (
-                (isinstance(value, int | float) and isfinite(value)) or (what == "a" and value is None)
-            ):
-                raise ValueError(f"{what} is {value!r}; a finite number is expected")
-        fewest = 2 if self.method == "shokri" or (self.method == "rmia" and self.a is not None) else 4
+        fewest = 2 if self.method == "shokri" else 4
         if self.shadows % 2 or self.shadows < fewest:
             raise ValueError(
                 f"shadows is {self.shadows}; {self.method} needs an even number, at least {fewest}, so that every"
                 " record is in exactly half of them"
-            )
-        if (self.a is not None and not 0 <= self.a <= 1) or not self.gamma > 0 or not self.memory_gib > 0:
-            raise ValueError(
-                f"a is {self.a}, gamma {self.gamma}, memory_gib {self.memory_gib}; a must lie in [0, 1] and the others"
-                " be positive"
             )
 
     @property
@@ -131,7 +113,6 @@ class ShadowMembership:
                 seeds,
                 engine=factory.engine,
                 workers=factory.workers,
-                memory=int(self.memory_gib * 2**30),
                 cache=factory.cache,
                 name=factory.digest,
                 progress=tick,
@@ -162,26 +143,16 @@ class ShadowMembership:
             case "shokri":
                 y = known.targets[block]
                 of_target, of_shadows = (known.signal(signals.probabilities, weights, block) for weights in models)
-                return shokri(of_target[0], y, of_shadows, y, inside, classifier=self.classifier)
+                return shokri(of_target[0], y, of_shadows, y, inside)
             case "rmia":
                 others = known.auxiliary
                 of_target, of_shadows = (known.signal(signals.confidence, weights, block) for weights in models)
                 others_target, others_shadows = (
                     known.signal(signals.confidence, weights, others) for weights in models
                 )
-                a = self.a
-                if a is None:
-                    a = tune_a(of_shadows, inside, others_shadows, keep[:, others], self.gamma)
-                return rmia(
-                    of_target[0],
-                    of_shadows,
-                    inside,
-                    others_target[0],
-                    others_shadows,
-                    keep[:, others],
-                    a=a,
-                    gamma=self.gamma,
-                )
+                a = tune_a(of_shadows, inside, others_shadows, keep[:, others])
+                of_others = others_target[0], others_shadows, keep[:, others]
+                return rmia(of_target[0], of_shadows, inside, *of_others, a=a)
             case _:
                 of_target, of_shadows = (known.signal(signals.phi, weights, block) for weights in models)
                 return lira(of_target[0], of_shadows, inside, online=self.method == "lira")

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 import torch
 from torch import Tensor
 
-ClassifierName = Literal["logistic", "boosting"]
-
 
 def shokri(
-    predictions: Tensor,
-    targets: Tensor,
-    shadow_predictions: Tensor,
-    shadow_targets: Tensor,
-    keep: Tensor,
-    *,
-    seed: int = 0,
-    classifier: ClassifierName = "logistic",
+    predictions: Tensor, targets: Tensor, shadow_predictions: Tensor, shadow_targets: Tensor, keep: Tensor
 ) -> Tensor:
     """Log-odds of membership (n,) (Shokri et al. 2017, arXiv:1610.05820, section V).
 
-    One scikit-learn classifier a class learns from all shadows' predictions on that class's records. The scores are
+    One logistic regression a class learns from all shadows' predictions on that class's records. The scores are
     log-odds, because probabilities round to 1 for the records that matter.
 
     Args:
         predictions: (n, C), the attacked model's probabilities on the candidates. targets: (n,), their labels.
         shadow_predictions: (S, m, C), the shadows' probabilities on the attacker's records. shadow_targets: (m,).
         keep: (S, m) bool, True where shadow s trained on record i.
-        seed: of the classifier, where it is random. classifier: logistic | boosting.
 
     Raises:
         ValueError: a candidate's class has no members, or no others, among the shadows' records.
     """
+    # the imports stand here because scikit-learn's models take longer to load than everything else in this package
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     scores = torch.empty(len(targets), dtype=torch.float64)
     for label in targets.unique().tolist():
         rows = shadow_targets == label
@@ -44,24 +37,8 @@ def shokri(
                 f"class {label} has no {missing} among the shadow models' records, so no attack model can be fitted for"
                 " it; add records of it"
             )
-        model = _make(classifier, seed)
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         model.fit(shadow_predictions[:, rows].flatten(0, 1).double().numpy(), inside.numpy())
         of_class = targets == label
         scores[of_class] = torch.from_numpy(model.decision_function(predictions[of_class].double().numpy()))
     return scores
-
-
-def _make(classifier: str, seed: int) -> Any:
-    # the import stands here because scikit-learn's models take longer to load than everything else in this package
-    match classifier:
-        case "logistic":
-            from sklearn.linear_model import LogisticRegression
-            from sklearn.pipeline import make_pipeline
-            from sklearn.preprocessing import StandardScaler
-
-            return make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        case "boosting":
-            from sklearn.ensemble import HistGradientBoostingClassifier
-
-            return HistGradientBoostingClassifier(early_stopping=False, random_state=seed % 2**32)
-    raise ValueError(f"classifier is {classifier!r}, it must be logistic or boosting")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...defenses.data.vocabulary import Vocabulary, padded
-from ...defenses.nearest import instead
 from ...defenses.progress import Progress
 from ..base import Attack, Knowledge, Part, ReadTexts, View
 from ..cost import forward_operations
@@ -18,7 +17,7 @@ from ..inversion.read.assumed import NOISE_KNOWN
 from ..inversion.read.mode import mode_assumed
 from ..inversion.read.rounds import every_round
 from ..inversion.read.target import Aim, Target
-from ..settings import check_types
+from ..settings import check_keys
 from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .by_attention import by_attention
 from .by_head import TRIED as TRIED_HEAD
@@ -45,11 +44,8 @@ class TextInversion:
     Words are read first, off the embedding's rows, or by the span of the first layer's inputs; then places and
     sentences, by the spans of layers behind it. A sentence is certain where all that it makes these layers read lies in
     their spans, which those of no other sentence do. Labels are not looked at.
-
-    sentences: whether sentences are sought, or words alone.
     """
 
-    sentences: bool = True
     name: str = field(default=NAME, init=False)
 
     def parts(self, view: View, knowledge: Knowledge) -> list[Part]:
@@ -88,11 +84,11 @@ class TextInversion:
         reader = _Reader.of(view, aim.target, len(vocabulary), length)
         bag, methods = reader.bag()
         texts: list[FoundText] = []
-        if self.sentences and len(bag.words):
+        if len(bag.words):
             texts, how = reader.texts(bag, aim.count, seed)
             methods = (*methods, *how)
         words, noise = bag.words, view.facts.noise_std is not None and aim.target.noise_std > 0
-        if self.sentences and noise and not texts:
+        if noise and not texts:
             texts, told, why = by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed, progress)
             words = torch.tensor(sorted({*words.tolist(), *told}), dtype=torch.int64)
             methods = (*methods, ("texts by the head's gradient", why))
@@ -270,13 +266,10 @@ def _vocabulary(view: View) -> Vocabulary:
 
 
 def make_text_inversion(settings: Mapping[str, Any], quick: bool, device: str) -> list[Attack]:
-    """The attack from its config table. Raises ValueError for an unknown key or a value of the wrong type."""
+    """The attack, which has no settings. Raises ValueError for any."""
     del quick, device
-    known = [f.name for f in fields(TextInversion) if f.init]
-    if unknown := sorted(set(settings) - set(known)):
-        raise ValueError(f"unknown key {unknown[0]!r}{instead(unknown[0], known)}")
-    check_types(TextInversion, settings)
-    return [TextInversion(**settings)]
+    check_keys(settings, (), gone=("sentences",))
+    return [TextInversion()]
 
 
 __all__ = ["NAME", "TextInversion", "make_text_inversion"]

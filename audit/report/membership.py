@@ -53,7 +53,7 @@ def _seen_by(observer: str, attacks: Sequence[AttackResult], several: bool) -> d
 
 def _labels(attacks: Sequence[AttackResult]) -> list[str]:
     """A name for each attack of one observer, numbered where two share it (their settings differ)."""
-    names = [f"{attack.attack} (one round)" if attack.manner == "one-round" else attack.attack for attack in attacks]
+    names = [attack.attack for attack in attacks]
     return [name if names.count(name) == 1 else f"{name} #{names[: i + 1].count(name)}" for i, name in enumerate(names)]
 
 

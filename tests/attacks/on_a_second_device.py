@@ -113,7 +113,7 @@ def noisy(module: nn.Module) -> Target:
 def trained(recipe: Recipe) -> Callable[[nn.Module], Target]:
     def made(module: nn.Module) -> Target:
         target = plain(module)
-        walk = LocalSteps(recipe, Layout.of(module), target.weights)
+        walk = LocalSteps(recipe, target.weights)
         for rows in orders(3, "client", recipe.epochs or 1, N).flatten().split(list(recipe.sizes)):
             walk.forward(gradient(module, walk.weights, IMAGES[rows], LABELS[rows]))
         update = walk.weights - target.weights
@@ -171,7 +171,7 @@ WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
     "several rounds": ("mlp", rounds, EVERYTHING),
     "labels inferred": ("lenet", plain, replace(FEW, labels="inferred")),
     "a place learned": ("lenet", SGD, replace(FEW, along=0.5, along_rate=1e-3)),
-    "training simulated": ("lenet", SGD, replace(FEW, along=0.5, simulated=3, reorder=True, span=1.0)),
+    "training simulated": ("lenet", SGD, replace(FEW, along=0.5, simulated=3, reorder=True)),
     "an update made as long again": ("lenet", cut_short, replace(FEW, along=0.5, simulated=2, reorder=True)),
     "of epochs apart": (
         "mlp",

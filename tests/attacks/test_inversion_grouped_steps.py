@@ -23,7 +23,7 @@ from dpfl_audit.attacks.inversion.strategies.simulated import Simulated
 from dpfl_audit.attacks.inversion.strategies.simulating import simulate
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import DistancePerLayer, Proximal, StepClip
+from dpfl_audit.defenses.local import Proximal, StepClip
 from tiers import quick
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -62,10 +62,9 @@ EXTRAS = {
     "adam": {"optimiser": "adam", "lr": 0.01},
     "rmsprop": {"optimiser": "rmsprop", "lr": 0.01},
     "proximal": {"penalties": (Proximal(2.0),), "factor": 0.6},
-    "distance": {"penalties": (DistancePerLayer(1.5),), "records": 3},
     "gradient clip": {"step_clip": StepClip("gradient", 0.5)},
     "gradient clip, L1": {"step_clip": StepClip("gradient", 3.0, 1), "optimiser": "momentum"},
-    "weights clip": {"step_clip": StepClip("weights", 2.0), "penalties": (Proximal(0.3), DistancePerLayer(0.5))},
+    "weights clip": {"step_clip": StepClip("weights", 2.0), "penalties": (Proximal(0.3),)},
 }
 
 
@@ -199,7 +198,7 @@ def guesses(targets: list[Target]) -> list[Solution]:
 def test_targets_together_come_to_what_each_does_alone(reorder: bool, monkeypatch) -> None:
     """The same orders, the same steps; also so many at a time as fit, and as before, one after the other."""
     module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))
-    settings = Inversion(objective="euclidean", simulated=3, reorder=reorder, tv=0.001, span=0.1)
+    settings = Inversion(objective="euclidean", simulated=3, reorder=reorder, tv=0.001)
     layout, begun = Layout.of(module), guesses(targets)
     cases = [Case(module, layout, t, t.labels, SHAPE, settings, 0) for t in targets]
     ticks: list[int] = []
@@ -243,12 +242,17 @@ def test_what_differs_is_simulated_apart() -> None:
 def test_so_many_fit_as_what_their_steps_keep_says(optimiser: str, clip: StepClip | None, monkeypatch) -> None:
     """Of layers whose groups are filled up with zeros, too."""
     kept: list[Tensor] = []
-    plain = LocalSteps.backward
+    plain, forward = LocalSteps.backward, LocalSteps.forward
+
+    def stepped(walk: LocalSteps, gradient: Tensor) -> Tensor:
+        kept.append(walk.weights)  # by the step's layers
+        return forward(walk, gradient)
 
     def counted(walk: LocalSteps):
         kept.extend(x for step in (*walk.kept, *walk.walk.kept) for x in step if x is not None)
         return plain(walk)
 
+    monkeypatch.setattr(LocalSteps, "forward", stepped)
     monkeypatch.setattr(LocalSteps, "backward", counted)
     module, recipe = network(PLAIN), replace(RECIPE, optimiser=optimiser, lr=0.01, step_clip=clip)
     targets = targets_of(module, recipe)

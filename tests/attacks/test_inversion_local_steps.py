@@ -13,7 +13,6 @@ from dpfl_audit.attacks.inversion.labels.infer import infer
 from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.solution import Solution
-from dpfl_audit.attacks.inversion.match.span import InputSpan
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import PENALTIES, Recipe
 from dpfl_audit.attacks.inversion.read.sums import summed
@@ -36,8 +35,7 @@ from torch import Tensor, nn
 N, SHAPE, CLASSES = 6, (1, 8, 8), 4
 EXTRAS = {
     "proximal": {"penalties": (Proximal(0.7),)},
-    "distance": {"penalties": (DistancePerLayer(1.5),)},
-    "both": {"penalties": (Proximal(0.3), DistancePerLayer(0.5)), "gradient_scale": ScaleByRoot(-1.0)},
+    "both": {"penalties": (Proximal(0.3),), "gradient_scale": ScaleByRoot(-1.0)},
     "factor": {"gradient_scale": 0.4},
     "by root": {"gradient_scale": ScaleByRoot(2.0)},
     "gradient clip": {"step_clip": StepClip("gradient", 0.1)},
@@ -48,16 +46,14 @@ EXTRAS = {
 OPTIMISERS = {"sgd": 0.2, "momentum": 0.05, "adam": 1e-3, "rmsprop": 1e-3}
 
 
-def network(width: int = 16, mean: float = 0.5, std: float = 0.3) -> nn.Module:
-    made = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=[mean], std=[std], seed=0, widths=[width, 8])
+def network(width: int = 16) -> nn.Module:
+    made = models.build("mlp", input_shape=SHAPE, classes=CLASSES, mean=[0.5], std=[0.3], seed=0, widths=[width, 8])
     return made.eval()
 
 
 def data() -> tuple[Tensor, Tensor]:
     rng = torch.Generator().manual_seed(0)
-    images = torch.rand(N, *SHAPE, generator=rng)
-    images[:, 0, 0, 0] = 1.0  # as most photographs have one such pixel
-    return images, torch.tensor([0, 3, 1, 2, 3, 0])
+    return torch.rand(N, *SHAPE, generator=rng), torch.tensor([0, 3, 1, 2, 3, 0])
 
 
 def read(module: nn.Module, training: LocalTraining, records: int = N, **facts) -> tuple[Target, Tensor]:
@@ -111,7 +107,7 @@ def test_the_gradient_by_the_images_is_the_slope(optimiser: str, extra: str) -> 
         clip = replace(clip, norm=0.02 if clip.what == "gradient" else 0.9 * float(weights.norm(clip.order)))
     scale = more.get("gradient_scale", 1.0)
     factor = scale if isinstance(scale, float) else float(scale(torch.tensor(3.0)))
-    recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2, 0.9, 0.99, factor, more.get("penalties", ()), clip, 3)
+    recipe = Recipe(optimiser, 0.1, (2, 1, 2, 1), 2, 0.9, 0.99, factor, more.get("penalties", ()), clip)
     recipe = replace(recipe, rates=(1.0, 0.5, 2.0, 0.7))
     target = Target("t", weights, torch.randn(len(weights), generator=rng).double(), torch.zeros(3).long(), 3)
     target = replace(target, recipe=recipe, update=-target.gradient)
@@ -124,19 +120,6 @@ def test_the_gradient_by_the_images_is_the_slope(optimiser: str, extra: str) -> 
     assert (slope * along).sum().item() == pytest.approx((high - low) / 2e-6, rel=2e-3)
 
 
-def test_a_layer_that_has_not_moved_is_not_pulled() -> None:
-    layout = Layout(("a", "b"), ((2,), (2,)))
-    recipe = Recipe("sgd", 0.1, (1, 1), 1, penalties=(DistancePerLayer(1.0),))
-    steps = LocalSteps(recipe, layout, torch.zeros(4))
-    for _ in range(2):
-        steps.forward(torch.tensor([3.0, 4.0, 0.0, 0.0]))
-    assert steps.weights.tolist() == pytest.approx(
-        [-0.6 + 0.06, -0.8 + 0.08, 0, 0]
-    )  # a unit of (−.6, −.8) off, times lr
-    back = steps.backward()
-    assert all(part.isfinite().all() for _ in range(2) for part in back(torch.ones(4)))
-
-
 # --- in closed form, and of low rank ---
 
 
@@ -144,12 +127,12 @@ def test_a_layer_that_has_not_moved_is_not_pulled() -> None:
 def test_shares_with_a_proximal_term_are_those_of_the_steps(optimiser: str) -> None:
     """The update of given gradients, each a unit vector of its own."""
     recipe = Recipe(optimiser, 0.3, (1,) * 5, 1, momentum=0.8, factor=0.5, penalties=(Proximal(0.4), Proximal(0.5)))
-    steps = LocalSteps(recipe, Layout(("w",), ((5,),)), torch.zeros(5, dtype=torch.float64))
+    steps = LocalSteps(recipe, torch.zeros(5, dtype=torch.float64))
     for unit in torch.eye(5, dtype=torch.float64):
         steps.forward(unit)
     expected = [-0.3 * 0.5 * share for share in recipe.shares]
     assert steps.weights.tolist() == pytest.approx(expected)
-    falling = LocalSteps(replace(recipe, rates=(1.0, 0.5, 0.25, 0.5, 2.0)), Layout(("w",), ((5,),)), steps.start)
+    falling = LocalSteps(replace(recipe, rates=(1.0, 0.5, 0.25, 0.5, 2.0)), steps.start)
     for unit in torch.eye(5, dtype=torch.float64):
         falling.forward(unit)
     assert falling.weights.tolist() == pytest.approx([-0.3 * 0.5 * share for share in falling.recipe.shares])
@@ -239,7 +222,7 @@ def test_readings_that_hold_no_more_are_refused() -> None:
     shrunk = read(module, replace(several, step_clip=StepClip("weights", 1.0)))[0]
     unknown = replace(shrunk, recipe=replace(shrunk.recipe, step_clip=None, left_out=(PENALTIES,)))
     for target in (shrunk, unknown):
-        assert FirstLayer.of(module, target) is None and InputSpan.of(module, Layout.of(module), target) is None
+        assert FirstLayer.of(module, target) is None
         assert not target.scale_known and target.sent_to_scale
     adam = replace(several, optimiser="adam", lr=1e-3, epochs=1)
     wide = network(128)
@@ -252,46 +235,9 @@ def test_readings_that_hold_no_more_are_refused() -> None:
     assert not readable(wide, read(wide, replace(one, step_clip=StepClip("weights", 1.0)))[0])
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("optimiser", ["sgd", "momentum"])
-def test_a_layer_pulled_by_its_distance_spans_the_images_by_its_weights_alone(optimiser: str) -> None:
-    """Weights and bias are sums of the same gradients with other weights, so that only the former's rows are images."""
-    module = network(64)
-    several = LocalTraining(optimiser=optimiser, lr=0.02, batch_size=3, epochs=2)
-    target = read(module, replace(several, penalties=(DistancePerLayer(3.0),)))[0]
-    x, y = data()
-    inputs = ((x - 0.5) / 0.3).flatten(1)
-    layer, span = FirstLayer.of(module, target), InputSpan.of(module, Layout.of(module), target)
-    assert layer is not None and layer.span.open_scale and span is not None
-    assert (layer.span.project(inputs) - inputs).norm() < 1e-3 * inputs.norm()
-    assert span.distance(x).max() < 1e-3
-    held = replace(target, recipe=replace(target.recipe, penalties=()))  # as if the bias told the same errors
-    naive = FirstLayer.of(module, held)
-    assert naive is None or (naive.span.project(inputs) - inputs).norm() > 1e-2 * inputs.norm()
-    found = solve(module, [target], SHAPE, Inversion(objective="euclidean", iterations=100, exact=True), 0)[0]
-    for image, label in zip(x, y):
-        own = found.images[found.labels == label]
-        assert (own - image).square().flatten(1).mean(1).min() < 1e-4
-
-
-@pytest.mark.parametrize("black", [False, True])
-def test_images_of_open_size_fill_their_box(black: bool) -> None:
-    """Black pixels that nobody normalised are 0 but for rounding, whose sign would say that no size but 0 fits."""
-    mean, std = (0.0, 1.0) if black else (0.5, 0.3)
-    module = network(64, mean=mean, std=std)
-    layer = FirstLayer.of(module, read(module, LocalTraining(optimiser="sgd", lr=0.02, batch_size=3, epochs=2))[0])
-    images, _ = data()
-    if black:
-        images[:, :, 2:5] = -1e-6
-    inputs = ((images - mean) / std).flatten(1)
-    weight = module.get_parameter("2.weight").detach()
-    for size in (0.1, 1.0, -7.0):
-        torch.testing.assert_close(layer._sized(size * inputs, inputs @ weight.T < 0, SHAPE), inputs)
-
-
 def test_no_length_is_looked_for_where_only_the_reading_as_one_gradient_has_none() -> None:
     module = network()
-    several = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, epochs=3, penalties=(DistancePerLayer(0.5),))
+    several = LocalTraining(optimiser="sgd", lr=0.1, batch_size=4, epochs=3, step_clip=StepClip("gradient", 0.1))
     whole, _ = read(module, several)
     assert whole.update is not None and not cut_short(whole)
     cut, _ = read(module, several, clip_norm=0.25 * float(whole.update.norm()))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from dpfl_audit.attacks import ATTACKS
 from dpfl_audit.attacks.base import Knowledge, PublicFacts, Seen, View
+from dpfl_audit.attacks.membership import exposure as exposed
 from dpfl_audit.attacks.membership.exposure import exposure, numbers_by_length, secrets_of
 from dpfl_audit.audit.report.page import page as page_of
 from dpfl_audit.defenses import models
@@ -44,11 +45,12 @@ def asked(candidates, steps):
     some = data.inputs[:candidates], data.targets[:candidates], torch.arange(candidates)
     nothing = Knowledge({}, torch.zeros(0), torch.zeros(0))
     knowledge = replace(nothing, candidate_inputs=some[0], candidate_targets=some[1], candidate_ids=some[2])
-    (attack,) = ATTACKS["membership-exposure"].make({"alternatives": 63}, False, "cpu")
+    (attack,) = ATTACKS["membership-exposure"].make({}, False, "cpu")
     return attack.run_part(attack.parts(view, knowledge)[0], view, knowledge, 0).scores
 
 
-def test_numbers_that_are_known_by_heart_are_exposed_and_others_by_chance():
+def test_numbers_that_are_known_by_heart_are_exposed_and_others_by_chance(monkeypatch):
+    monkeypatch.setattr(exposed, "ALTERNATIVES", 63)
     bits = asked(3 * ROWS, steps=100)
     assert float(bits[:ROWS].mean()) > 5.5 and bool((bits <= 6).all())
     assert abs(float(bits[ROWS:].mean()) - log2(e)) < 3 * log2(e) / (2 * ROWS) ** 0.5
@@ -90,13 +92,12 @@ rounds = 2
 [capture]
 clients = [0, 1]
 candidates = 32
-[attack.membership-exposure]
-alternatives = 31
 """
 
 
-def test_the_bits_are_of_texts_with_a_number_alone_beside_those_of_outsiders(tmp_path):
+def test_the_bits_are_of_texts_with_a_number_alone_beside_those_of_outsiders(tmp_path, monkeypatch):
     """Half of the texts have none: as 0 bits they would be taken for numbers that nobody guesses later than these."""
+    monkeypatch.setattr(exposed, "ALTERNATIVES", 31)
     rooms = [f"room {100 + k % 90} is free" if k % 2 else "no room is free" for k in range(1200)]
     (tmp_path / "rooms.csv").write_text("text,target\n" + "".join(f"{text},{k % 2}\n" for k, text in enumerate(rooms)))
     (tmp_path / "c.toml").write_text(CONFIG)

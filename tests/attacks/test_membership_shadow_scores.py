@@ -104,9 +104,7 @@ def confidences(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).sigmoid()
 
 
-def by_matrix(
-    target, shadows, keep, population, population_shadows, population_keep, a: float, gamma: float
-) -> list[float]:
+def by_matrix(target, shadows, keep, population, population_shadows, population_keep, a: float) -> list[float]:
     """Straight from the definition: every pair, and every P(x) by itself."""
 
     def ratio(p: Tensor, q: Tensor, chosen: Tensor, i: int) -> float:
@@ -115,11 +113,11 @@ def by_matrix(
 
     z = [ratio(population, population_shadows, population_keep, j) for j in range(len(population))]
     x = [ratio(target, shadows, keep, i) for i in range(len(target))]
-    return [sum(one / other > gamma for other in z) / len(z) for one in x]
+    return [sum(one / other > 1 for other in z) / len(z) for one in x]
 
 
-@pytest.mark.parametrize(("a", "gamma"), [(0.0, 1.0), (0.3, 1.0), (1.0, 2.0), (0.5, 0.7)])
-def test_equals_the_matrix(a: float, gamma: float) -> None:
+@pytest.mark.parametrize("a", [0.0, 0.3, 0.5, 1.0])
+def test_equals_the_matrix(a: float) -> None:
     parts = (
         confidences(40, seed=1),
         confidences(6, 40, seed=2),
@@ -128,7 +126,7 @@ def test_equals_the_matrix(a: float, gamma: float) -> None:
         confidences(6, 33, seed=5),
         keep_matrix(6, 33, 6),
     )
-    assert rmia(*parts, a=a, gamma=gamma).tolist() == by_matrix(*parts, a, gamma)
+    assert rmia(*parts, a=a).tolist() == by_matrix(*parts, a)
 
 
 def test_by_hand() -> None:
@@ -206,11 +204,10 @@ def by_class() -> tuple[Tensor, ...]:
     return predictions(member, targets, 2), targets, predictions(keep, targets, 3), keep, member
 
 
-@pytest.mark.parametrize("classifier", ["logistic", "boosting"])
-def test_each_class_has_its_own_attack_model(by_class: tuple[Tensor, ...], classifier) -> None:
+def test_each_class_has_its_own_attack_model(by_class: tuple[Tensor, ...]) -> None:
     """Classes leak in opposite directions, so that no one model over the confidence could find both."""
     asked, targets, shadows, keep, member = by_class
-    scores = shokri(asked, targets, shadows, targets, keep, classifier=classifier)
+    scores = shokri(asked, targets, shadows, targets, keep)
     for label in range(3):
         rows = targets == label
         assert auc(scores[rows & member], scores[rows & ~member])[0] > 0.75
@@ -246,5 +243,3 @@ def test_a_missing_class_is_named(by_class: tuple[Tensor, ...]) -> None:
         shokri(asked, targets, shadows[:, targets < 2], targets[targets < 2], keep[:, targets < 2])
     with pytest.raises(ValueError, match="class 0 has no non-members"):
         shokri(asked, targets, shadows, targets, torch.ones_like(keep))
-    with pytest.raises(ValueError, match="classifier is 'forest'"):
-        shokri(asked, targets, shadows, targets, keep, classifier="forest")

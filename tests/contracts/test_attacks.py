@@ -80,7 +80,7 @@ WORLDS = {
 }
 OF_ANONYMOUS = ("linking",)
 # Beyond what `--quick` spares, where that is long.
-QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 6}, "membership-exposure": {"alternatives": 31}}
+QUICK: dict[str, dict[str, Any]] = {"inversion": {"iterations": 6}}
 QUICK |= {f"membership-{name}": {"shadows": 8} for name in ("shokri", "lira", "lira-offline", "rmia")}
 NEEDS_NOTHING = ("linking", "inversion-text")  # of knowledge
 KINDS = {

@@ -93,7 +93,7 @@ class GroupedSteps:
 
     def __call__(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """The objective (T,) and its gradient with respect to images (T, E·n, *shape) with labels (T, E·n)."""
-        walk, entrance = LocalSteps(self.recipe, self.layout, self.start), self.layers[0]
+        walk, entrance = LocalSteps(self.recipe, self.start), self.layers[0]
         assert isinstance(entrance, OwnConvolution)
         sizes = list(self.recipe.sizes)
         steps: list[_Step] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from scipy.optimize import linear_sum_assignment
@@ -16,14 +15,12 @@ from ..read.target import Target
 from .blind import blind_columns
 from .columns import Columns
 from .copies import errors_of, handed_out
-from .row_space import CLEAR, RowSpace, without_bias
-from .row_space import row_space as with_bias
+from .row_space import CLEAR, RowSpace, row_space
 from .unmix import solved, unmix
 
 # The weakest direction over the noise's, where the guess's own objective is of a rough reading and cannot say which
 # images are better.
 CLEAR_UNCHECKED = 100
-LIKE = 0.8  # of the neurons are off where a column is 0, over several steps, where sizes are open
 OUT, OFTEN = 0.02, 0.01  # a pixel outside of [0, 1] by more than OUT; in a wrong image more than OFTEN of them are
 
 
@@ -57,7 +54,7 @@ class FirstLayer:
         recipes = [one.recipe for one in messages if one.recipe is not None]
         if chain is None or not chain.rectified or any(not r.linear and len(r.sizes) > 1 for r in recipes):
             return None
-        if not all(recipe.by_tensor for recipe in recipes):
+        if not all(recipe.own_gradients for recipe in recipes):
             return None
         chain = replace(chain, loss=target.minimised)
         layer, layout = chain.layers[0], Layout.of(module)
@@ -69,9 +66,7 @@ class FirstLayer:
             named = layout.split(flat.cpu())
             return torch.cat([named[layer.weight], named[bias][:, None]], 1)
 
-        pulled = not all(recipe.own_gradients for recipe in recipes)  # its bias tells another sum of errors
-        gradients = [rows(one.gradient)[:, : -1 if pulled else None] for one in messages]
-        row_space = without_bias if pulled else with_bias
+        gradients = [rows(one.gradient) for one in messages]
         if target.count >= min(len(gradients[0]), gradients[0].shape[1] - 1):
             return None
         if len(messages) == 1:
@@ -116,8 +111,7 @@ class FirstLayer:
         """
         if len(columns) < self.rank:
             return None
-        sized = partial(self._sized, shape=shape)
-        answer = solved(columns, self.span, self.outputs, sized)
+        answer = solved(columns, self.span, self.outputs)
         images = self._images(answer.inputs, shape)
         if not (answer.found & _boxed(images)).all():
             return None
@@ -137,12 +131,8 @@ class FirstLayer:
         mean, std = self.chain.mean.to(images), self.chain.std.to(images)
         unmixed = unmix(self.span, ((images - mean) / std).flatten(1), self.outputs, seed, columns)
         shape, inputs = tuple(images.shape[1:]), unmixed.inputs
-        right = unmixed.found
-        if self.span.open_scale:  # then any picture fits the box
-            inputs = self._sized(inputs, unmixed.zero, shape)
-            right &= ((self.outputs(inputs) < 0) == unmixed.zero).double().mean(1) >= LIKE
         found = self._images(inputs, shape)
-        right &= _boxed(found)
+        right = unmixed.found & _boxed(found)
         if not right.any():
             return None, None
         order = self.by_label(inputs, labels) if right.all() else torch.arange(len(images))
@@ -150,19 +140,6 @@ class FirstLayer:
         if int(right.sum()) == self.rank < len(images):
             copies = found[right].clamp(0, 1)[self.by_label(inputs[right], labels)]
         return torch.where(right.view(-1, 1, 1, 1), found, images).clamp(0, 1)[order], copies
-
-    def _sized(self, inputs: Tensor, zero: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Inputs (n, i) of open size and sign: with the sign that leaves off more of the neurons `zero` (n, o), and as
-        large as images (n, *shape) with their pixels in [0, 1] can be, as most photographs have one that is 0 or 1.
-        """
-        plane = self.planes[0][:, :-1].to(inputs)
-        agree = ((inputs @ plane.T < 0) == zero).double().mean(1, keepdim=True)
-        inputs = torch.where(agree < 0.5, -inputs, inputs)
-        std, mean = (x.to(inputs).expand(shape).flatten() for x in (self.chain.std, self.chain.mean))
-        way = inputs * std
-        reach = torch.where(inputs > 0, 1 - mean, -mean) / way
-        inside = way.abs() < OUT * way.abs().amax(1, keepdim=True)  # for all sizes: with a mean of 0, black's rounding
-        return inputs * reach.masked_fill(inside, float("inf")).amin(1, keepdim=True)
 
     def _images(self, inputs: Tensor, shape: tuple[int, ...]) -> Tensor:
         return inputs.view(-1, *shape) * self.chain.std.to(inputs) + self.chain.mean.to(inputs)

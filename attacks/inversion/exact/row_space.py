@@ -24,11 +24,10 @@ SPARE, POWERS = 10, 3  # of the randomised decomposition (Halko et al. 2011, arX
 
 @dataclass(frozen=True, eq=False)
 class RowSpace:
-    """[G_W | G_b] ≈ left · diag(values) · rightᵀ, float64, of the rank asked for; or G_W alone (`without_bias`).
+    """[G_W | G_b] ≈ left · diag(values) · rightᵀ, float64, of the rank asked for.
 
     left: (o, r), orthonormal columns. values: (r,), falling. right: (i + 1, r), orthonormal columns; its last row
-    belongs to the bias; (i + 1, r + 1) without a bias, whose direction is one more then. noise_std: of the noise in
-    each entry, the known one or what is beside these r directions.
+    belongs to the bias. noise_std: of the noise in each entry, the known one or what is beside these r directions.
     """
 
     left: Tensor
@@ -61,29 +60,22 @@ class RowSpace:
         rank = int(((clear >= CLEAR) & ~rounding).sum())
         if rank == 0 or clear[rank - 1] < (least if rank == len(clear) else max(least, APART)):
             return None
-        spare = self.right[:, len(clear) :]  # the bias's, where it is one of its own
-        right = torch.cat([self.right[:, :rank], spare], 1)
-        return RowSpace(self.left[:, :rank], self.values[:rank], right, self.noise_std)
-
-    @property
-    def open_scale(self) -> bool:
-        """Whether the bias tells nothing of the inputs' sizes."""
-        return self.right.shape[1] > len(self.values)
+        return RowSpace(self.left[:, :rank], self.values[:rank], self.right[:, :rank], self.noise_std)
 
     def rules(self, mix: Tensor) -> Tensor:
-        """(m, q), what coordinates (q,) of every other image are orthogonal to, by the combinations `mix` (m, r) of the
+        """(m, r), what coordinates (r,) of every other image are orthogonal to, by the combinations `mix` (m, r) of the
         left directions that are one image's own.
         """
-        return torch.cat([mix / self.values, mix.new_zeros(len(mix), self.right.shape[1] - len(self.values))], 1)
+        return mix / self.values
 
     def coordinates(self, inputs: Tensor) -> Tensor:
-        """(n, q) of the points of the span with a last entry of 1 that are nearest to [inputs | 1], inputs (n, i)."""
+        """(n, r) of the points of the span with a last entry of 1 that are nearest to [inputs | 1], inputs (n, i)."""
         bias = self.right[-1]
         found = inputs.double() @ self.right[:-1] + bias
         return found + ((1 - found @ bias) / bias.square().sum())[:, None] * bias
 
     def inputs(self, coordinates: Tensor) -> Tensor:
-        """The layer's inputs (n, i) at `coordinates` (n, q)."""
+        """The layer's inputs (n, i) at `coordinates` (n, r)."""
         return coordinates @ self.right[:-1].T
 
     def project(self, inputs: Tensor) -> Tensor:
@@ -115,12 +107,3 @@ def row_space(gradient: Tensor, rank: int, noise_std: float = 0.0) -> RowSpace:
     beside = (matrix.square().sum() - values[:rank].square().sum()).clamp_min(0) / matrix.numel()
     noise = max(float(beside.sqrt()), noise_std)
     return RowSpace(basis @ left[:, :rank], values[:rank], right[:rank].T, noise)
-
-
-def without_bias(weight: Tensor, rank: int, noise_std: float = 0.0) -> RowSpace:
-    """The span of G_W (o, i) alone, with the bias in a direction of its own: inputs' sizes are open. Arguments, and
-    what is raised, as of `row_space`.
-    """
-    span = row_space(weight, rank, noise_std)
-    right = torch.block_diag(span.right, span.right.new_ones(1, 1))
-    return RowSpace(span.left, span.values, right, span.noise_std)

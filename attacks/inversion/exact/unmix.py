@@ -30,13 +30,11 @@ SAME = 0.95  # of the neurons, at least, are off where the column is 0
 @dataclass(frozen=True, eq=False)
 class Unmixed:
     """inputs: (n, i), one for each guess, in its order. found: (n,) bool, whose column was found; with all of them the
-    inputs are exact, but for their sizes and signs where those are open. zero: (n, o) bool, where the column found
-    is 0.
+    inputs are exact.
     """
 
     inputs: Tensor
     found: Tensor
-    zero: Tensor
 
 
 def unmix(
@@ -70,17 +68,10 @@ def unmix(
         stray *= (~found)[:, None] * STRAY * idle / first.shape[1] ** 0.5
         coordinates = _orthogonal(first + stray, span.rules(pool.mix), owner, span.right[-1])
     coordinates = _orthogonal(first, span.rules(pool.mix), owner, span.right[-1])
-    zero = torch.zeros(outputs.shape, dtype=torch.bool)
-    zero[owner] = pool.zero
-    return Unmixed(span.inputs(coordinates).to(guess), found, zero)
+    return Unmixed(span.inputs(coordinates).to(guess), found)
 
 
-def solved(
-    columns: Columns,
-    span: RowSpace,
-    outputs_of: Callable[[Tensor], Tensor],
-    sized: Callable[[Tensor, Tensor], Tensor] = lambda inputs, _: inputs,
-) -> Unmixed:
+def solved(columns: Columns, span: RowSpace, outputs_of: Callable[[Tensor], Tensor]) -> Unmixed:
     """The inputs that n independent columns leave no choice about, in the columns' order.
 
     A column of two images shows by the other's input, which is wrong; the first one's is right, and tells its column
@@ -88,16 +79,12 @@ def solved(
     makes a wrong one's agree.
 
     Args:
-        columns: n. span, outputs_of: as of `unmix`. sized: inputs (n, i) whose size and sign are open, and the neurons
-            (n, o) at which their columns are 0 -> the inputs as large as they are; only for such a span.
+        columns: n. span, outputs_of: as of `unmix`.
     """
     for _ in range(REPAIRS):
         inverse = torch.linalg.lstsq(columns.mix.T, torch.diag(span.values), driver="gelsd").solution
-        if span.open_scale:
-            inputs = sized(inverse @ span.right[:-1, :-1].T, columns.zero)
-        else:
-            last = inverse @ span.right[-1]
-            inputs = span.inputs(inverse / torch.where(last.abs() > 1e-300, last, 1e-300)[:, None])
+        last = inverse @ span.right[-1]
+        inputs = span.inputs(inverse / torch.where(last.abs() > 1e-300, last, 1e-300)[:, None])
         off = outputs_of(inputs.float()) < 0
         found = (off == columns.zero).double().mean(1) >= SAME
         if found.all():
@@ -107,7 +94,7 @@ def solved(
         if not better.any():
             break
         columns = columns_of(torch.where(better[:, None], again.mix, columns.mix), span)
-    return Unmixed(inputs.float(), found, columns.zero)
+    return Unmixed(inputs.float(), found)
 
 
 def _owners(columns: Columns, outputs: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def columns_by_words(layer: FirstLayer, columns: Columns, words: Words, labels: 
 def _grown(layer: FirstLayer, columns: Columns, words: Words, labels: Tensor, seed: int) -> Columns:
     """`columns` and all that are found from there."""
     span, pool, before = layer.span, columns, -1
-    while not span.open_scale and before < len(pool) < layer.rank:
+    while before < len(pool) < layer.rank:
         before, rules = len(pool), span.rules(pool.mix)
         free = torch.linalg.qr(rules.T, mode="complete")[0][:, len(pool) :]  # of the rows that are not found yet
         rows = _rows(layer, torch.linalg.qr(span.right @ free)[0], words, seed)

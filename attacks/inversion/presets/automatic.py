@@ -171,7 +171,7 @@ def told_by(views: Sequence[View], knowledge: Knowledge) -> Told:
 def _of_gradients(aims: Sequence[Aim]) -> bool:
     """Whether each update's tensors moved by gradients alone."""
     recipes = [one.recipe for aim in aims for target in aim.targets for one in target.messages]
-    return all(recipe is None or recipe.by_tensor for recipe in recipes)
+    return all(recipe is None or recipe.own_gradients for recipe in recipes)
 
 
 def _spanned(module: nn.Module, images: int) -> bool:

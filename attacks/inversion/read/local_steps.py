@@ -12,8 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ....defenses.layout import Layout
-from ....defenses.local import DistancePerLayer, Penalty, Proximal, ScaleByRoot, StepClip
+from ....defenses.local import Penalty, Proximal, ScaleByRoot, StepClip
 from ....defenses.steps.clip import clip_to
 from ...base import PublicFacts
 from .local_training import CLIPS, PENALTIES, RECORDS, SCALE, TRUNCATED, Recipe, Walk
@@ -25,27 +24,26 @@ class LocalSteps:
     weights: (…, d), now.
 
     Args:
-        recipe: of the training. layout: of the weights. start: (…, d), what the steps begin with.
+        recipe: of the training. start: (…, d), what the steps begin with.
     """
 
-    def __init__(self, recipe: Recipe, layout: Layout, start: Tensor) -> None:
-        self.recipe, self.layout, self.start, self.weights = recipe, layout, start, start
-        self.records = start.new_tensor([recipe.records])
+    def __init__(self, recipe: Recipe, start: Tensor) -> None:
+        self.recipe, self.start, self.weights = recipe, start, start
         self.walk = Walk(recipe)
-        # of every step: the weights before it, and what a clip of gradients and one of weights was given
-        self.kept: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
+        # of every step: what a clip of gradients and one of weights was given
+        self.kept: list[tuple[Tensor | None, Tensor | None]] = []
 
     def forward(self, gradient: Tensor) -> Tensor:
         """The weights after a step on the loss's gradient (…, d) at the weights now."""
         before, clip = self.weights, self.recipe.step_clip
         whole = gradient if self.recipe.factor == 1 else self.recipe.factor * gradient
         for penalty in self.recipe.penalties:
-            whole = whole + penalty.gradient(before, self.start, self.layout, self.records)
+            whole = whole + penalty.mu * (before - self.start)
         of_gradient, of_weights = (clip is not None and clip.what == what for what in ("gradient", "weights"))
         given = clip_to(whole, clip.norm, clip.order) if clip is not None and of_gradient else whole
         after = self.walk.moved(before, given)
         self.weights = clip_to(after, clip.norm, clip.order) if clip is not None and of_weights else after
-        self.kept.append((before, whole if of_gradient else None, after if of_weights else None))
+        self.kept.append((whole if of_gradient else None, after if of_weights else None))
         return self.weights
 
     def backward(self) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -55,14 +53,14 @@ class LocalSteps:
         back, clip, kept = self.walk.backward(), self.recipe.step_clip, list(self.kept)
 
         def step(cotangent: Tensor) -> tuple[Tensor, Tensor]:
-            before, whole, after = kept.pop()
+            whole, after = kept.pop()
             if clip is not None and after is not None:
                 cotangent = _through_clip(cotangent, after, clip)
             of_whole = back(cotangent)
             if clip is not None and whole is not None:
                 of_whole = _through_clip(of_whole, whole, clip)
             for penalty in self.recipe.penalties:
-                cotangent = cotangent + _curvature(penalty, of_whole, before - self.start, self.layout, self.records)
+                cotangent = cotangent + penalty.mu * of_whole
             return of_whole if self.recipe.factor == 1 else self.recipe.factor * of_whole, cotangent
 
         return step
@@ -74,22 +72,6 @@ def _through_clip(cotangent: Tensor, vector: Tensor, clip: StepClip) -> Tensor:
     slope = vector.sign() if clip.order == 1 else vector / size
     along = torch.linalg.vecdot(cotangent, vector)[..., None] / size
     return torch.where(size <= clip.norm, cotangent, (clip.norm / size) * (cotangent - along * slope))
-
-
-def _curvature(
-    penalty: Proximal | DistancePerLayer, cotangent: Tensor, way: Tensor, layout: Layout, records: Tensor
-) -> Tensor:
-    """The derivative by the weights of ⟨cotangent, the penalty's gradient⟩, `way` (…, d) from the round's start."""
-    if isinstance(penalty, Proximal):
-        return penalty.mu * cotangent
-    parts = []
-    for part in layout.slices:
-        own, moved = cotangent[..., part], way[..., part]
-        size = torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
-        unit = moved / size
-        off = (own - torch.linalg.vecdot(own, unit)[..., None] * unit) / size
-        parts.append(torch.where(size > 0, off, 0.0))
-    return penalty.weight / records * torch.cat(parts, -1)
 
 
 def besides(facts: PublicFacts) -> tuple[str, ...]:
@@ -113,7 +95,7 @@ def modelled(recipe: Recipe, facts: PublicFacts, records: int, clients: int = 1)
             differ. clients: whose mean it is.
     """
     left_out, clip, scale = [*_never(facts)], facts.step_clip, facts.gradient_scale
-    known = _known_penalties(facts.penalties, records) if len(recipe.sizes) > 1 else ()
+    known = _known_penalties(facts.penalties) if len(recipe.sizes) > 1 else ()
     if known is None:
         left_out.append(PENALTIES)
     if clip is not None and clients > 1:
@@ -126,14 +108,12 @@ def modelled(recipe: Recipe, facts: PublicFacts, records: int, clients: int = 1)
     if not factor > 0:
         left_out.append(SCALE)
         factor = 1.0
-    return replace(
-        recipe, factor=factor, penalties=known or (), step_clip=clip, records=max(1, records), left_out=tuple(left_out)
-    )
+    return replace(recipe, factor=factor, penalties=known or (), step_clip=clip, left_out=tuple(left_out))
 
 
-def _known_penalties(penalties: Sequence[Penalty], records: int) -> tuple[Proximal | DistancePerLayer, ...] | None:
-    """Those of the kinds that are modelled; None where one is of another, or would need a number that is secret."""
-    known = tuple(p for p in penalties if isinstance(p, Proximal) or (isinstance(p, DistancePerLayer) and records))
+def _known_penalties(penalties: Sequence[Penalty]) -> tuple[Proximal, ...] | None:
+    """Those of the kind that is modelled; None where one is of another."""
+    known = tuple(penalty for penalty in penalties if isinstance(penalty, Proximal))
     return known if len(known) == len(penalties) else None
 
 
@@ -167,11 +147,6 @@ def besides_assumed(facts: PublicFacts, recipe: Recipe | None) -> tuple[str, ...
     said = []
     if left_out:
         said.append(f"local training without what else it has ({', '.join(left_out)}), so that scales are open")
-    if recipe is not None and recipe.linear and recipe.by_tensor and not recipe.own_gradients:
-        said.append(
-            "each layer pulled back by its own distance, so that only weights and not biases tell images: their sizes"
-            " by pixels, of which each image has one that is 0 or 1"
-        )
     known = [words for words in every if words not in left_out]
     if known:
         open_scale = recipe is not None and recipe.linear and not recipe.scaled

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ....defenses.local import DistancePerLayer, Proximal, StepClip
+from ....defenses.local import Proximal, StepClip
 
 BETAS, EPS = (0.9, 0.999), 1e-8  # torch's, which `defenses.update.make_optimiser` takes
 LINEAR = ("sgd", "momentum")
@@ -32,9 +32,8 @@ class Recipe:
     often each record is used, None where the steps are not whole epochs.
     momentum, smoothing: the constants of momentum SGD and of RMSprop.
     factor: what the loss's gradient is multiplied by. penalties: terms added to the loss, 0 in the first step.
-    step_clip: of every step, in gradient or parameter units. records: the client's, which `DistancePerLayer` divides
-    by. left_out: what the client did besides that is not modelled, in words. rates: factors of lr at every step, () for
-    1.
+    step_clip: of every step, in gradient or parameter units. left_out: what the client did besides that is not
+    modelled, in words. rates: factors of lr at every step, () for 1.
     """
 
     optimiser: str
@@ -44,9 +43,8 @@ class Recipe:
     momentum: float = 0.9
     smoothing: float = 0.99
     factor: float = 1.0
-    penalties: tuple[Proximal | DistancePerLayer, ...] = ()
+    penalties: tuple[Proximal, ...] = ()
     step_clip: StepClip | None = None
-    records: int = 1
     left_out: tuple[str, ...] = ()
     rates: tuple[float, ...] = ()
 
@@ -70,14 +68,7 @@ class Recipe:
     @property
     def own_gradients(self) -> bool:
         """Whether what a layer has moved by is, of SGD, a weighted sum of its gradients with one weight a step for all
-        its tensors.
-        """
-        return self.by_tensor and not any(isinstance(penalty, DistancePerLayer) for penalty in self.penalties)
-
-    @property
-    def by_tensor(self) -> bool:
-        """Whether what each tensor has moved by is such a sum, though of weights of its own where each is pulled back
-        by its own distance; not where weights themselves are scaled, or components are cut.
+        its tensors; not where weights themselves are scaled, components are cut, or a term of the loss is not modelled.
         """
         scaled = self.step_clip is not None and self.step_clip.what == "weights"
         others = (PENALTIES, TRUNCATED, CLIPS["weights"])
@@ -106,7 +97,7 @@ class Recipe:
         which it acts. A proximal term takes lr·μ of the way so far off a step.
         """
         momentum = self.momentum if self.optimiser == "momentum" else 0.0
-        pull = self.lr * sum(penalty.mu for penalty in self.penalties if isinstance(penalty, Proximal))
+        pull = self.lr * sum(penalty.mu for penalty in self.penalties)
         way, speed = [0.0] * steps, [0.0] * steps
         for now in range(steps):
             speed = [momentum * v + (k == now) - pull * w for k, (v, w) in enumerate(zip(speed, way))]

@@ -308,7 +308,7 @@ def images_of(
             return None
         parted.append(exact or _parted(gradient, plane, n, seed))
     scale = 1.0 if factors.sharp else _scale(torch.cat([inputs for _, inputs in parted]), mean, std, shape)
-    walk, left = LocalSteps(recipe, layout, target.weights), labels
+    walk, left = LocalSteps(recipe, target.weights), labels
     images, found = list[Tensor](), list[Tensor]()
     for errors, inputs in parted:
         seen = (scale * inputs.view(-1, *shape) * std + mean).clamp(0, 1)

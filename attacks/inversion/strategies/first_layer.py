@@ -88,8 +88,7 @@ def read_first_layer(case: Case) -> Reading | None:
         most = UNEXPLAINED_COPIES / len(labels) ** 2 if copies else UNEXPLAINED
         certain = explained(case, images, most)
     else:
-        # nothing says whose copies the rest are, or that they are copies; nor how large images of open size are
-        certain = copies == 0 and not layer.span.open_scale
+        certain = copies == 0  # nothing says whose copies the rest are, or that they are copies
     start = start_images(case.seed, target.key, 0, target.count, case.shape)
     loss = loss_at(case, images)
     return Reading(layer, columns, Solution(images, start, labels, loss, determined=certain, copies=copies), certain)

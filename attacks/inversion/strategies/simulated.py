@@ -95,7 +95,7 @@ class Simulated:
 
     def _trained(self, images: Tensor) -> tuple[LocalSteps, list[_Step]]:
         """The client's steps on images (E·n, *shape)."""
-        walk = LocalSteps(self.recipe, self.layout, self.target.weights)
+        walk = LocalSteps(self.recipe, self.target.weights)
         steps: list[_Step] = []
         first, y = 0, self.labels.flatten()
         for size in self.recipe.sizes:
@@ -255,7 +255,7 @@ def trained_on(network: nn.Module, layout: Layout, target: Target, images: Tenso
     recipe = target.recipe
     assert recipe is not None and recipe.epochs
     order = orders(seed, f"{target.key} length", recipe.epochs, target.count).flatten()
-    walk = LocalSteps(recipe, layout, target.weights)
+    walk = LocalSteps(recipe, target.weights)
     images = images.to(target.weights)
     for rows in order.split(list(recipe.sizes)):
         at = {name: w.detach().requires_grad_() for name, w in layout.split(walk.weights).items()}

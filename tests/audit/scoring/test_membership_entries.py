@@ -243,11 +243,3 @@ def test_without_the_truth_the_scores_are_on_disk_all_the_same(setup: Path, tmp_
     table = pandas.read_csv(tmp_path / "r" / "scores" / f"{entry.key}.csv")
     assert len(table) == 240 * CLIENTS and list(table.columns) == ["id", "sender", "score"]
     assert entry.not_measured["auc"] in page([tmp_path / "r"])
-
-
-def test_single_rounds_are_one_entry_too(setup: Path, tmp_path: Path) -> None:
-    options = RunOptions(
-        attacks=("membership-cosine",), overrides=("membership-cosine.manner=one-round",), device="cpu"
-    )
-    (entry,) = run(setup, tmp_path / "r", options).attacks
-    assert len(entry.evidence) == 2 * CLIENTS and 210 < entry.n <= 240 and entry.per_client == ()
