@@ -217,7 +217,9 @@ class NbaflConstants:
         correction.
         """
         best = self.optimal_rounds(max_rounds, "rederived")
-        others = ("printed", "talaei") if self.sampled == self.clients else ()
+        others: tuple[Literal["printed", "talaei"], ...] = ()
+        if self.sampled == self.clients:
+            others = ("printed", "talaei")
         rest = "; ".join(f"{r}: {self.optimal_rounds(max_rounds, r).value:g}" for r in others)
         notes = (self._assumed(), *holding((bool(rest), f"T* of the other readings of Theorem 2: {rest}.")))
         return replace(best, remarks=merged(notes, best.remarks))
