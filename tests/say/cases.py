@@ -18,7 +18,6 @@ from dpfl_audit.audit.report.decision import decision_on
 from dpfl_audit.audit.report.facts import ReportedSetting, epsilon_table, notices
 from dpfl_audit.audit.report.owner import Owner
 from dpfl_audit.audit.report.points import POINTS, ClaimCard
-from dpfl_audit.audit.report.side_by_side import summary
 from dpfl_audit.audit.results.format import OWN_CODE, AttackResult, AuditedSetup, Choice, Epsilon, NotRun
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from dpfl_audit.audit.say import accuracy, study, words
@@ -210,7 +209,6 @@ def several() -> Iterator[str]:
     for group in ([none, little, quiet], [none, little], [none], [little, little]):
         decided = decision_on(group)
         yield f"settings: {', '.join(each.label for each in group)}"
-        yield from (f"summary: {text}" for text in summary(group, decided.worst))
         yield f"share: {decided.share.question} {decided.share.sentence}. {decided.share.because}"
         yield f"change: {decided.change.sentence} {decided.change.why}".rstrip()
         yield from (f"advice: {text}" for text in advice(group))
