@@ -12,7 +12,6 @@ from ..errors import BadInput
 from ..files import json_text, write_named
 from ..lock import holder_of
 from ..results.format import Epsilon, Results
-from .advice import advice
 from .facts import ReportedSetting, read_settings
 from .page import page
 from .side_by_side import comparison
@@ -46,15 +45,12 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
 
 
 def _json(folders: Sequence[Path]) -> str:
-    """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json,
-    checked]}.
-    """
+    """{"format": 1, "comparison": [one row a setting], "results": [each results.json, checked]}."""
     settings = read_settings(folders)
     rows = [{key: value for key, value in row.items() if key != "id"} for row in comparison(settings)]
     content = {
         "format": 1,
         "comparison": rows,
-        "advice": advice(settings),
         "results": [results.model_dump(by_alias=True) for s in settings for _, results in s.parts],
     }
     return json_text(content)

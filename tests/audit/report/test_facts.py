@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from dpfl_audit.audit.judge.judgement import judgement_of
-from dpfl_audit.audit.report.advice import advice
-from dpfl_audit.audit.report.facts import epsilon_table, facts, metric_rows, notices, read_settings
+from dpfl_audit.audit.report.facts import epsilon_table, facts, metric_rows, notices
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import Epsilon, Results
 from dpfl_audit.audit.run import RunOptions, run
 from dpfl_audit.audit.run.audited import audited_setup
-from dpfl_audit.audit.say import advice as say
 from dpfl_audit.audit.say.change import noised
 from dpfl_audit.audit.say.reasons import reasons
 from dpfl_audit.audit.say.warnings import NO_CLIP
@@ -141,9 +139,6 @@ def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
     page, table = (str(render(folders, None, form)) for form in ("html", "csv"))
     assert "server's 0.5" in page.replace("&#39;", "'")
     assert table.splitlines()[0].split(",")[3] == "server_noise_std" and ",0.25," in table
-    settings = read_settings(folders)
-    noisiest = settings[-1]
-    assert advice(settings)[0] == say.all_leaked(noisiest.results, noisiest.label, "", uploads_seen=True)
 
 
 CONDITION = {

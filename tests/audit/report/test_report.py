@@ -23,20 +23,18 @@ from dpfl_audit.audit.judge.judgement import judgement_of
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
 from dpfl_audit.audit.report import page as page_module
 from dpfl_audit.audit.report import plots
-from dpfl_audit.audit.report.advice import advice, noise_factor
 from dpfl_audit.audit.report.card import card_markdown
 from dpfl_audit.audit.report.decision import decision_on
-from dpfl_audit.audit.report.facts import ReportedSetting, notices, read_settings
+from dpfl_audit.audit.report.decision.change import noise_factor
+from dpfl_audit.audit.report.facts import notices, read_settings
 from dpfl_audit.audit.report.markdown import escaped
 from dpfl_audit.audit.report.membership import CLIENTS, _shown
 from dpfl_audit.audit.report.page import TEMPLATES, _own_plots
 from dpfl_audit.audit.report.pictures import data_uri
 from dpfl_audit.audit.report.points import make_card
 from dpfl_audit.audit.report.render import render
-from dpfl_audit.audit.results.checks import COMPARABLE
 from dpfl_audit.audit.results.format import CRAFTED_WEIGHTS, AttackResult, ClientRow, Epsilon, Results, Roc
 from dpfl_audit.audit.results.gates import outcome, parse_gate
-from dpfl_audit.audit.say import advice as say
 from dpfl_audit.audit.say import words
 from dpfl_audit.audit.say.metrics import metric
 from PIL import Image
@@ -112,7 +110,6 @@ def test_sections_come_in_the_order_a_reader_needs(full: str) -> None:
         "Claimed, proven, demonstrated ε",
         "Attacks, controls and intervals",
         "Who was in the training data",
-        "What to change",
         "Provenance and assumptions",
     ]
     headings = page.headings()
@@ -568,52 +565,7 @@ def test_images_that_do_not_fit_the_results_are_refused(
         render([folder])
 
 
-# --- advice ---
-
-
-def settings(
-    make_results: Maker, tmp_path: Path, *rows: tuple[str, float, float, float | None]
-) -> list[ReportedSetting]:
-    return read_settings(
-        [
-            make_results(tmp_path / str(i), name, quality=quality, noise_std=std, clip_norm=clip, n=6)
-            for i, (name, quality, std, clip) in enumerate(rows)
-        ]
-    )
-
-
-def test_advice_names_the_least_noise_above_which_nothing_leaked(make_results: Maker, tmp_path: Path) -> None:
-    found = settings(
-        make_results,
-        tmp_path,
-        ("quiet by luck", 0.0, 0.001, 1.0),
-        ("loud", 0.9, 0.01, 1.0),
-        ("strong", 0.0, 0.2, 1.0),
-        ("enough", 0.0, 0.1, 1.0),
-    )
-    enough = found[-1]
-    assert advice(found)[0] == say.least_noise(enough.results, enough.judgement, "enough", "")
-
-
-def test_advice_does_not_recommend_what_leaked(make_results: Maker, tmp_path: Path) -> None:
-    found = settings(
-        make_results,
-        tmp_path,
-        ("a", 0.9, 0.001, 1.0),
-        ("b", 0.9, 0.01, 1.0),
-        ("c", 0.9, 0.0, 0.5),
-        ("d", 0.9, 0.0, None),
-    )
-    leaked = ((found[2], " at clip 0.5"), (found[1], " at clip 1"), (found[3], " without a clip"))
-    assert advice(found)[:3] == [say.all_leaked(made.results, made.label, where, True) for made, where in leaked]
-
-
-def test_advice_on_a_clip_that_never_clipped(make_results: Maker, tmp_path: Path) -> None:
-    (made,) = read_settings(
-        [make_results(tmp_path, n=2, setup={"share_clipped": 0.0, "norm_before_clip_median": 0.25})]
-    )
-    assert say.useless_clip(made.results.setup) in advice([made])
-    assert "25\N{NO-BREAK SPACE}%" in say.useless_clip(made.results.setup)
+# --- the noise that is advised ---
 
 
 @pytest.mark.parametrize("target", [0.5, 4.38, 20.0])
@@ -638,20 +590,6 @@ def test_noise_is_computed_only_where_the_formula_holds(row: Any) -> None:
         is factor(delta=0.0)
         is None
     )
-
-
-def test_advice_on_one_setting_says_what_was_not_attacked(make_results: Maker, row: Any, tmp_path: Path) -> None:
-    rows = [row(claimed=8.0, proven=800.0, accountant="closed form")]
-    (loud,) = read_settings([make_results(tmp_path / "a", n=6, noise_std=0.01, epsilon=rows)])
-    first = loud.results.epsilon[0]
-    computed = say.calibrate(first, say.target(8.0, claimed=True), noise_factor(first, 8.0) or 0.0, loud.results.setup)
-    assert advice([loud]) == [say.STRENGTHEN, computed]
-    (quiet,) = read_settings([make_results(tmp_path / "b", n=6, quality=0.0, noise_std=0.3, epsilon=[row(proven=2.0)])])
-    assert advice([quiet]) == [say.nothing_to_change(quiet.judgement)]
-    attacks = [attack.having(not_measured={COMPARABLE: "of a kind"}) for attack in quiet.results.attacks]
-    blind = ReportedSetting(quiet.folder, quiet.results.model_copy(update={"attacks": attacks}), "")
-    assert advice([blind])[0] == say.PLANT_CANARIES
-    assert advice(read_settings([make_results(tmp_path / "c", n=2, truth=False, epsilon=[])]))[0] == say.SCORE_ATTACKS
 
 
 # --- plots and words ---
