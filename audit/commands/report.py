@@ -23,7 +23,7 @@ from .printing import json_document
 @click.option(
     "--format",
     "form",
-    type=OneOf(["html", "json", "csv", "md"]),
+    type=OneOf(["html", "json", "csv"]),
     help="Default: html. csv: one row a number, for pandas or a spreadsheet.",
 )
 @click.option(

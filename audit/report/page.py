@@ -26,7 +26,6 @@ from ..say.knowledge import nothing_said
 from ..say.metrics import metric
 from ..say.warnings import picked_said
 from . import plots
-from .advice import advice
 from .cells import cell_table
 from .decision import Decision, Leak, decision_on
 from .facts import ReportedSetting, attack_name, controls, epsilon_table, facts, metric_rows, notices, read_settings
@@ -52,7 +51,6 @@ def page(folders: Sequence[Path]) -> str:
         audited=_audited([setting.results for setting in settings]),
         settings=[_setting(setting, i) for i, setting in enumerate(settings)],
         several=several(settings) if len(settings) > 1 else None,
-        advice=advice(settings),
         version=words.listed(sorted({str(s.results.setup.versions.get("dpfl-audit", "")) for s in settings} - {""})),
     )
 

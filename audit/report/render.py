@@ -1,4 +1,4 @@
-"""The report on one RESULTS folder, or on several side by side: a page, or the same facts as JSON, CSV or Markdown."""
+"""The report on one RESULTS folder, or on several side by side: a page, or the same facts as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -11,30 +11,12 @@ from typing import Any, Literal
 from ..errors import BadInput
 from ..files import json_text, write_named
 from ..lock import holder_of
-from ..results.format import LEVELS, AttackResult, Epsilon, Results
-from ..say.badge import badge
-from ..say.words import (
-    MISSING,
-    at_least,
-    at_most,
-    between,
-    chosen_briefly,
-    claim,
-    claimant,
-    number,
-    observer,
-    on_condition,
-    percent,
-    proven_if_secret,
-)
-from .advice import advice
-from .facts import ReportedSetting, attack_name, epsilon_table, facts, metric_rows, notices, read_settings
-from .markdown import escaped, markdown_table
-from .membership import coverage, points, said_ceiling
+from ..results.format import Epsilon, Results
+from .facts import ReportedSetting, read_settings
 from .page import page
-from .side_by_side import comparison, summary
+from .side_by_side import comparison
 
-Format = Literal["html", "json", "csv", "md"]
+Format = Literal["html", "json", "csv"]
 
 
 def render(folders: Sequence[Path], output: Path | None = None, format: Format = "html") -> str | Path:
@@ -63,15 +45,12 @@ def render(folders: Sequence[Path], output: Path | None = None, format: Format =
 
 
 def _json(folders: Sequence[Path]) -> str:
-    """{"format": 1, "comparison": [one row a setting], "advice": [sentences], "results": [each results.json,
-    checked]}.
-    """
+    """{"format": 1, "comparison": [one row a setting], "results": [each results.json, checked]}."""
     settings = read_settings(folders)
     rows = [{key: value for key, value in row.items() if key != "id"} for row in comparison(settings)]
     content = {
         "format": 1,
         "comparison": rows,
-        "advice": advice(settings),
         "results": [results.model_dump(by_alias=True) for s in settings for _, results in s.parts],
     }
     return json_text(content)
@@ -201,144 +180,4 @@ def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
     return rows
 
 
-def _markdown(folders: Sequence[Path]) -> str:
-    settings = read_settings(folders)
-    lines = ["# dpfl-audit report", ""]
-    if len(settings) > 1:
-        worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.severity))
-        lines += [escaped(sentence) for sentence in summary(settings, worst)] + [""]
-        lines += markdown_table(
-            [
-                "setting",
-                "verdict",
-                "noise_std",
-                "clip norm",
-                "PSNR (dB)",
-                "re-identified",
-                "accuracy",
-                "claimed ε",
-                "proven ε",
-                "demonstrated ε",
-            ],
-            [
-                [
-                    row["setting"],
-                    row["badge"],
-                    _noise(row),
-                    number(row["clip_norm"]),
-                    number(row["psnr"]),
-                    _beside_control(row),
-                    row["accuracy"],
-                    claim(row["claimed"], row["claimed_by"]),
-                    proven_if_secret(row["proven"], row["secret"]),
-                    _with_conditions(at_least(row["demonstrated"]), row["on_condition"], row["demonstrated_from"]),
-                ]
-                for row in comparison(settings)
-            ],
-        )
-    for setting in settings:
-        lines += _setting(setting)
-    lines += [
-        "## What to change",
-        "",
-        *(f"- {escaped(text)}" for text in advice(settings)),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _noise(row: dict[str, Any]) -> str:
-    if not row["server_noise_std"]:
-        return number(row["noise_std"])
-    return f"{number(row['noise_std'])} + {number(row['server_noise_std'])} (server)"
-
-
-def _beside_control(row: dict[str, Any]) -> str:
-    share, control = row["reidentified"], row["reidentified_control"]
-    return percent(share) if control is None else f"{percent(share)} ({row['reidentified_against']} {percent(control)})"
-
-
-def _with_conditions(counted: str, *conditions: str | None) -> str:
-    named = "; ".join(filter(None, conditions))
-    return f"{counted} ({named})" if named else counted
-
-
-def _setting(setting: ReportedSetting) -> list[str]:
-    results = setting.results
-    lines = [
-        f"## {escaped(setting.label)}",
-        "",
-        f"**Verdict: {badge(setting.judgement)}.** " + escaped(" ".join(setting.sentences)),
-        "",
-    ]
-    lines += [
-        " · ".join(
-            escaped(f"{fact['name']} {fact['value']}" + (f" ({fact['note']})" if fact["note"] else ""))
-            for fact in facts(results, setting.without_noise)
-        ),
-        "",
-    ]
-    lines += [f"> {escaped(text)}\n" for text in notices(results)]
-    lines += markdown_table(
-        ["observer", "unit", "adjacency", "δ", "claimed ε", "proven ε", "demonstrated ε", "could show"],
-        [
-            [
-                observer(row.observer),
-                row.unit,
-                row.adjacency,
-                number(row.delta),
-                f"{claim(row.claimed, row.claimed_by)} {claimant(row.claimed_by)}".rstrip(),
-                proven_if_secret(row.proven, row.secret_key),
-                _with_conditions(at_least(row.demonstrated), on_condition(row), chosen_briefly(row)),
-                _with_conditions(at_most(row.ceiling), at_most(row.ceiling_on_condition) if row.condition else None),
-            ]
-            for row in results.epsilon
-        ],
-    )
-    lines += [escaped(epsilon_table(setting.judgement)["adjacencies"]), ""]
-    lines += [
-        *(
-            f"- {escaped(' '.join([f'{where}:', *reasons]))}"
-            for where, reasons in epsilon_table(setting.judgement)["reasons"]
-        ),
-        "",
-    ]
-    if any(attack.kind == "membership" for attack in results.attacks) and (sentences := coverage(results)):
-        lines += [escaped(f"Which ε covers whom: {' '.join(sentences)}"), ""]
-    for attack in setting.by_strength:
-        rows = [
-            [row["label"], row["value"], row["interval"], _beside(row)]
-            for row in metric_rows(attack, setting.checks(attack))
-        ]
-        rows += _tpr_rows(attack)
-        lines += [
-            f"### {escaped(attack_name(attack))}",
-            "",
-            *markdown_table(["metric", "value", "interval", "controls"], rows),
-        ]
-    return lines
-
-
-def _tpr_rows(attack: AttackResult) -> list[list[str]]:
-    """TPR at each FPR with the rate really reached, or with why there is none."""
-    rows = []
-    for level, point, why in points(attack) if attack.kind == "membership" and attack.scored else ():
-        if point is None:
-            rows.append([f"TPR at {percent(level)} FPR", MISSING, MISSING, why])
-            continue
-        interval = MISSING if point.interval is None else between(point.interval)
-        reached = "" if point.realised_fpr is None else f"FPR reached {percent(point.realised_fpr)}"
-        beside = ", ".join(filter(None, (reached, said_ceiling(point))))
-        rows.append([f"TPR at {percent(level)} FPR", percent(point.tpr), interval, beside])
-    return rows
-
-
-def _beside(row: dict[str, Any]) -> str:
-    """The controls of a metric that have it."""
-    pairs = zip(row["control_names"], row["controls"], strict=True)
-    return ", ".join(
-        [*filter(None, [row["chance"]]), *(f"{name} {value}" for name, value in pairs if value != MISSING)]
-    )
-
-
-_FORMATS: dict[str, Callable[[Sequence[Path]], str]] = {"html": page, "json": _json, "csv": _csv, "md": _markdown}
+_FORMATS: dict[str, Callable[[Sequence[Path]], str]] = {"html": page, "json": _json, "csv": _csv}

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..results.checks import picked
-from ..results.format import LEVELS
 from ..say import words
 from ..say.accuracy import accuracy_interval, accuracy_said
-from ..say.badge import badge, leak_said
+from ..say.badge import badge
 from . import plots
 from .facts import ReportedSetting
 from .pictures import data_uri, fingerprint, read_pictures
@@ -20,34 +19,13 @@ STRIP = 8  # images in a row
 
 
 def several(settings: Sequence[ReportedSetting]) -> dict[str, Any]:
-    worst = max(settings, key=lambda setting: LEVELS.index(setting.judgement.severity))
     return {
-        "level": worst.judgement.level,
-        "badge": badge(worst.judgement),
         "adjacencies": words.adjacency_said(row.adjacency for s in settings for row in s.results.epsilon),
         "multiplier": words.MULTIPLIER,
-        "sentences": summary(settings, worst),
         "rows": comparison(settings),
         "strip": _strip(settings),
         "plots": _shared_plots(settings),
     }
-
-
-def summary(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> list[str]:
-    """Three sentences on all settings: their levels, what the worst gave away, where no attack beat its control."""
-    leaks: dict[str, list[str]] = {}
-    for setting in sorted(settings, key=lambda setting: -LEVELS.index(setting.judgement.severity)):
-        leaks.setdefault(leak_said(setting.judgement), []).append(setting.label)
-    judged = "; ".join(f"{leak}: {words.quoted(labels)}" for leak, labels in leaks.items())
-    quiet = [setting.label for setting in settings if setting.judgement.measured and not setting.judgement.shows_leak]
-    untested = [setting.label for setting in settings if not setting.judgement.measured]
-    if quiet:
-        last = f"No leak was found with {words.quoted(quiet)}; that is no proof, the proven ε below is."
-    elif len(untested) < len(settings):
-        last = "In every setting that was measured a leak was found."
-    else:
-        last = "Nothing was measured in any setting."
-    return [f"{len(settings)} settings: {judged}.", f"“{worst.label}”: {worst.sentences[0]}", last]
 
 
 def comparison(settings: Sequence[ReportedSetting]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..results.checks import USEFUL_EPSILON
 from ..results.format import AuditedSetup, Epsilon
 from .accuracy import accuracy_said, useless
-from .words import at_most, listed, noise, number, percent, where
+from .words import at_most, listed, noise, number, percent, percent_at_most, where
 
 SECRET_KEY = (
     "Train again with a secret noise key: without `--noise-key published` the same noise proves what stands here"
@@ -27,6 +27,17 @@ FIND_IN_CODE = (
 )
 PRICE_CODE = "Price the mechanism: a test that refutes nothing proves nothing."
 PRICE_CODE_NOTE = "`audit epsilon --clip C --noise-std S --target-epsilon E` computes the noise that proves ε ≤ E."
+FEWER_ROUNDS = (
+    "All rounds of one client together leaked, and the attacks on a single round did not beat their control: fewer"
+    " rounds for each client would help (not attacked)."
+)
+PUBLIC_BOUNDS = (
+    "A proof needs a clip norm and a noise scale that are public constants, and no step that uses private data without"
+    " noise; the reasons under the table of ε say what is missing."
+)
+NOISE_OF_CLIENTS = (
+    "A server's noise protects nobody from those who see the uploads: add noise before anything leaves the client."
+)
 CLAIMED, STRONG = "This is what is claimed", f"{USEFUL_EPSILON:g} is proven already; 1 is a strong guarantee"
 
 
@@ -47,6 +58,15 @@ def noised(setup: AuditedSetup) -> str:
     """What `noise_std` is on: with noise inside local training not on what is sent, which sums many steps' noise."""
     inside = setup.clipped_in_training and "record's gradient" in (setup.sensitivity or "")
     return "a step's mean gradient" if inside else "a message"
+
+
+def smaller_clip(clip: float, median: float) -> str:
+    """Where no contribution was as long as the clip."""
+    return (
+        f"The clip of {number(clip)} changed nothing: one near {number(median)}, the median norm, would need only"
+        f" {percent_at_most(median / clip)} of the noise for the same proof (not attacked). The median is of private"
+        " data, so choose such a clip by public data."
+    )
 
 
 def half_of(proven: float) -> str:

@@ -13,12 +13,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dpfl_audit.audit.errors import BadInput
-from dpfl_audit.audit.report.advice import advice
 from dpfl_audit.audit.report.decision import decision_on
 from dpfl_audit.audit.report.facts import ReportedSetting, epsilon_table, notices
 from dpfl_audit.audit.report.owner import Owner
 from dpfl_audit.audit.report.points import POINTS, ClaimCard
-from dpfl_audit.audit.report.side_by_side import summary
 from dpfl_audit.audit.results.format import OWN_CODE, AttackResult, AuditedSetup, Choice, Epsilon, NotRun
 from dpfl_audit.audit.results.gates import outcome, parse_gate
 from dpfl_audit.audit.say import accuracy, study, words
@@ -196,7 +194,7 @@ def lines(made: ReportedSetting) -> Iterator[str]:
     yield from filter(None, (change.note, decided.untrained))
     if (losses := decided.losses) is not None:
         yield from (f"losses: {text}" for text in (*losses.refuted, losses.elsewhere, losses.on_condition) if text)
-    yield from (f"advice: {text}" for text in advice([made]))
+    yield from (f"further: {text}" for text in change.further)
     yield from (f"notice: {text}" for text in notices(results))
     yield from (f"reason: {where}: {' '.join(texts)}" for where, texts in epsilon_table(judgement)["reasons"])
     yield from (f"card: {text}" for text in (*ClaimCard(results, Owner()).places,))
@@ -210,10 +208,8 @@ def several() -> Iterator[str]:
     for group in ([none, little, quiet], [none, little], [none], [little, little]):
         decided = decision_on(group)
         yield f"settings: {', '.join(each.label for each in group)}"
-        yield from (f"summary: {text}" for text in summary(group, decided.worst))
         yield f"share: {decided.share.question} {decided.share.sentence}. {decided.share.because}"
         yield f"change: {decided.change.sentence} {decided.change.why}".rstrip()
-        yield from (f"advice: {text}" for text in advice(group))
 
 
 def gates() -> Iterator[str]:

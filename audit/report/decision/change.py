@@ -8,13 +8,13 @@ from math import inf, isfinite
 from typing import Literal
 
 from ....defenses.presets import PRESETS
+from ....defenses.terms import Observer
 from ...judge.question import RowQuestion
-from ...proof.theorems.gaussian import gaussian_epsilon
+from ...proof.theorems.gaussian import gaussian_epsilon, gaussian_multiplier
 from ...results.checks import USEFUL_EPSILON
 from ...results.format import Epsilon, Results
 from ...say import change as say
 from ...say import words
-from ..advice import noise_factor
 from ..facts import ReportedSetting
 from ..together import noiseless
 from .sharing import share_one
@@ -33,7 +33,8 @@ class Change:
       `where` says.
     noised: what `noise_std` is on, in words, "" where it is not known.
     why: of a computed target, why this ε, a sentence. accuracy: of the final model, None where it was not measured.
-    accuracy_now: what was measured before the change, in words. note: what else to know.
+    accuracy_now: what was measured before the change, in words. note: what else to know. further: what would help
+      beside noise, a sentence each.
     """
 
     sentence: str
@@ -48,6 +49,7 @@ class Change:
     why: str = ""
     clip_norm: float | None = None
     noised: str = ""
+    further: tuple[str, ...] = ()
 
 
 def change_of(settings: Sequence[ReportedSetting], worst: ReportedSetting) -> Change:
@@ -102,6 +104,7 @@ def _keep(setting: ReportedSetting, count: int) -> Change:
         say.accuracy_beside(setup, setting.without_noise),
         clip_norm=setup.clip_norm,
         noised=say.noised(setup),
+        further=_further(setting),
     )
 
 
@@ -176,6 +179,7 @@ def _computed(
         why="; ".join(filter(None, (why, _asked_then(setting, row, factor)))),
         clip_norm=setup.clip_norm,
         noised=say.noised(setup),
+        further=_further(setting),
     )
 
 
@@ -218,4 +222,49 @@ def _first_steps(setting: ReportedSetting) -> Change:
     steps = say.first_steps(setup, noisy)
     unit = wanted[0].unit if wanted else "client"
     note = say.first_steps_note(noisy, unit, min(targets, default=WANTED), config=not setup.recorded)
-    return Change(steps, "unknown", note=note, accuracy_now=_accuracy_now(setting))
+    return Change(steps, "unknown", note=note, accuracy_now=_accuracy_now(setting), further=_further(setting))
+
+
+def _further(setting: ReportedSetting) -> tuple[str, ...]:
+    """What would help beside noise, a sentence each; none of it was attacked."""
+    setup, sentences = setting.results.setup, []
+    if _leaks_only_together(setting):
+        sentences.append(say.FEWER_ROUNDS)
+    clip, median = setup.clip_norm, setup.norm_before_clip_median
+    if setup.share_clipped == 0 and clip and median and median < clip:
+        sentences.append(say.smaller_clip(clip, median))
+    unbounded = [row for row in _wanted(setting) if row.proven == inf]
+    if unbounded and clip and setup.noise_std:
+        sentences.append(say.PUBLIC_BOUNDS)
+    uploads_seen = any(not Observer.parse(row.observer).sees_merged_only for row in unbounded)
+    if uploads_seen and setting.results.server_noise_std and not setup.noise_std:
+        sentences.append(say.NOISE_OF_CLIENTS)
+    return tuple(sentences)
+
+
+def _leaks_only_together(setting: ReportedSetting) -> bool:
+    """Whether an attack on all rounds together beats its control, and neither it nor another does on one round."""
+    checks = [(judged.attack, check.beats) for judged in setting.judgement.attacks for check in judged.checks]
+    together = {attack.attack for attack, beats in checks if attack.manner == "all-rounds" and beats}
+    of_one = [(attack.attack, beats) for attack, beats in checks if attack.manner == "one-round"]
+    return any(name in together for name, _ in of_one) and not any(beats for _, beats in of_one)
+
+
+def noise_factor(row: Epsilon, target: float) -> float | None:
+    """By how much all noise must grow for `row.proven` to become `target`.
+
+    None unless all that is seen amounts to one Gaussian release (`Epsilon.mu`), whose ε is known at any noise.
+
+    Releases of unsampled Gaussian noise compose to one of noise multiplier (Σ z_i⁻²)^(−1/2), which goes with the noise.
+    At δ = 1e-5 multiplier 1 has ε = 4.38, and fifteen such releases 23.35, so fifteen need √15 times the noise:
+
+    >>> from ....defenses.releases import GaussianLaw, declare
+    >>> from ...proof.certificate import ProofQuestion, prove_settings, row_of
+    >>> question = ProofQuestion(Observer("server"), "client", "zero_out", delta=1e-5)
+    >>> proof = prove_settings(declare("", 0, GaussianLaw(1.0), 1.0, frozenset({0})), 15, 1.0, question)
+    >>> round(noise_factor(row_of(proof), target=4.3772), 2)
+    3.87
+    """
+    if not row.mu or not row.delta or not 0 < row.delta < 1 or not row.proven or row.proven == inf:
+        return None
+    return row.mu * gaussian_multiplier(target, row.delta)

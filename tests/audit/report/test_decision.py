@@ -23,8 +23,19 @@ from dpfl_audit.audit.report.pictures import read_pictures
 from dpfl_audit.audit.report.render import render
 from dpfl_audit.audit.results.format import AuditedSetup, Results
 from dpfl_audit.audit.say.accuracy import untrained
-from dpfl_audit.audit.say.advice import calibrate
-from dpfl_audit.audit.say.change import CLAIMED, FIND_FAULT, SECRET_KEY, STRONG, first_steps_note, half_of, more_noise
+from dpfl_audit.audit.say.change import (
+    CLAIMED,
+    FEWER_ROUNDS,
+    FIND_FAULT,
+    NOISE_OF_CLIENTS,
+    PUBLIC_BOUNDS,
+    SECRET_KEY,
+    STRONG,
+    first_steps_note,
+    half_of,
+    more_noise,
+    smaller_clip,
+)
 from dpfl_audit.audit.say.sharing import (
     NO_REASON,
     SEEN,
@@ -46,7 +57,8 @@ from dpfl_audit.audit.say.words import observer
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.presets import PRESETS
 from dpfl_audit.defenses.presets.base import Population
-from stated import bounded_point, proven_row
+from entries import QUIET, image
+from stated import bounded_point
 
 Maker = Callable[..., Path]
 STOP = ("no", "leak", UPDATES.stop)
@@ -188,11 +200,10 @@ def test_proofs_of_a_secret_key_are_none_of_a_published_one(make_results: Maker,
         Results.read(folder)
 
 
-def test_the_same_noise_is_the_same_number_everywhere():
-    """The change said 1.5 times the noise, and the advice under it 1.42."""
+def test_noise_is_rounded_up():
+    """A noise rounded down would not prove what is said of it."""
     setup = AuditedSetup(digest="", scheme="ldp", noise_std=0.5)
-    row = proven_row(proven=12.0)
-    assert "1.42" in more_noise(setup, 1.418, "", "", False) and "1.42" in calibrate(row, "ε = 8", 1.418, setup)
+    assert "1.42 times" in more_noise(setup, 1.411, "", "", False)
 
 
 def test_trainings_of_the_same_people_add_up(decide: Any, row: Any) -> None:
@@ -530,6 +541,45 @@ def test_without_clip_or_noise_the_steps_are_named_and_no_number(decide: Any) ->
     assert change.basis == "unknown" and change.noise_std is None and change.accuracy is None
     assert change.sentence.count(" and ") == 1 and change.sentence.startswith("Clip ")
     assert change.note == first_steps_note(noisy=False, unit="record", target=8.0)
+
+
+def test_what_helps_beside_noise_is_said_with_it(decide: Any, row: Any, make_results: Maker, tmp_path: Path) -> None:
+    def further(proven: float | str = 159.0, **changes: Any) -> tuple[str, ...]:
+        epsilon = [row(**CLOSED, proven=proven)]
+        return decide({"quality": 0.0, "n": 8, "noise_std": 0.1, "epsilon": epsilon, **changes}).change.further
+
+    assert further() == further("inf", clip_norm=None) == ()
+    never_clipped = {"share_clipped": 0.0, "norm_before_clip_median": 0.25}
+    assert further(setup=never_clipped) == (smaller_clip(1.0, 0.25),)
+    assert "25\N{NO-BREAK SPACE}%" in smaller_clip(1.0, 0.25)
+    assert further(setup={**never_clipped, "norm_before_clip_median": None}) == ()
+    assert further("inf") == (PUBLIC_BOUNDS,)
+    folder = make_results(tmp_path / "central", quality=0.0, n=8)
+    content = Results.read(folder).model_copy(update={"rounds": ({"server_noise_std": 0.2},)})
+    (folder / "results.json").write_text(content.text())
+    assert decision_on(read_settings([folder])).change.further == (NOISE_OF_CLIENTS,)
+    assert str(render([folder])).count(NOISE_OF_CLIENTS.replace("'", "&#39;")) == 1
+
+
+def test_fewer_rounds_are_named_where_one_round_alone_does_not_leak(decide: Any, row: Any) -> None:
+    loud = image(0.8, share=0.92, margin=4.0, margin_low=3.0)
+
+    def further(*attacks: dict[str, Any]) -> tuple[str, ...]:
+        return decide({"noise_std": 0.1, "epsilon": [row(proven=159.0)], "attacks": list(attacks)}).change.further
+
+    together, alone = {**loud, "manner": "all-rounds"}, {**QUIET, "manner": "one-round", "round": 0}
+    assert further(together, alone) == (FEWER_ROUNDS,)
+    assert further(together) == further({**QUIET, "manner": "all-rounds"}, alone) == ()
+    assert further(together, {**alone, "attack": "linking"}) == ()  # this attack was not tried on one round
+    assert further(together, alone, {**loud, "manner": "one-round", "round": 1}) == ()
+
+
+def test_noise_is_not_kept_where_more_checks_are_above_their_control_than_luck_explains(decide: Any, row: Any) -> None:
+    """Corrected for many checks it is no leak: 1 of 2 at 5 % comes by luck in 10 of 100, 2 of 2 in one of 400."""
+    for p_value, basis in ((1.0, "measured"), (0.04, "computed")):
+        lucky = {**image(0.1, margin=0.5, margin_low=0.1), "p_values": {"psnr_margin": 0.04, "reidentified": p_value}}
+        found = decide({"noise_std": 0.3, "epsilon": [row(**CLOSED, proven=6.0)], "attacks": [lucky]})
+        assert found.worst.judgement.level == "none found" and found.change.basis == basis
 
 
 def test_a_broken_proof_comes_before_any_noise(decide: Any, row: Any) -> None:
