@@ -184,7 +184,7 @@ class Way:
 
 
 NOISE = ("scheme.name=local-gaussian", "scheme.clip=1", "scheme.noise_multiplier=0.001")
-PUBLISHED = ("sme", "bayes", "analytic", "fedavg-dimitrov", "idlg")
+PUBLISHED = ("sme", "bayes", "analytic", "fedavg-span", "fedavg-dimitrov", "idlg")
 INVERSIONS = {  # each takes another way through attacks/inversion
     "adam": Way("photos", share="update", optimiser="adam"),
     "momentum": Way("photos", share="update", optimiser="momentum"),

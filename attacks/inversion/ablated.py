@@ -172,6 +172,7 @@ def _no_noise(attack: Inversion, views: Sequence[View], knowledge: Knowledge) ->
     if (
         attack.tv == "noise-aware"
         or attack.exact
+        or attack.span
         or _guided(attack, views[0])
         or (_steps(views, knowledge) == 1 and not sums_gradients(views[0].facts))
     ):

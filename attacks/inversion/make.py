@@ -104,7 +104,7 @@ def make_inversions(settings: Mapping[str, Any], quick: bool, device: str) -> li
         ValueError: an unknown key or preset, or a value out of range, in one sentence.
     """
     known = {f.name for f in fields(Inversion) if f.init} - {"device"}
-    check_keys(settings, known | {"preset"}, gone=("span",))
+    check_keys(settings, known | {"preset"})
     own = {
         name: tuple(v) if name == "manners" and isinstance(v, list) else v
         for name, v in settings.items()

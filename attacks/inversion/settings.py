@@ -41,6 +41,7 @@ class Settings:
     along_rate: Adam's first step size of that place, which is then learned together with the images from `along` on
       (`surrogate.Surrogate`), in shares of the way; 0 holds it. Of single messages,
       and not where kinks are softened.
+    span: weight of what a linear layer behind others tells, see `span.InputSpan`.
     batch_statistics: weight of the batch's own statistics, which BatchNorm's running ones, sent beside the parameters
       before and after local training, tell. running_statistics: of the running ones, where nothing tells the batch's;
       see `statistics.py`.
@@ -78,6 +79,7 @@ class Settings:
     exact: bool = False
     along: float = 0.0
     along_rate: float = 0.0
+    span: float = 0.0
     batch_statistics: float = 0.0
     running_statistics: float = 0.0
     features: float = 0.0
@@ -138,7 +140,7 @@ def _against_a_place(settings: Settings) -> str:
 
 
 NO_PRIOR = (  # do nothing beside a learned prior
-    *("batch_statistics", "running_statistics", "features"),
+    *("span", "batch_statistics", "running_statistics", "features"),
     *("softened", "consensus", "simulated"),
 )
 
@@ -165,17 +167,17 @@ RULES: tuple[SettingRule, ...] = (
     _from_0("batch_statistics"),
     _from_0("running_statistics"),
     SettingRule(
-        lambda s: max(s.softened, s.simulated, s.features) > AT_MOST,
+        lambda s: max(s.softened, s.simulated, s.span, s.features) > AT_MOST,
         lambda s: (
-            f"softened is {s.softened}, simulated {s.simulated} and features {s.features}: each must be at most"
-            f" {AT_MOST:,}"
+            f"softened is {s.softened}, simulated {s.simulated}, span {s.span} and features {s.features}: each must be"
+            f" at most {AT_MOST:,}"
         ),
     ),
     SettingRule(
-        lambda s: not (0 <= s.along <= 1 and min(s.features, s.softened, s.simulated) >= 0),
+        lambda s: not (0 <= s.along <= 1 and min(s.span, s.features, s.softened, s.simulated) >= 0),
         lambda s: (
-            f"along is {s.along}, features {s.features}, softened {s.softened} and simulated {s.simulated}: along must"
-            " be between 0 and 1, the others at least 0"
+            f"along is {s.along}, span {s.span}, features {s.features}, softened {s.softened} and simulated"
+            f" {s.simulated}: along must be between 0 and 1, the others at least 0"
         ),
     ),
     SettingRule(

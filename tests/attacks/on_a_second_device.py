@@ -171,7 +171,7 @@ WHOLE: dict[str, tuple[str, Callable[[nn.Module], Target], Inversion]] = {
     "several rounds": ("mlp", rounds, EVERYTHING),
     "labels inferred": ("lenet", plain, replace(FEW, labels="inferred")),
     "a place learned": ("lenet", SGD, replace(FEW, along=0.5, along_rate=1e-3)),
-    "training simulated": ("lenet", SGD, replace(FEW, along=0.5, simulated=3, reorder=True)),
+    "training simulated": ("lenet", SGD, replace(FEW, along=0.5, simulated=3, reorder=True, span=1.0)),
     "an update made as long again": ("lenet", cut_short, replace(FEW, along=0.5, simulated=2, reorder=True)),
     "of epochs apart": (
         "mlp",

@@ -198,7 +198,7 @@ def guesses(targets: list[Target]) -> list[Solution]:
 def test_targets_together_come_to_what_each_does_alone(reorder: bool, monkeypatch) -> None:
     """The same orders, the same steps; also so many at a time as fit, and as before, one after the other."""
     module, targets, _ = sent(WIDE, Recipe("sgd", 0.2, (2, 1, 2, 1), 2))
-    settings = Inversion(objective="euclidean", simulated=3, reorder=reorder, tv=0.001)
+    settings = Inversion(objective="euclidean", simulated=3, reorder=reorder, tv=0.001, span=0.1)
     layout, begun = Layout.of(module), guesses(targets)
     cases = [Case(module, layout, t, t.labels, SHAPE, settings, 0) for t in targets]
     ticks: list[int] = []

@@ -99,7 +99,7 @@ def test_too_large_steps_end_where_numbers_do(digits, wiener) -> None:
 
 
 def test_what_does_nothing_beside_a_learned_prior_is_refused() -> None:
-    for wrong in ("features", "softened", "consensus", "simulated"):
+    for wrong in ("span", "features", "softened", "consensus", "simulated"):
         with pytest.raises(ValueError, match=f"{wrong} does nothing beside"):
             Inversion(objective="euclidean", learned=True, restarts=2, **{wrong: 1})  # type: ignore[arg-type]
 

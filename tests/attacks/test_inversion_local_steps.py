@@ -13,6 +13,7 @@ from dpfl_audit.attacks.inversion.labels.infer import infer
 from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.solution import Solution
+from dpfl_audit.attacks.inversion.match.span import InputSpan
 from dpfl_audit.attacks.inversion.read.local_steps import LocalSteps
 from dpfl_audit.attacks.inversion.read.local_training import PENALTIES, Recipe
 from dpfl_audit.attacks.inversion.read.sums import summed
@@ -222,7 +223,7 @@ def test_readings_that_hold_no_more_are_refused() -> None:
     shrunk = read(module, replace(several, step_clip=StepClip("weights", 1.0)))[0]
     unknown = replace(shrunk, recipe=replace(shrunk.recipe, step_clip=None, left_out=(PENALTIES,)))
     for target in (shrunk, unknown):
-        assert FirstLayer.of(module, target) is None
+        assert FirstLayer.of(module, target) is None and InputSpan.of(module, Layout.of(module), target) is None
         assert not target.scale_known and target.sent_to_scale
     adam = replace(several, optimiser="adam", lr=1e-3, epochs=1)
     wide = network(128)

@@ -12,6 +12,7 @@ from dpfl_audit.attacks.inversion.match.case import Case
 from dpfl_audit.attacks.inversion.match.objective import Matching
 from dpfl_audit.attacks.inversion.match.optimise import Objective
 from dpfl_audit.attacks.inversion.match.solution import Solution
+from dpfl_audit.attacks.inversion.match.span import InputSpan
 from dpfl_audit.attacks.inversion.presets.published import PRESETS
 from dpfl_audit.attacks.inversion.read.local_training import PENALTIES, Recipe
 from dpfl_audit.attacks.inversion.read.target import Target, one_round
@@ -174,6 +175,21 @@ def test_epochs_are_matched_within_labels_and_averaged() -> None:
     assert error < 0.006 < noise.std()  # .01 / √4
 
 
+# --- the span of a later layer ---
+
+
+def test_a_later_layer_s_inputs_lie_in_the_span_of_its_update(data) -> None:
+    module = network()
+    target, _ = trained(module, data, lr=1e-3, epochs=1)
+    span = InputSpan.of(module, Layout.of(module), target)
+    assert span is not None and span.layer.endswith("5")
+    others = torch.rand(N, *SHAPE, generator=torch.Generator().manual_seed(0))
+    assert span.distance(data[0]).max() < 0.02 < 0.05 < span.distance(others).min()
+    noisy = InputSpan.of(module, Layout.of(module), replace(target, noise_std=1.0))
+    assert noisy is not None and noisy.outside.min() > 0.9
+    assert InputSpan.of(module, Layout.of(module), replace(target, count=32, labels=None)) is None
+
+
 # --- the attack ---
 
 
@@ -189,11 +205,12 @@ def test_training_that_is_not_of_whole_epochs_is_not_simulated(data) -> None:
 
 def test_the_presets_say_what_they_simulate(data) -> None:
     (attack,) = make_inversions({"preset": "fedavg-dimitrov"}, False, "cpu")
-    assert isinstance(attack, Inversion) and attack.simulated > 0
+    assert isinstance(attack, Inversion) and attack.simulated > 0 and attack.span == 0
     assert not any(p.settings.simulated for name, p in PRESETS.items() if not name.startswith("fedavg"))
     for bad in (
         {"simulated": -1},
         {"along": 2.0},
+        {"span": -1.0},
         {"simulated": 3, "optimiser": "lbfgs"},
         {"reorder": True},
     ):
@@ -232,7 +249,7 @@ def test_a_clipped_update_is_read_at_its_length_and_says_so(data):
     module = network().eval()
     whole, _ = trained(module, data)
     cut, _ = trained(module, data, clip_norm=0.25 * whole.update.norm().item())
-    settings = Inversion(objective="absolute", iterations=30, tv=0.1, along=0.5, simulated=10, reorder=True)
+    settings = Inversion(objective="absolute", iterations=30, tv=0.1, along=0.5, span=5.0, simulated=10, reorder=True)
     ticks: list[tuple[int, int]] = []
     one = solve(module, [cut], SHAPE, settings, 0, lambda done, total, /, words="": ticks.append((done, total)))[0]
     assert one.longer is not None and one.longer > 1.5
@@ -271,6 +288,17 @@ def test_of_two_readings_the_one_is_kept_whose_training_is_nearer(data):
     for guesses in ([truth, far], [far, truth], [diverged, truth], [truth, diverged]):
         kept = nearest_update(case_of(module, target, settings), guesses)
         assert torch.equal(kept.images, truth.images) and kept.loss < float("inf")
+
+
+def test_a_span_counts_less_the_more_of_it_is_noise(data):
+    module = network().eval()
+    target, _ = trained(module, data)
+    size = target.gradient.norm().item() / len(target.gradient) ** 0.5
+    trusts = [
+        InputSpan.of(module, Layout.of(module), replace(target, noise_std=noise * size)).trust
+        for noise in (0.0, 0.03, 0.3, 30.0)
+    ]
+    assert trusts[0] == 1 and trusts == sorted(trusts, reverse=True) and trusts[3] < 0.01
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (2, 1)])

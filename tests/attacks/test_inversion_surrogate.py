@@ -143,6 +143,7 @@ def test_a_smooth_network_is_carried_on_at_the_place_that_was_learned() -> None:
     [
         ({}, False),
         ({"exact": True}, True),
+        ({"span": 1.0}, True),
         ({"features": 1e-3}, True),
         ({"tv": "noise-aware"}, True),
     ],

@@ -70,7 +70,6 @@ SETTINGS = [  # audit train config.toml -o x --set …
     ("attack.inverson.iterations=1", "[attack.inverson] is not an attack; did you mean 'inversion'?"),
     ("attack.inversion.iteration=1", "[attack.inversion]: unknown key 'iteration'; did you mean 'iterations'?"),
     ("attack.membership-rmia.gamma=2", "[attack.membership-rmia]: the key 'gamma' was taken out; leave it out"),
-    ("attack.inversion.span=5", "[attack.inversion]: the key 'span' was taken out; leave it out"),
     ("attack.inversion.objective=cosin", "'euclidean-naive' or 'absolute'; did you mean 'cosine'?"),
     ("attack.inversion.labels=unknown", "labels = 'unknown': expected 'known' or 'inferred'"),
     ("attack.inversion.iterations=many", "iterations = 'many': expected a whole number"),

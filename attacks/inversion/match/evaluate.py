@@ -20,6 +20,7 @@ from .joint import Joint, joint
 from .objective import Matching
 from .optimise import with_prior
 from .prior import tv_for_noise
+from .span import InputSpan, with_span
 
 UNEXPLAINED = 1e-3  # of a message's energy without its noise, at most, where images are certain
 
@@ -60,7 +61,9 @@ def loss_at(case: Case, images: Tensor) -> float:
         case.settings.objective,
         images.shape[1:],
     )
-    return with_prior(objective, tv)(images[None].to(where))[0].item()
+    span = case.settings.span
+    spans = [InputSpan.of(case.network, case.layout, ready)] if span else []
+    return with_span(with_prior(objective, tv), spans, span)(images[None].to(where))[0].item()
 
 
 def explained(case: Case, images: Tensor, most: float = UNEXPLAINED) -> bool:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from ....defenses.chain import open_chain
@@ -30,6 +29,7 @@ from ..engines.output_error import output_error
 from ..labels.classifier import Head, find_classifier, probe
 from ..read.target import Target
 from .optimise import Objective, with_distances
+from .span import inputs_of
 
 FEATURES = 0.003  # beside a gradient's distance; ours, picked on six batches of eight photographs and two networks
 STARTS = 32
@@ -153,20 +153,6 @@ class SolvedFeatures:
         off = (self.sure @ (inside - self.places).flatten()).square() @ self.weights
         outside = own.square().sum() - inside.square().sum()
         return (off + self.outside * outside) / (len(images) * self.spread)
-
-
-def inputs_of(module: nn.Module, weights: dict[str, Tensor], layer: str, images: Tensor) -> list[Tensor]:
-    """What goes into a layer, (n, width) each time it is called, as images (n, *shape) go through the network.
-
-    weights: of the network, by name. layer: its name.
-    """
-    seen: list[Tensor] = []
-    hook = module.get_submodule(layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    try:
-        functional_call(module, weights, (images,))
-    finally:
-        hook.remove()
-    return seen
 
 
 def one_gradient(target: Target) -> bool:

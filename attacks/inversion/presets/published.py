@@ -131,4 +131,18 @@ PRESETS: dict[str, Published] = {
         "begins with the update read as one gradient instead of noise; signed Adam; their code's L1 distance, the"
         " tables' is a Euclidean one weighted by layer; pixels kept in [0, 1]; batches in a new order every epoch",
     ),
+    "fedavg-span": Published(
+        Inversion(
+            objective="absolute",
+            tv=0.1,
+            iterations=400,
+            along=0.5,
+            span=5.0,
+            simulated=60,
+            reorder=True,
+            manners=("one-round",),
+        ),
+        "ours: the gradient read half-way through training, and every image asked for a first linear layer's input in"
+        " the span of the update's rows; then local training simulated in a new order at every iteration",
+    ),
 }

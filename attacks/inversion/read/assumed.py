@@ -65,7 +65,7 @@ def joining_assumed(aim: Aim, view: View, settings: Settings, records: Sequence[
 
 def _reads_noise(view: View, settings: Settings) -> bool:
     """Whether anything goes by how much noise there is."""
-    by_settings = settings.learned or settings.tv == "noise-aware" or settings.exact
+    by_settings = settings.learned or settings.tv == "noise-aware" or settings.exact or settings.span > 0
     return by_settings or (settings.features > 0 and open_chain(view.module) is None)
 
 

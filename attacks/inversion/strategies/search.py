@@ -18,6 +18,7 @@ from ..match.features import SolvedFeatures, with_features
 from ..match.optimise import Objective, Tick, adam, lbfgs, with_prior
 from ..match.softened import Softly, annealed, softens, softly_matched
 from ..match.solution import Solution, start_images
+from ..match.span import InputSpan, with_span
 from ..match.told_statistics import ToldMoments, told_moments, with_statistics
 from ..read.surrogate import Surrogate
 from ..read.target import Target
@@ -73,6 +74,11 @@ class CaseBatch:
         return self.targets[0].weights.new_tensor([tv_weight(t, self.settings) for t in self.targets])
 
     @cached_property
+    def spans(self) -> list[InputSpan | None]:
+        asked = self.settings.span
+        return [InputSpan.of(self.network, self.cases[0].layout, t) if asked else None for t in self.targets]
+
+    @cached_property
     def statistics(self) -> list[list[ToldMoments]]:
         return [told_moments(self.network, self.cases[0].layout, t, self.settings) for t in self.targets]
 
@@ -96,6 +102,7 @@ class CaseBatch:
     def asked(self, objective: Objective, tv: Tensor, restarts: int) -> Objective:
         """`objective` of so many restarts of each case, and all else that is asked of images."""
         total = with_prior(objective, tv)
+        total = with_span(total, [span for span in self.spans for _ in range(restarts)], self.settings.span)
         total = with_features(total, [of for of in self.features for _ in range(restarts)], self.settings.features)
         total = with_statistics(total, [of for of in self.statistics for _ in range(restarts)])
         return with_words(with_consensus(total, self.labels, restarts, self.settings.consensus), self.words)

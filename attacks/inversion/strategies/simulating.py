@@ -24,6 +24,7 @@ from ..match.evaluate import tv_weight
 from ..match.objective import Matching
 from ..match.optimise import Descent, Objective, Tick, adam, with_prior
 from ..match.solution import Solution
+from ..match.span import InputSpan, with_span
 from .simulated import Simulated, can_simulate, cut_short, lengthened, orders, read_twice, update_of, with_disorder
 from .strategy import LEFT_NOTHING, Found, Strategy, StrategyWork, counted, solved_together
 
@@ -225,6 +226,8 @@ def _losses(cases: Sequence[Case], shape: Sequence[int]) -> LossByOrder:
     network, layout, settings = cases[0].network, cases[0].layout, cases[0].settings
     targets = [case.target for case in cases]
     tv = targets[0].weights.new_tensor([tv_weight(target, settings) for target in targets])
+    each = {id(target): InputSpan.of(network, layout, target) if settings.span else None for target in targets}
+    spans = [each[id(target)] for target in targets]
     groups = grouped_steps(network, layout, targets, settings.objective, shape)
 
     def loss(labels: Tensor, order: Tensor, invariance: float) -> Objective:
@@ -239,7 +242,8 @@ def _losses(cases: Sequence[Case], shape: Sequence[int]) -> LossByOrder:
                 (1, Simulated(network, layout, target, y, Matching.of(settings.objective, [target])))
                 for target, y in zip(targets, inside)
             ]
-        return with_prior(with_disorder(_beside(pieces), order.shape[1], invariance), tv)
+        made = with_disorder(_beside(pieces), order.shape[1], invariance)
+        return with_span(with_prior(made, tv), spans, settings.span)
 
     return loss
 
