@@ -76,7 +76,9 @@ def _host() -> str:
 
 
 def _versions() -> tuple[str, ...]:
-    device = "CUDA" if torch.cuda.is_available() else "no CUDA"
+    device = "no CUDA"
+    if torch.cuda.is_available():
+        device = "CUDA"
     return f"dpfl-audit {__version__}", f"torch {torch.__version__}", f"Python {platform.python_version()}", device
 
 
@@ -212,7 +214,9 @@ def joined(address: str | None) -> Iterator[Workers]:
         _check_answers(named)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dashboard = False if named == "local" else None
+        dashboard = None
+        if named == "local":
+            dashboard = False
         ray.init(named, log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=dashboard)
     try:
         most = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)

@@ -37,7 +37,9 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return str(value) if isinstance(value, float) and isinf(value) else value
+    if isinstance(value, float) and isinf(value):
+        return str(value)
+    return value
 
 
 def cache_folder(what: str) -> Path:

@@ -74,14 +74,18 @@ def _of_parts(record: Any, place: Any, label: Any, put: Callable[[dict[Any, Any]
 
 def _of_sequence(record: Any, changed: Mapping[int, Any]) -> Any:
     parts = [changed.get(i, part) for i, part in enumerate(record)]
-    return type(record)(*parts) if hasattr(record, "_fields") else type(record)(parts)
+    if hasattr(record, "_fields"):
+        return type(record)(*parts)
+    return type(record)(parts)
 
 
 def _values(value: Any) -> Tensor | None:
     """float64 of real numbers or pixels of 8 bits; None of anything else."""
     if isinstance(value, Tensor):
         held = value.detach().cpu()
-        return held.double() if held.is_floating_point() or held.dtype == torch.uint8 else None
+        if held.is_floating_point() or held.dtype == torch.uint8:
+            return held.double()
+        return None
     if not isinstance(value, np.ndarray | Image.Image | list):
         return None
     try:
@@ -101,7 +105,9 @@ def _as(like: Any, inputs: Tensor) -> Any:
     array = inputs.numpy()
     if isinstance(like, Image.Image):
         return Image.fromarray(array.astype(np.uint8), like.mode)
-    return array.astype(like.dtype) if isinstance(like, np.ndarray) else array.tolist()
+    if isinstance(like, np.ndarray):
+        return array.astype(like.dtype)
+    return array.tolist()
 
 
 def _is_label(value: Any) -> bool:

@@ -79,7 +79,9 @@ def holder_of(folder: Path) -> Holder | None:
         holder = _read((folder / NAME).read_bytes())
     except OSError:
         return None
-    return holder if holder is not None and holder.alive else None
+    if holder is not None and holder.alive:
+        return holder
+    return None
 
 
 def empty(folder: Path) -> bool:

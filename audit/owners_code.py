@@ -62,7 +62,9 @@ def in_words(error: BaseException) -> str:
     """
     place = _place([(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)])
     message = f"{type(error).__name__}: {' '.join(str(error).split())[:MOST]}"
-    return f"{message} ({place})" if place else message
+    if place:
+        return f"{message} ({place})"
+    return message
 
 
 def files_of_owner() -> list[Path]:

@@ -50,7 +50,10 @@ class Reporter:
         self.drawn = 0  # columns
         self.printing = threading.Lock()
         self.ended = threading.Event()
-        self.thread = None if quiet else threading.Thread(target=self._watch, daemon=True)
+        if quiet:
+            self.thread = None
+        else:
+            self.thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Reporter:
         if self.thread is not None:
@@ -86,7 +89,10 @@ class Reporter:
         shown = left if self.ends is None else self._seconds(now)
         if self.ends is None:
             self.expected = now + left
-        far = left - shown > SOON * (now - self.since + left) if soon else left > FAR * shown
+        if soon:
+            far = left - shown > SOON * (now - self.since + left)
+        else:
+            far = left > FAR * shown
         if left <= shown or shown <= 0 or far:
             self.ends, self.held = now + left, None
         elif left <= (1 + RISE) * shown:
@@ -98,7 +104,9 @@ class Reporter:
     def _seconds(self, now: float) -> float:
         """That are shown as left."""
         assert self.ends is not None
-        return self.ends - now if self.held is None else self.held
+        if self.held is None:
+            return self.ends - now
+        return self.held
 
     def note(self, words: str) -> None:
         """A line that stays, above the bar."""
@@ -123,7 +131,10 @@ class Reporter:
     def line(self, columns: int = 0) -> str:
         """As it stands now. columns: of a terminal, with a bar; 0 for a line without."""
         now = time.monotonic()
-        words = shorten(self.words, max(10, columns - BESIDE), placeholder=" …") if columns else self.words
+        if columns:
+            words = shorten(self.words, max(10, columns - BESIDE), placeholder=" …")
+        else:
+            words = self.words
         if not self.total:
             return ", ".join(filter(None, [words, f"{tqdm.format_interval(now - self.began)} so far", self._left(now)]))
         times = ", ".join(filter(None, ["{elapsed} so far", self._left(now)]))

@@ -80,12 +80,17 @@ def _read(value: Any, what: str) -> Tensor:
             return value.detach()
         if not hasattr(value, "__array__"):
             made = torch.as_tensor(value)  # floats of Python become float32, and are read again
-            return torch.as_tensor(value, dtype=torch.float64) if made.is_floating_point() else made
+            if made.is_floating_point():
+                return torch.as_tensor(value, dtype=torch.float64)
+            return made
         array = np.asarray(value)
     except Exception:  # an object's own way to become an array runs its owner's code
         raise ValueError(f"{what} is a {type(value).__name__}; expected a tensor or an array of numbers") from None
     if array.dtype.kind not in "fiubc":
         raise ValueError(f"{what} is of {array.dtype}; expected numbers")
-    native = np.dtype(np.float64) if array.dtype == np.longdouble else array.dtype.newbyteorder("=")
+    if array.dtype == np.longdouble:
+        native = np.dtype(np.float64)
+    else:
+        native = array.dtype.newbyteorder("=")
     array = np.asarray(array, native, order="C")
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -194,7 +194,10 @@ def _attacked(
         results.append(runner.carry_out(job, folder / "results", force=True, progress=part, workers=workers))
     if not results:
         return {"outcome": None, "why": f"nothing could be attacked with any fresh seed: {refused[0]}"}
-    lost = [f"{len(refused)} of {len(folders)} trainings ({refused[0]})"] if refused else []
+    if refused:
+        lost = [f"{len(refused)} of {len(folders)} trainings ({refused[0]})"]
+    else:
+        lost = []
     return {
         "outcome": outcome_of([*known, *results]),
         "attacks": tuple(dict.fromkeys(entry.attack for r in results for entry in r.attacks)),

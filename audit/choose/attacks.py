@@ -108,7 +108,10 @@ def plan_attacks(
         lasting, short = _lasting(reading.settings, reading.cost, limit, max(0.0, minutes - spent), options.quick)
         counted += max(0.0, reading.least - limit)
         overrides, late = (*reading.overrides, *lasting), [*late, *short]
-        weaker = [*reading.left_out, *short, *weaker] if INVERSION in audited else weaker
+        if INVERSION in audited:
+            weaker = [*reading.left_out, *short, *weaker]
+        else:
+            weaker = weaker
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
     return AttackPlan(tuple(names), overrides, (*refused, *late), job, tuple(weaker), whole, counted)
 
@@ -192,7 +195,9 @@ def _about(minutes: float) -> str:
     """
     if minutes >= 2:
         return f"about {minutes:.0f} minutes"
-    return "under half a minute" if minutes < 0.5 else f"about {round(2 * minutes) / 2} minutes"
+    if minutes < 0.5:
+        return "under half a minute"
+    return f"about {round(2 * minutes) / 2} minutes"
 
 
 def not_tried(results: Results, plan: AttackPlan) -> tuple[str, ...]:

@@ -93,7 +93,10 @@ def carry_out_study(
             if chosen is None:
                 chosen, tried = _with_more_seeds(case, folder, trials, tried, times, workers)
         none = None if chosen is not None else obstacle(case, trials, tried)
-        beside = [] if chosen is None or case.selects else _beside(case, folder, trials, chosen, times, workers)
+        if chosen is None or case.selects:
+            beside = []
+        else:
+            beside = _beside(case, folder, trials, chosen, times, workers)
         price = search_price(case, [*trials, *beside], tried)
         study = Study(case, folder, tuple(trials), tuple(tried), tuple(beside), chosen, none, price)
         _write(study)
@@ -101,7 +104,9 @@ def carry_out_study(
 
 
 def _kept_key(folder: Path) -> str | None:
-    return read_key(folder / KEY_FILE, folder) if present(folder / KEY_FILE) else None
+    if present(folder / KEY_FILE):
+        return read_key(folder / KEY_FILE, folder)
+    return None
 
 
 def _prepare(case: StudyCase, folder: Path, force: bool, costs: SettingCosts) -> None:

@@ -209,7 +209,9 @@ class StudyCase:
     def proven(self, point: Setting) -> float:
         """The ε of [audit]'s row that any key of this setting has; nothing is trained. Raises BadInput."""
         row = self.priced(point)
-        return math.inf if row.proven is None else float(row.proven)
+        if row.proven is None:
+            return math.inf
+        return float(row.proven)
 
     def priced(self, point: Setting) -> Epsilon:
         """That row alone, without the curve that bounds single attacks. Raises BadInput."""
@@ -227,7 +229,9 @@ class StudyCase:
 
     def search_seed(self, draw: int) -> int:
         """The seed of the search: the config's, and others where that draws no audited client."""
-        return self._digested("search", draw) if draw else self.config.seed
+        if draw:
+            return self._digested("search", draw)
+        return self.config.seed
 
     def fresh_of(self, number: int) -> Callable[[int], int]:
         """By draw, the seeds of one training of what is attacked again: none that a trial of the search had, and none

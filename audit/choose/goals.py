@@ -93,7 +93,9 @@ class Goals(GoalLimits):
             return outcome.area
         if outcome.accuracy is not None:
             return outcome.accuracy
-        return None if outcome.loss is None else -outcome.loss
+        if outcome.loss is None:
+            return None
+        return -outcome.loss
 
     def limits(self, outcome: Performance) -> tuple[float, float] | None:
         """Of `worth`; None where they are not known."""
@@ -111,14 +113,20 @@ class Goals(GoalLimits):
 
     def figure(self, outcome: Performance | None) -> str:
         """What settings are compared by beside leakage and ε, as a table's column has it."""
-        return "AUC" if self.by_area(outcome or Performance()) else "accuracy"
+        if self.by_area(outcome or Performance()):
+            return "AUC"
+        return "accuracy"
 
     def figure_said(self, outcome: Performance | None) -> str:
         """That of one setting; "" where there is none, as of a regression."""
         measured = outcome or Performance()
         if self.by_area(measured):
-            return "" if measured.area is None else number(measured.area, 3)
-        return "" if measured.accuracy is None else percent(measured.accuracy, 3)
+            if measured.area is None:
+                return ""
+            return number(measured.area, 3)
+        if measured.accuracy is None:
+            return ""
+        return percent(measured.accuracy, 3)
 
     def _accuracy(self, outcome: Performance) -> list[Kept]:
         if (least := self.accuracy_at_least) is None:
@@ -209,7 +217,9 @@ class Goals(GoalLimits):
             worth = -inf
         leakage = inf if outcome.leakage is None else outcome.leakage
         loss = inf if epsilon is None else epsilon
-        return (-worth, leakage, loss) if self.best == "accuracy" else (leakage, loss, -worth)
+        if self.best == "accuracy":
+            return (-worth, leakage, loss)
+        return (leakage, loss, -worth)
 
 
 def with_defaults(goals: Goals) -> Goals:

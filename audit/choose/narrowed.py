@@ -49,10 +49,18 @@ def _cut(span: Span, keeps: Callable[[float], bool]) -> Span:
     inside, outside = (1.0, 0.0) if high else (0.0, 1.0)  # shares of the way up
     for _ in range(STEPS):
         middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if keeps(span.at(middle)) else (inside, middle)
+        if keeps(span.at(middle)):
+            inside, outside = (middle, outside)
+        else:
+            inside, outside = (inside, middle)
     end = span.at(inside)
-    cut = replace(span, low=end, factors=span.log) if high else replace(span, high=end, factors=span.log)
-    return cut if span.low < end < span.high else span
+    if high:
+        cut = replace(span, low=end, factors=span.log)
+    else:
+        cut = replace(span, high=end, factors=span.log)
+    if span.low < end < span.high:
+        return cut
+    return span
 
 
 def _epsilon(case: StudyCase, point: Setting) -> float:

@@ -123,7 +123,9 @@ def _target_left_out(raw: dict[str, Any], space: Space) -> str:
     if not isinstance(scheme, dict) or "target_epsilon" not in scheme or scheme.get("name") not in PRESETS:
         return ""
     noise = [key for name in PRESETS[scheme["name"]].noise if (key := f"scheme.{name}") in space.keys]
-    return TARGET_LEFT_OUT.format(scheme["target_epsilon"], noise[0]) if noise else ""
+    if noise:
+        return TARGET_LEFT_OUT.format(scheme["target_epsilon"], noise[0])
+    return ""
 
 
 def _first_setting(case: StudyCase) -> Setting:

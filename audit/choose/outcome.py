@@ -67,7 +67,9 @@ class SingledOut(_Frozen):
         """
         several = len(self.shares)
         if self.one_threshold and several < 2:
-            return 0.0 if by_records < self.share else 1.0
+            if by_records < self.share:
+                return 0.0
+            return 1.0
         scale = _arcsine if self.one_threshold else float
         by_trainings = 0.0
         if several > 1:
@@ -142,11 +144,15 @@ class Performance(_Frozen):
 
     @property
     def accuracy(self) -> float | None:
-        return mean(self.accuracies) if self.accuracies else None
+        if self.accuracies:
+            return mean(self.accuracies)
+        return None
 
     @property
     def loss(self) -> float | None:
-        return mean(self.losses) if self.losses else None
+        if self.losses:
+            return mean(self.losses)
+        return None
 
     @property
     def guess_and_balance(self) -> list[str]:
@@ -185,7 +191,9 @@ class Performance(_Frozen):
 
     @property
     def area(self) -> float | None:
-        return mean(self.areas) if self.areas else None
+        if self.areas:
+            return mean(self.areas)
+        return None
 
     @cached_property
     def area_limits(self) -> tuple[float, float] | None:
@@ -297,7 +305,9 @@ def _above_control(judged: Sequence[Judgement]) -> tuple[str, ...] | None:
 def _of_unequal(results: Sequence[Results], name: str) -> tuple[float, ...]:
     """A figure of every training, none where classes are about equal or one training has none."""
     values = [getattr(r.setup, name) for r in results if unequal(r.setup)]
-    return () if len(values) < len(results) or None in values else tuple(values)
+    if len(values) < len(results) or None in values:
+        return ()
+    return tuple(values)
 
 
 Of = Callable[[AttackResult], Picked]
@@ -341,8 +351,12 @@ def _rebuilt(trainings: Sequence[Trained], how: str = "re-identified", of: Of = 
     every = [e for own in known for e in own]
     controls = dict.fromkeys(name for e in every for name in e.controls)
     ceilings = [e.value("pool_ceiling") for e in every]
-    several = ", all rounds together" if first.manner == "all-rounds" else ""
-    variant = f" ({first.variant})" if first.variant else ""
+    several = ""
+    if first.manner == "all-rounds":
+        several = ", all rounds together"
+    variant = ""
+    if first.variant:
+        variant = f" ({first.variant})"
     return SingledOut(
         attack=first.attack,
         what=f"{how} by {first.attack}{variant}{several}",
@@ -396,7 +410,10 @@ def _found(trainings: Sequence[Trained]) -> SingledOut | None:
     if not points:
         return None
     first, n = trainings[0][0], sum(p.members for p in points)
-    some = "" if len(points) == len(trainings) else f" ({len(points)} of {len(trainings)} trainings)"
+    if len(points) == len(trainings):
+        some = ""
+    else:
+        some = f" ({len(points)} of {len(trainings)} trainings)"
     return SingledOut(
         attack=first.attack,
         what=f"found by {first.attack} at {points[0].where}{some}",

@@ -43,7 +43,10 @@ def recommended_toml(study: Study) -> str:
 
     chosen, again = study.chosen, study.again
     assert chosen is not None and again is not None
-    how = "in a private selection" if study.case.selects else f"trial {chosen.number} of {len(study.trials)}"
+    if study.case.selects:
+        how = "in a private selection"
+    else:
+        how = f"trial {chosen.number} of {len(study.trials)}"
     head = [f"{HEAD.removeprefix('# ')} {how}: {said(chosen.point)}."]
     head += [f"{kept.goal}: {kept.said}, by {kept.by}." for kept in again.judged(study.case, chosen)]
     head += filter(None, [study.above, study.case.fewer, study.useless, study.ranks, study.tied, study.weaker])

@@ -104,7 +104,9 @@ def _guessing(study: Study) -> str:
     if study.figure == "AUC":
         return " (guessing 0.5)"
     known = {trial.outcome.guessing for trial in study.trials if trial.outcome is not None} - {None}
-    return f" (guessing {percent(known.pop(), 3)})" if len(known) == 1 else ""
+    if len(known) == 1:
+        return f" (guessing {percent(known.pop(), 3)})"
+    return ""
 
 
 def _protected(study: Study) -> str:
@@ -181,7 +183,9 @@ def _step(study: Study, key: str, up: bool, trial: Trial) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    return number(value) if _is_number(value) else str(value)
+    if _is_number(value):
+        return number(value)
+    return str(value)
 
 
 def _counts(study: Study) -> str:

@@ -96,7 +96,9 @@ def selection_price(case: StudyCase, tried: Sequence[Again]) -> SearchPrice:
         epsilon = inf
     else:
         epsilon = selection_epsilon(curve, case.trials, again, asked.delta)
-    noise = say.SOME_BARE if bare else ""
+    noise = ""
+    if bare:
+        noise = say.SOME_BARE
     if case.key == PUBLISHED:
         noise = say.OPEN_NOISE
     said = say.selection_seen(again, noise, epsilon, terms_of(asked), case.trials)

@@ -68,7 +68,9 @@ def _known(case: StudyCase, count: int) -> int:
     if case.search == "random":
         return count
     designed = len(case.space.design(case.trials)[: case.trials])
-    return count if designed >= count else designed // BATCH * BATCH
+    if designed >= count:
+        return count
+    return designed // BATCH * BATCH
 
 
 def _opened(case: StudyCase, storage: RDBStorage) -> Study:
@@ -138,7 +140,9 @@ def _tell(case: StudyCase, study: Study, trial: Trial) -> None:
 
 
 def _bounded(value: float | None) -> float:
-    return LARGEST if value is None else min(value, LARGEST)
+    if value is None:
+        return LARGEST
+    return min(value, LARGEST)
 
 
 def _sampler(case: StudyCase, number: int) -> BaseSampler:
@@ -166,7 +170,9 @@ def _sampler(case: StudyCase, number: int) -> BaseSampler:
 
 def _choice(value: Any) -> Any:
     """What Optuna can store: a list as its JSON."""
-    return value if isinstance(value, bool | int | float | str) else json.dumps(value)
+    if isinstance(value, bool | int | float | str):
+        return value
+    return json.dumps(value)
 
 
 def _written(case: StudyCase, point: Setting) -> dict[str, Any]:

@@ -72,7 +72,10 @@ class Span:
         ((0.85, 1.0), (2,))
         """
         step = (self.high - self.low) / 10
-        down, up = (value / 2, value * 2) if self.log else (value - step, value + step)
+        if self.log:
+            down, up = (value / 2, value * 2)
+        else:
+            down, up = (value - step, value + step)
         if self.whole:
             down, up = min(down, value - 1), max(up, value + 1)
         return tuple(dict.fromkeys(v for v in (self.rounded(down), self.rounded(up)) if v != value))
@@ -126,7 +129,9 @@ class Space:
         levels = int((max(trials, 2) / 2 / lists) ** (1 / ranges) + 1e-9)
         if levels < 2 and lists * 2**ranges <= trials:
             levels = 2
-        return list(self.grid(levels)) if levels >= 2 else []
+        if levels >= 2:
+            return list(self.grid(levels))
+        return []
 
     def beside(self, point: Setting) -> list[Setting]:
         """The settings one step away in one key: of values those next to it, of words all others."""
@@ -196,11 +201,15 @@ def short_name(key: str) -> str:
     ('noise_std', 'model')
     """
     table, _, last = key.rpartition(".")
-    return table.rpartition(".")[2] if last == "name" else last
+    if last == "name":
+        return table.rpartition(".")[2]
+    return last
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def _parsed(text: str) -> Values | Span:
@@ -220,7 +229,10 @@ def _parsed(text: str) -> Values | Span:
     if (match := _RANGE.match(given)) is not None:
         return _range(text, key, match[1], match[2])
     try:
-        values = toml_value(f"[{given}]") if not given.strip().startswith("[") else toml_value(given)
+        if not given.strip().startswith("["):
+            values = toml_value(f"[{given}]")
+        else:
+            values = toml_value(given)
     except BadInput:
         values = None
     if not isinstance(values, list):  # bare words
@@ -251,4 +263,6 @@ def _number(value: Any) -> float | int | None:
             return None
     if isinstance(value, int) and abs(value) > MOST_INTEGER:
         return None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return value
+    return None

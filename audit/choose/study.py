@@ -38,18 +38,24 @@ class Study:
 
     @cached_property
     def steps(self) -> list[Neighbour]:
-        return [] if self.chosen is None else steps(self.case, (*self.trials, *self.beside), self.chosen)
+        if self.chosen is None:
+            return []
+        return steps(self.case, (*self.trials, *self.beside), self.chosen)
 
     @property
     def again(self) -> Again | None:
         """The recommended setting attacked again."""
-        return self.tried[-1] if self.chosen is not None else None
+        if self.chosen is not None:
+            return self.tried[-1]
+        return None
 
     @property
     def sentence(self) -> str:
         """The answer."""
         if self.chosen is None or self.again is None:
-            return "" if self.obstacle is None else self.obstacle.sentence
+            if self.obstacle is None:
+                return ""
+            return self.obstacle.sentence
         kept = [f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen)]
         outcome, goals = self.again.outcome, self.case.goals
         if outcome is not None and goals.accuracy_at_least is None and goals.auc_at_least is None:

@@ -61,11 +61,15 @@ class Trial(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def epsilon(self) -> Number | None:
-        return None if self.proof is None else self.proof.proven
+        if self.proof is None:
+            return None
+        return self.proof.proven
 
     @property
     def accuracy(self) -> float | None:
-        return None if self.outcome is None else self.outcome.accuracy
+        if self.outcome is None:
+            return None
+        return self.outcome.accuracy
 
     @property
     def leakage(self) -> float | None:
@@ -189,7 +193,9 @@ def look_at(
 
 def _done(case: StudyCase, study: Path, batch: Batch) -> list[Trial] | None:
     found = [trial for one in batch.asked if (trial := read_trial(case, study, one.number)) is not None]
-    return found if len(found) == len(batch.asked) else None
+    if len(found) == len(batch.asked):
+        return found
+    return None
 
 
 def clear(study: Path, asked: Sequence[Asked]) -> None:
@@ -215,7 +221,10 @@ def _priced(case: StudyCase, one: Asked, like: int | None) -> Trial:
     except BadInput as error:
         return trial.model_copy(update={"why": f"no such setting: {error}"})
     limit, epsilon = case.goals.epsilon_at_most, inf if proof.proven is None else proof.proven
-    why = "" if limit is None or epsilon <= limit else f"never trained: proven ε {number(epsilon)} > {number(limit)}"
+    if limit is None or epsilon <= limit:
+        why = ""
+    else:
+        why = f"never trained: proven ε {number(epsilon)} > {number(limit)}"
     return trial.model_copy(update={"proof": proof, "why": why})
 
 

@@ -69,7 +69,9 @@ class Difference:
 
     @property
     def _because(self) -> str:
-        return f": {self.why}" if self.why else ""
+        if self.why:
+            return f": {self.why}"
+        return ""
 
 
 def _shown(described: Metric, value: float | None, interval: tuple[float, float] | None) -> str:
@@ -99,7 +101,10 @@ class Comparison:
         if unclear := len(self.differences) - len(shown):
             lines.append(f"unclear {words.times(unclear, 'number')} without a clear change; --json lists all")
         count = len(self.regressions)
-        last = "no regression beyond the intervals" if not count else words.times(count, "regression")
+        if not count:
+            last = "no regression beyond the intervals"
+        else:
+            last = words.times(count, "regression")
         a, b = (str(results.setup.data.get("name", "")) or "unnamed" for results in (self.a, self.b))
         of_data = {True: [], False: [OTHER_DATA.format(a, b)], None: [HIDDEN_DATA.format(a)]}
         return "\n".join(
@@ -236,7 +241,9 @@ def _p_value(one: Difference) -> float:
     if one.b >= one.a:
         half_a, half_b = one.interval_a[1] - one.a, one.b - one.interval_b[0]
     error = sqrt(half_a**2 + half_b**2) / NORMAL
-    return float(erfc(abs(one.b - one.a) / error / sqrt(2))) if error > 0 else float(one.a == one.b)
+    if error > 0:
+        return float(erfc(abs(one.b - one.a) / error / sqrt(2)))
+    return float(one.a == one.b)
 
 
 # --- ε ---
@@ -255,12 +262,16 @@ def _proven(a: Iterable[Epsilon], b: Iterable[Epsilon]) -> list[Difference]:
         first, second = before.get(where), after.get(where)
         change: Direction = "unclear"
         if first is None or second is None:
-            change = "new" if first is None else "lost"
+            change = "lost"
+            if first is None:
+                change = "new"
         elif second > first * (1 + EXACT) or first < inf == second:
             change = "worse"
         elif second < first * (1 - EXACT) or second < inf == first:
             change = "better"
-        why = "B has no such row with a price" if change == "lost" else ""
+        why = ""
+        if change == "lost":
+            why = "B has no such row with a price"
         found.append(Difference(where, "proven ε", first, second, change, why=why))
     return found
 
@@ -280,7 +291,10 @@ def _tests(a: Judgement, b: Judgement) -> list[Difference]:
             change: Direction = "unclear"
             why = LOWER_LIMIT
             if one is None or other is None:
-                change, why = ("new", "") if one is None else ("lost", "B was not tested")
+                if one is None:
+                    change, why = ("new", "")
+                else:
+                    change, why = ("lost", "B was not tested")
             if where in refuted[1] and where not in refuted[0] and refuted[1][where] == what:
                 change, why = "worse", "B's claim or proof is refuted, A's was not"
             elif where in refuted[0] and where not in refuted[1] and other is not None and refuted[0][where] == what:

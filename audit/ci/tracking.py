@@ -35,7 +35,10 @@ def _opened(text: str) -> Tracker:
     if name == "tensorboard" and where:
         needed("tensorboard", "--log-to tensorboard", "tensorboard")
         return _tensorboard(Path(where))
-    hint = "; a folder is missing: tensorboard:DIR" if name == "tensorboard" else instead(text, TRACKERS)
+    if name == "tensorboard":
+        hint = "; a folder is missing: tensorboard:DIR"
+    else:
+        hint = instead(text, TRACKERS)
     raise BadInput(f"--log-to {text!r} is no tracker{hint}")
 
 

@@ -44,4 +44,6 @@ def command(config: Path, output: Path, options: ChooseOptions, ray: str | None,
         click.echo("\n".join((study.sentence, *warned, *study.price.sentences, str(output / "study.html"))))
     elif study.chosen is None:
         click.echo(study.sentence, err=True)
-    return 0 if study.chosen is not None else 1
+    if study.chosen is not None:
+        return 0
+    return 1

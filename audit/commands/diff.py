@@ -29,4 +29,6 @@ def command(before: Path, after: Path, as_json: bool, quiet: bool) -> int:
         click.echo(json_document(comparison.document()))
     elif not quiet:
         click.echo(comparison.text)
-    return 1 if comparison.regressions else 0
+    if comparison.regressions:
+        return 1
+    return 0

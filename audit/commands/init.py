@@ -49,7 +49,10 @@ def command(scheme: str | None, as_json: bool, quiet: bool) -> None:
     from ..setup.template import config_template, wanted_config
 
     try:
-        template = wanted_config(_asked()) if scheme is None else config_template(scheme)
+        if scheme is None:
+            template = wanted_config(_asked())
+        else:
+            template = config_template(scheme)
     except click.Abort:
         click.echo("\nInterrupted; no config was written.", err=True)
         raise click.exceptions.Exit(130) from None
@@ -104,7 +107,10 @@ def _holder(columns: Mapping[str, list[str]]) -> str:
         listed = ", ".join(f"{holder} {count}" for holder, count in rows.most_common(SHOWN))
         click.echo(f"{len(rows)} holders, by rows: {listed}{', …' if len(rows) > SHOWN else ''}", err=True)
         if "" in rows or len(rows) == 1:
-            lack = "has one holder alone" if len(rows) == 1 else f"is empty in {rows['']} rows"
+            if len(rows) == 1:
+                lack = "has one holder alone"
+            else:
+                lack = f"is empty in {rows['']} rows"
             click.echo(f"{name!r} {lack}; every row needs one of two holders or more.", err=True)
         elif idle := idle_holders(rows, (cells[row] for row in training)):
             click.echo(f"In {name!r} {idle}; join small holders in the file, or take another column.", err=True)
@@ -131,7 +137,9 @@ def _too_many_words(columns: Mapping[str, list[str]]) -> tuple[str, ...]:
             continue
         dropped.append(name)
         several = sum(count > 1 for count in words.values())
-        shared = f" If it names people, {several} have several rows, and ε per record is of one row." if several else ""
+        shared = ""
+        if several:
+            shared = f" If it names people, {several} have several rows, and ε per record is of one row."
         click.echo(f"{name!r} has {len(words)} different words and is left out.{shared}", err=True)
     return tuple(dropped)
 

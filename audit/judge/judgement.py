@@ -104,7 +104,10 @@ class Refutation:
     @property
     def demonstrated(self) -> float:
         """The ε that refutes."""
-        shown = self.shown.demonstrated_on_condition if self.on_condition else self.shown.demonstrated
+        if self.on_condition:
+            shown = self.shown.demonstrated_on_condition
+        else:
+            shown = self.shown.demonstrated
         return shown or 0.0
 
     @property
@@ -152,14 +155,18 @@ class Judgement:
     @property
     def level(self) -> VerdictLevel:
         """The severity; "not measured" where nothing was found and nothing could have shown a leak."""
-        return self.severity if self.measured else NOT_MEASURED
+        if self.measured:
+            return self.severity
+        return NOT_MEASURED
 
     @property
     def proven(self) -> float | None:
         """The largest ε of the bounding rows; None where one of them is missing, ∞ or at a larger δ than 0.01, and
         where nothing is proven.
         """
-        return _worst_proven(self.rows) if self.proof in ("proven", "weak") else None
+        if self.proof in ("proven", "weak"):
+            return _worst_proven(self.rows)
+        return None
 
     @property
     def epsilon(self) -> tuple[Epsilon, ...]:
@@ -340,7 +347,9 @@ def _proof_if_secret(rows: ChosenRows, refuted: Sequence[Refutation], beyond: Se
     if not rows.bounding or _unpriced(rows):
         return "not priced"
     worst = _worst_proven(rows)
-    return "proven" if worst is not None and worst <= USEFUL_EPSILON else "weak"
+    if worst is not None and worst <= USEFUL_EPSILON:
+        return "proven"
+    return "weak"
 
 
 def _unpriced(rows: ChosenRows) -> bool:

@@ -100,7 +100,9 @@ class OptionField:
             return OneOf(self.choices)
         if Path in self.kinds:
             return click.Path(path_type=Path)
-        return None if self.several else self.kinds[0]
+        if self.several:
+            return None
+        return self.kinds[0]
 
     def checked(self, value: object) -> object:
         """A value that Python code gave, as the command would have it. Raises BadInput."""
@@ -130,7 +132,10 @@ def options_of(request: type) -> Iterator[OptionField]:
         if get_origin(written) is not Annotated:
             continue
         annotation, option = get_args(written)
-        union = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        if get_origin(annotation) in (Union, UnionType):
+            union = get_args(annotation)
+        else:
+            union = (annotation,)
         yield OptionField(field, tuple(kind for kind in union if kind is not NoneType), annotation, option)
 
 
@@ -210,7 +215,9 @@ def _check_names(function: str, given: Mapping[str, object], known: Sequence[str
 
 
 def _parameter(parameter: Parameter, option: OptionField | None) -> Parameter:
-    return parameter if option is None else parameter.replace(annotation=option.annotation)
+    if option is None:
+        return parameter
+    return parameter.replace(annotation=option.annotation)
 
 
 def _documented(text: str, options: Sequence[OptionField]) -> str:
@@ -225,7 +232,9 @@ def _documented(text: str, options: Sequence[OptionField]) -> str:
     lines = [fill(f"{o.name}: {in_python(o.option.help)}", WIDTH - 8, subsequent_indent="    ") for o in options]
     listed = "Args:\n" + "\n".join("    " + line.replace("\n", "\n    ") for line in lines)
     before, raises, after = text.partition("Raises:")
-    return f"{before.rstrip()}\n\n{listed}\n\n{raises}{after}" if raises else f"{text}\n\n{listed}"
+    if raises:
+        return f"{before.rstrip()}\n\n{listed}\n\n{raises}{after}"
+    return f"{text}\n\n{listed}"
 
 
 __all__ = ["Annotated", "OneOf", "Option", "called_with", "options_of", "part", "takes_options", "texts"]

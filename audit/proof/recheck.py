@@ -213,12 +213,16 @@ def _of_slot(alike: tuple[_Draw, ...]) -> _Draw:
 def _moved(r: Counted | _Fact, unit: Unit, adjacency: Adjacency) -> float:
     """How far a subject moves the value, in bounds, from the two neighbours that are furthest apart."""
     if r.bound_of == "client":
-        return 1.0 if (unit, adjacency, r.anywhere) == ("client", "zero_out", False) else 2.0
+        if (unit, adjacency, r.anywhere) == ("client", "zero_out", False):
+            return 1.0
+        return 2.0
     lot = r.sampling
     batch = (
         0.0 if lot is None or lot.unit != "record" else float(lot.population if lot.kind == "poisson" else lot.cohort)
     )
-    records = max(float(r.records), np.ceil(batch)) if unit == "client" else 1.0
+    records = 1.0
+    if unit == "client":
+        records = max(float(r.records), np.ceil(batch))
     return records * (1.0 if adjacency == "zero_out" else 2.0)
 
 
@@ -280,7 +284,9 @@ def _of_fixed(r: _Fact, unit: Unit, adjacency: Adjacency, size: float) -> _Pair:
     """
     lot = r.sampling
     assert lot is not None
-    known = min(r.coalition, lot.population - 1) if lot.unit == "client" else 0
+    known = 0
+    if lot.unit == "client":
+        known = min(r.coalition, lot.population - 1)
     left, cohort = lot.population - known, int(lot.cohort)
     worlds: list[_Pair] = []
     for j in range(max(0, cohort - left), min(known, cohort) + 1):
@@ -338,7 +344,9 @@ def _shuffled(answer: _Array, lies: float, others: int) -> _Array:
 def _laplace(size: float, scales: _Array) -> _Pair | None:
     """One number moves by `size`. scales: of all noises in its sum, over the largest."""
     if len(scales) > 1:
-        return _laplace_sum(size, scales) if size > LEAST else None
+        if size > LEAST:
+            return _laplace_sum(size, scales)
+        return None
     edges = np.linspace(-40, size + 40, 2 * CELLS)
 
     def masses(x: _Array) -> _Array:
@@ -365,7 +373,9 @@ def _laplace_sum(size: float, scales: _Array) -> _Pair | None:
     here = masses[np.arange(-half, half + shift + 1)]
     there = masses[np.arange(-half - shift, half + 1)]
     kept = (here > least) & (there > least)
-    return (here[kept], there[kept]) if kept.any() else None
+    if kept.any():
+        return (here[kept], there[kept])
+    return None
 
 
 def _discrete(r: _Fact, moved: float) -> _Pair | None:
@@ -435,7 +445,10 @@ def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # 
         often = min(times, left)
         left -= often
         sure = 1 - (1 - sure) * (1 - lost) ** often
-        total = total.and_also(_Losses(first, masses).of_many(often)) if often else total
+        if often:
+            total = total.and_also(_Losses(first, masses).of_many(often))
+        else:
+            total = total
     at = (total.begin + np.arange(len(total.masses))) * grid * 2**total.level
     chances = total.masses
     return lambda epsilon: sure + float(np.sum(chances[at > epsilon] * -np.expm1(epsilon - at[at > epsilon]))) - SLACK

@@ -218,7 +218,9 @@ class Exposure:
         from ..proof.theorems.accountants import ORDERS
 
         curves = [_renyi(about, unit, adjacency) for _, about in self.histories]
-        return np.maximum.reduce(curves) if curves else np.zeros_like(ORDERS)
+        if curves:
+            return np.maximum.reduce(curves)
+        return np.zeros_like(ORDERS)
 
     def worst_ceiling(self, kappa: float, *, unit: Unit, adjacency: Adjacency) -> float:
         """How often an attack on the worst-off subject succeeds at most, where any output made without it succeeds with
@@ -252,7 +254,9 @@ class Exposure:
 def worst_mu(mus: Iterable[float | None]) -> float | None:
     """The largest μ, None where one is missing: curves of other laws may cross at another δ."""
     known = list(mus)
-    return None if None in known else max(mu for mu in known if mu is not None)
+    if None in known:
+        return None
+    return max(mu for mu in known if mu is not None)
 
 
 def _is_secret(sampling: Sampling | None) -> bool:
@@ -418,12 +422,16 @@ def _problem(release: Counted) -> str:
         if release.sampling is not None and release.sampling.kind != "partition":
             return "nothing is proven of discrete noise on a sample"
     if release.mechanism == "response":
-        return "" if isfinite(release.ratio) and release.ratio > 0 else "there is no noise where the value may vary"
+        if isfinite(release.ratio) and release.ratio > 0:
+            return ""
+        return "there is no noise where the value may vary"
     if release.bound_norm is None or release.bound_order not in (1, 2):
         return "nothing bounds the value the noise was added to"
     if release.mechanism == "laplace" and release.bound_order != 1:
         return "Laplace noise protects an L1 bound, and the value's bound is L2"
-    return "" if isfinite(release.ratio) else "there is no noise where the bound lets the value vary"
+    if isfinite(release.ratio):
+        return ""
+    return "there is no noise where the bound lets the value vary"
 
 
 def _draws(about: Sequence[Counted], unit: Unit, adjacency: Adjacency) -> Draws:
@@ -554,7 +562,9 @@ def _sensitivity_reason(release: Counted, unit: Unit, adjacency: Adjacency) -> t
         else:
             why = "another client's clipped vector, of as many records, can point the opposite way"
     elif unit == "client":
-        who = "a client" if adjacency == "zero_out" else "a client, as another in its place,"
+        who = "a client, as another in its place,"
+        if adjacency == "zero_out":
+            who = "a client"
         why = f"{who} is a group of {group_size(release)} records, each bounded by itself"
     else:
         why = "each record's contribution is bounded by itself"
@@ -599,19 +609,27 @@ def _discrete_words(draws: Draws) -> str:
 
 
 def _composition_words(draws: Draws, count: int, accountant: str) -> str:
-    noun = "draw" if count == 1 else "draws"
+    noun = "draws"
+    if count == 1:
+        noun = "draw"
     if not draws:
         return "The bound is 0: nothing the subject holds changes what is seen."
     if accountant == "closed form" and draws[0][0].mechanism == "response":
-        coins = ", against fair coins where the client is left out" if draws[0][0].fair else ""
+        coins = ""
+        if draws[0][0].fair:
+            coins = ", against fair coins where the client is left out"
         pure = f"{draws[0][0].pure:.4g}"
         return f"{count} {noun} of one of two values compose exactly, each of pure ε = {pure}{coins}."
     if is_exact(draws):
         joint = 1 / joint_ratio(draws)
-        verb = "composes" if count == 1 else "compose"
+        verb = "compose"
+        if count == 1:
+            verb = "composes"
         return f"{count} {noun} of Gaussian noise {verb} exactly, to one of noise multiplier {joint:.4g}."
     dropped = accountant not in ("RDP", "PLD") and any(draw.amplification for draw, _ in draws)
-    without = " without amplification" if dropped else ""
+    without = ""
+    if dropped:
+        without = " without amplification"
     return f"{count} {noun} of noise composed by {accountant}{without}, the least of the bounds that hold."
 
 

@@ -45,7 +45,9 @@ def factor(release: Counted, unit: Unit, adjacency: Adjacency) -> int:
     if release.mechanism == "response":
         return 1
     if release.bound_of == "client":
-        return 1 if goes_to_zero(release, unit, adjacency) else 2
+        if goes_to_zero(release, unit, adjacency):
+            return 1
+        return 2
     return (group_size(release) if unit == "client" else 1) * (1 if adjacency == "zero_out" else 2)
 
 
@@ -79,7 +81,9 @@ def _of_one(seen: Counted, unit: Unit, adjacency: Adjacency) -> Amplified:
     if sampling is None or sampling.cohort == sampling.population:
         return Amplified()
     if sampling.kind == "partition":
-        words = f"every {sampling.unit} is in one batch of an epoch" if unit == sampling.unit else "batches are public"
+        words = "batches are public"
+        if unit == sampling.unit:
+            words = f"every {sampling.unit} is in one batch of an epoch"
         return Amplified(f"Nothing is sampled: {words}.")
     fixed, by_client = sampling.kind == "without_replacement", sampling.unit == "client"
     if isinstance(release.law, CorrelatedLaw):
@@ -96,9 +100,13 @@ def _of_one(seen: Counted, unit: Unit, adjacency: Adjacency) -> Amplified:
     one = release.ratio * (group_size(release) if by_client and release.bound_of == "record" else 1)
     drawn = f"{sampling.cohort:g} of {sampling.population} {sampling.unit}s"
     if fixed:
-        also = "" if adjacency == "replace_one" else ", of which zeroing out is a special case"
+        also = ", of which zeroing out is a special case"
+        if adjacency == "replace_one":
+            also = ""
         words = f"Exactly {drawn} are drawn: not Poisson, but without replacement, for replace_one{also}."
-        known = min(seen.coalition, sampling.population - 1) if by_client else 0
+        known = 0
+        if by_client:
+            known = min(seen.coalition, sampling.population - 1)
         if by_client:
             words += f" This observer knows of {known or 'none'} of them whether they were drawn (--colluding)."
         return Amplified(words, "fixed", 2 * one, known)

@@ -64,7 +64,10 @@ class Numbers:
         if self.clients > MOST_CLIENTS:
             raise BadInput(f"--clients {self.clients}: at most {MOST_CLIENTS:,} are priced")
         if self.steps > MOST_ROUNDS:
-            times = "" if self.trainings == 1 else f" times --trainings {self.trainings}"
+            if self.trainings == 1:
+                times = ""
+            else:
+                times = f" times --trainings {self.trainings}"
             raise BadInput(f"--rounds {self.rounds}{times}: at most {MOST_ROUNDS:,} are priced")
         if self.cohort is not None and self.cohort > self.clients:
             raise BadInput(f"--cohort {self.cohort}: there are only {self.clients} clients (--clients)")
@@ -92,8 +95,12 @@ class Numbers:
     @property
     def rate(self) -> float:
         if self.records is not None:
-            return 1.0 if self.batch is None else self.batch / self.records
-        return 1.0 if self.cohort is None else self.cohort / self.clients
+            if self.batch is None:
+                return 1.0
+            return self.batch / self.records
+        if self.cohort is None:
+            return 1.0
+        return self.cohort / self.clients
 
     @property
     def sampled(self) -> bool:
@@ -105,19 +112,25 @@ class Numbers:
         """What somebody who is in every round reveals of itself in each, or a record in each step."""
         if self.records is not None:
             coins = Sampling("poisson", self.records, self.batch or self.records, unit="record")
-            drawn = coins if self.sampled else None
+            drawn = None
+            if self.sampled:
+                drawn = coins
             about = {"bound_of": "record", "records": self.records, "sampling": drawn}
             return declare(f"{0:016x}", 0, GaussianLaw(self.noise_std), self.clip, frozenset({0}), **about)
         kind: Literal["poisson", "without_replacement"] = (
             "poisson" if self.sampling == "poisson" else "without_replacement"
         )
-        drawn = Sampling(kind, self.clients, self.cohort or self.clients) if self.sampled else None
+        drawn = None
+        if self.sampled:
+            drawn = Sampling(kind, self.clients, self.cohort or self.clients)
         return declare(f"{0:016x}", 0, GaussianLaw(self.noise_std), self.clip, frozenset({0}), sampling=drawn)
 
     @property
     def seen_rate(self) -> float:
         """The chance with which a client is in a round, where that is seen."""
-        return 1.0 if self.noise_on == "sum" or self.records is not None else self.rate
+        if self.noise_on == "sum" or self.records is not None:
+            return 1.0
+        return self.rate
 
 
 def number_rows(
@@ -201,7 +214,9 @@ def noise_for(numbers: Numbers, target: float, delta: float, unit: Unit, adjacen
     def beyond(log_multiplier: float) -> float:
         at = replace(numbers, clip=1.0, noise_std=min(exp(log_multiplier), MOST_SIZE))
         value = _proof(at, unit, adjacency, delta).price.epsilon
-        return min(log(value), HUGE) - log(target) if value > 0 else -HUGE
+        if value > 0:
+            return min(log(value), HUGE) - log(target)
+        return -HUGE
 
     unpriced = BadInput(
         f"--target-epsilon {target:g}: no noise_std from {LEAST_SIZE:g} to {MOST_SIZE:g} proves it at δ = {delta:g}"

@@ -57,7 +57,10 @@ class EpsilonTable:
 
     def document(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        targets = {} if self.targets is None else {"targets": [vars(target) for target in self.targets]}
+        if self.targets is None:
+            targets = {}
+        else:
+            targets = {"targets": [vars(target) for target in self.targets]}
         return {
             "source": self.source,
             "delta": self.delta,
@@ -99,7 +102,10 @@ def numbers_table(
         return EpsilonTable(NUMBERS, at, tuple(number_rows(numbers, claimed, at, units, adjacencies)))
     check_target(target_epsilon)
     noise = {(u, a): noise_for(numbers, target_epsilon, at, u, a) for u in units for a in adjacencies}
-    priced = numbers if noise_given else replace(numbers, noise_std=max(noise.values()))
+    if noise_given:
+        priced = numbers
+    else:
+        priced = replace(numbers, noise_std=max(noise.values()))
     rows = number_rows(priced, claimed, at, units, adjacencies)
     targets = tuple(
         NoiseTarget(
@@ -156,7 +162,9 @@ def text(table: EpsilonTable) -> str:
         if target.why:
             out.append(f"{place}: no noise factor gives a proven ε of {target.target_epsilon:g}: {target.why}")
         else:
-            std = f" (noise_std {at_most(target.noise_std, 6)})" if target.noise_std else ""
+            std = ""
+            if target.noise_std:
+                std = f" (noise_std {at_most(target.noise_std, 6)})"
             needed = f"{at_most(target.noise_factor, 6)} times the noise{std}"
             if table.source == NUMBERS:
                 needed = f"noise_std {at_most(target.noise_std, 4)}"
@@ -180,7 +188,9 @@ def _about(some: Sequence[Epsilon], every: Sequence[Epsilon]) -> str:
 
 def _said(value: float, rounded: Callable[[float, int], str] = number) -> str:
     """An ε to the second decimal, or to four digits where it is huge or tiny."""
-    digits = max(3, math.floor(math.log10(value)) + 3) if 1e-2 <= value < 1e5 else 4
+    digits = 4
+    if 1e-2 <= value < 1e5:
+        digits = max(3, math.floor(math.log10(value)) + 3)
     return rounded(value, digits)
 
 
@@ -198,5 +208,7 @@ def _cell(row: Epsilon, name: str) -> str:
             said = _said(value, at_least)
         elif name != "multiplier":
             said = _said(value, number if name == "claimed" and row.claimed_by != "accountant" else at_most)
-        return f"{said} ({row.claimed_by})" if name == "claimed" and row.claimed_by else said
+        if name == "claimed" and row.claimed_by:
+            return f"{said} ({row.claimed_by})"
+        return said
     return str(value)

@@ -86,7 +86,9 @@ def _absent(ledger: Ledger, observer: Observer) -> str:
         others = ledger.count_of_clients - 1
         return f"observer {str(observer)!r}: {others} clients can collude against another one, all of them at most"
     if observer.kind.party and observer.name not in ledger.observers:
-        what = "no server, and no such party" if ledger.observers else "a server and no such party"
+        what = "a server and no such party"
+        if ledger.observers:
+            what = "no server, and no such party"
         return f"observer {str(observer)!r}: this federation has {what}"
     if ledger.observers and observer.needs_server:
         own = ", ".join(ledger.observers)
@@ -98,7 +100,9 @@ def row(views: Views, question: ProofQuestion, claim: Claim | None, curve: bool 
     """The answer to one question, beside the claim where it is about the same. curve: see `prove`."""
     proof, ledger = prove(views, question, curve), views.ledger
     price = proof.price
-    clients = len(ledger.participations()) if question.unit == "client" else 0
+    clients = 0
+    if question.unit == "client":
+        clients = len(ledger.participations())
     claimed, notes = None, [*promise(question.delta, clients), *price.reasons]
     if (another := towards_another_client(views, question) or 0.0) > price.epsilon:
         notes.append(known_to_another(another))
@@ -159,9 +163,14 @@ def _claimed(claim: Claim, ledger: Ledger, delta: float, proven: float) -> tuple
         value = None if proven == inf else proven
         return value, f"Claimed {claimant(claim.whose)}: {claim.sentence}."
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
-    counted, words = (rounds, "rounds") if claim.counts == "rounds" else (own, "releases of one client")
+    if claim.counts == "rounds":
+        counted, words = (rounds, "rounds")
+    else:
+        counted, words = (own, "releases of one client")
     value = claim.epsilon(counted, delta)
     if claim.whose == "owner":
-        nothing = f", which says nothing at δ = {delta:g}" if value == inf else ""
+        nothing = ""
+        if value == inf:
+            nothing = f", which says nothing at δ = {delta:g}"
         return None if value == inf else value, f"Claimed {claimant(claim.whose)}: {claim.sentence}{nothing}."
     return value, f"Claimed {claimant(claim.whose)}: {claim.sentence}; {counted} {words}."

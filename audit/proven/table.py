@@ -98,7 +98,9 @@ def table(
     views = Views(ledger, config.audit.honest)
     targets = None
     if target_epsilon is not None:
-        why = _LASTING.format(f"{target_epsilon:g}") if scheme.budget is not None else ""
+        why = ""
+        if scheme.budget is not None:
+            why = _LASTING.format(f"{target_epsilon:g}")
         targets = tuple(_target(views, row, target_epsilon, why) for row in filled)
     before = config.audit.spent_before, config.audit.delta_before
     return EpsilonTable(str(source), delta, tuple(filled), targets, _unseen(claim, filled), *before)

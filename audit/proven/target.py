@@ -43,13 +43,17 @@ def build(config: Config, base: Path, allow_model: str | None = None) -> Experim
             f"{place} computes the noise, which {given[0]} decides too; give one of them (--set scheme.{given[0]}="
             " unsets it)"
         )
-    noise = _first_guess(asked) if preset.noise[0] == "noise_std" else 1.0
+    noise = 1.0
+    if preset.noise[0] == "noise_std":
+        noise = _first_guess(asked)
     made = experiment.build(_with_noise(config, noise), base, allow_model)
     for _ in range(TRIES):
         with bad_input(place):
             reached, factor = _needed(made, target)
         if ENOUGH * target <= reached <= target:
-            return _claiming_nothing(made) if config.claim is None else made
+            if config.claim is None:
+                return _claiming_nothing(made)
+            return made
         noise *= factor
         made = with_scheme(_with_noise(config, noise), made.data, made.module, made.clients)
     raise BadInput(f"{place}: no noise was reached that proves it; the last was {preset.noise[0]} = {noise:.4g}")
@@ -71,7 +75,9 @@ def _needed(made: Experiment, target: float) -> tuple[float, float]:
 def _first_guess(parameters: Any) -> float:
     """A noise_std of about the size of what it hides."""
     norm = getattr(parameters, "clip", 1.0)
-    return float(norm) if isinstance(norm, int | float) else 1.0
+    if isinstance(norm, int | float):
+        return float(norm)
+    return 1.0
 
 
 def _claiming_nothing(made: Experiment) -> Experiment:

@@ -49,7 +49,10 @@ def _row(views: Sequence[Views], alone: Sequence[Epsilon], delta: float) -> Epsi
     proof = prove_together(views, question)
     each = listed([at_most(row.proven) for row in alone])
     words = f"{len(alone)} trainings of the same people, seen together; ε of each alone: {each}."
-    apart = [APART] if isinstance(proof, Proven) and Premise.APART in proof.premises else []
+    if isinstance(proof, Proven) and Premise.APART in proof.premises:
+        apart = [APART]
+    else:
+        apart = []
     of_each = dict.fromkeys(note for row in alone for note in row.notes if note not in proof.price.reasons)
     return row_of(
         proof,

@@ -68,7 +68,9 @@ class Sight:
             for exposure, words in self.alternatives
         ]
         price, words = min(prices, key=lambda one: one[0].epsilon)
-        return replace(price, reasons=(words, *price.reasons)) if words else price
+        if words:
+            return replace(price, reasons=(words, *price.reasons))
+        return price
 
     def renyi(self, *, unit: Unit, adjacency: Adjacency) -> np.ndarray:
         """The least of the alternatives' Rényi divergences, at each of `accountants.ORDERS`."""
@@ -113,7 +115,9 @@ class Views:
 
     def of(self, observer: Observer, unit: Unit, adjacency: Adjacency) -> tuple[Sight, ...]:
         """All that is to be priced of an observer for the ε of this unit and adjacency."""
-        turn = 2.0 if (unit, adjacency) == ("client", "zero_out") else 1.0
+        turn = 1.0
+        if (unit, adjacency) == ("client", "zero_out"):
+            turn = 2.0
         key = (observer, 1.0 if observer.catches is None else turn)
         if key not in self._sights:
             self._sights[key] = tuple(self._prepared(observer, turn))

@@ -55,12 +55,16 @@ class Granted:
     def tensors(self) -> dict[str, Tensor]:
         named = {"auxiliary": self.auxiliary, "gallery": self.gallery, "pool": self.pool, "candidates": self.candidates}
         held = {f"{n}/{p}": v for n, pair in named.items() if pair for p, v in zip(("inputs", "targets"), pair)}
-        return held if self.owners is None else {**held, "owners": self.owners}
+        if self.owners is None:
+            return held
+        return {**held, "owners": self.owners}
 
     @classmethod
     def of_tensors(cls, held: Mapping[str, Tensor]) -> Granted:
         def pair(name: str) -> tuple[Tensor, Tensor] | None:
-            return (held[f"{name}/inputs"], held[f"{name}/targets"]) if f"{name}/inputs" in held else None
+            if f"{name}/inputs" in held:
+                return (held[f"{name}/inputs"], held[f"{name}/targets"])
+            return None
 
         return cls(pair("auxiliary"), pair("gallery"), pair("pool"), pair("candidates"), held.get("owners"))
 
@@ -92,7 +96,9 @@ class Begun:
 
 def read_granted(folder: Path) -> Granted:
     path = folder / ".work" / GRANTED
-    return Granted.of_tensors(load_file(path)) if path.exists() else Granted()
+    if path.exists():
+        return Granted.of_tensors(load_file(path))
+    return Granted()
 
 
 def write_granted(folder: Path, granted: Granted) -> None:
@@ -219,7 +225,9 @@ def _told(rounds: Sequence[ClosedRound], beside: Sequence[Attempt]) -> dict[int,
 def _figures(closed: ClosedRound) -> dict[str, float]:
     """A round's figures: what the owner measured, and the declared noise."""
     figures = {"participants": float(len(closed.uploads) + len(closed.lost)), **closed.figures}
-    first = in_round(closed.mechanism[0], closed.number) if closed.mechanism else None
+    first = None
+    if closed.mechanism:
+        first = in_round(closed.mechanism[0], closed.number)
     if first is None or first.of != "client":
         return figures
     if first.by == "client":
@@ -260,7 +268,9 @@ def _truth(folder: Path, rounds: Sequence[ClosedRound]) -> _Given | None:
                     targets.append(y)
                 own.append(known[name])
             rows[upload["id"]] = sorted(own)
-    return _Given(torch.stack(inputs), torch.stack(targets), rows) if inputs else None
+    if inputs:
+        return _Given(torch.stack(inputs), torch.stack(targets), rows)
+    return None
 
 
 def _owners_by_records(
@@ -413,8 +423,12 @@ def _data(network: Network, recording: Recording, description: Mapping[str, Any]
     shape = list(data.input_shape or (1,))
     mean = list(network.mean or data.mean or [0.0] * shape[0])
     std = list(network.std or data.std or [1.0] * shape[0])
-    source = "config" if network.mean or data.mean else "none"
-    test = DEALT_BY_LOT if data.by_lot else "given by the owner"
+    source = "none"
+    if network.mean or data.mean:
+        source = "config"
+    test = "given by the owner"
+    if data.by_lot:
+        test = DEALT_BY_LOT
     described: dict[str, Any] = {"test": test, "statistics_of": source, **description}
     if data.read_as:
         described["read_as"] = "; ".join(data.read_as)
@@ -437,7 +451,9 @@ def _facts(recording: Recording, config: Config) -> dict[str, Any]:
         order = first.order
     if first is not None and first.by == "client" and first.of == "client":
         clip, noise = float(first.clip), float(first.noise_std)
-        norm = ", L1" if first.order == 1 else ""
+        norm = ""
+        if first.order == 1:
+            norm = ", L1"
         said = f"C = {clip:g} (the whole {recording.share}{norm}; client, zero_out)"
         if clip:
             multiplier = first.spread / clip
@@ -473,7 +489,9 @@ def as_given(data: DataFacts, pair: tuple[Tensor, Tensor], mean: Sequence[float]
     shape = (1, -1, *[1] * (inputs.dim() - 2))
     low = inputs.double() * torch.tensor(list(std), dtype=torch.float64).view(shape)
     whole = low + torch.tensor(list(mean), dtype=torch.float64).view(shape)
-    return whole.clamp(0, 1).float() if inputs.dim() == 4 and _nearly_pixels(whole) else whole.float()
+    if inputs.dim() == 4 and _nearly_pixels(whole):
+        return whole.clamp(0, 1).float()
+    return whole.float()
 
 
 def _nearly_pixels(inputs: Tensor) -> bool:

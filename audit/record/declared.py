@@ -141,7 +141,9 @@ def replayed_said(replayed: Replayed) -> Declaration:
     if not replayed.violated:
         return _stated(REPLAYED, said, Tested("declared", " ".join(replayed.sentences).rstrip(".")))
     first, *others = replayed.sentences[:-1]  # the last says what was tried
-    more = f"; {times(len(others), 'violation')} more" if others else ""
+    more = ""
+    if others:
+        more = f"; {times(len(others), 'violation')} more"
     why = f"{first.rstrip('.')}{more}; how far they can move it at most, nobody knows, so that no ε follows"
     return _stated(REPLAYED, said, Tested("contradicted", why))
 
@@ -171,7 +173,9 @@ def _of_noise(
     )
     if correlated:
         apart = "the noises of different rounds hang together as the declared matrix says, and in no other way"
-    drawn = "the white noise is drawn once" if correlated else "every message's noise is drawn anew"
+    drawn = "every message's noise is drawn anew"
+    if correlated:
+        drawn = "the white noise is drawn once"
     secrecy = f"{drawn}, and nobody else knows it or can draw it again, as by a seed that can be guessed"
     ran = [*(r.mechanism for r in rounds), *(attempt.mechanism for attempt in beside)]
     sampled = dict.fromkeys(one for mechanism in ran for one in mechanism if one.sampling is not None)
@@ -210,7 +214,9 @@ def _settings(rounds: Sequence[ClosedRound]) -> Declaration:
     if any(one.scale == "private" for mechanism in ran for one in mechanism):
         return _untested(SETTINGS, "clip and noise follow from what was not released")
     others = sum(mechanism != ran[0] for mechanism in ran)
-    changes = f"in {others} of {len(ran)} rounds clip or noise is not that of the first; " if others else ""
+    changes = ""
+    if others:
+        changes = f"in {others} of {len(ran)} rounds clip or noise is not that of the first; "
     return _untested(SETTINGS, said, f"{changes}{PRIVATE}")
 
 
@@ -350,21 +356,29 @@ def _independence(first: Declared, residuals: Sequence[LeftOver]) -> Tested:
     if first.of != "client":
         return Tested("declared", NOBODY_CAN_TELL)
     exact = [residual for residual in residuals if not residual.beside]
-    shared = independent(residuals) if len(exact) < len(residuals) else None
-    return shared if shared is not None and shared.status == "contradicted" else independent(exact)
+    shared = None
+    if len(exact) < len(residuals):
+        shared = independent(residuals)
+    if shared is not None and shared.status == "contradicted":
+        return shared
+    return independent(exact)
 
 
 def _average(first: Declared, rounds: Sequence[ClosedRound]) -> Tested:
     if first.by == "client":
         others = [r.weights for r in rounds if r.weights]
-        return Tested("contradicted", others[0]) if others else Tested("declared", NOT_ANOTHER)
+        if others:
+            return Tested("contradicted", others[0])
+        return Tested("declared", NOT_ANOTHER)
     return _of_all(weights_kept([weighed for r in rounds for weighed in r.weighed]), rounds)
 
 
 def _lot_words(one: Declared) -> str:
     lot = one.sampling
     assert lot is not None
-    how = "on average, each by a coin of its own" if lot.kind == "poisson" else "exactly, by lot"
+    how = "exactly, by lot"
+    if lot.kind == "poisson":
+        how = "on average, each by a coin of its own"
     return f"{lot.cohort:g} of {lot.population} {lot.unit}s are drawn {how}, in secret"
 
 

@@ -47,7 +47,9 @@ def declared_loss(given: object) -> str | None:
     with bad_input("loss"):
         if isinstance(given, str):
             loss = losses.loss_of(given.replace(".py:", ":"))
-            return _own(loss.code, "") if isinstance(loss, losses.OwnLoss) else loss.text
+            if isinstance(loss, losses.OwnLoss):
+                return _own(loss.code, "")
+            return loss.text
         if isinstance(given, nn.Module) and type(given) in MODULES:
             return _of_torch(type(given), vars(given) | dict(given.named_buffers())).text
         function, options, more = given, {}, ()
@@ -91,4 +93,6 @@ def _of_torch(kind: type[nn.Module], given: Mapping[str, Any]) -> losses.Loss:
 
 
 def _plain(value: Any) -> Any:
-    return value.flatten().tolist() if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return value.flatten().tolist()
+    return value

@@ -101,7 +101,10 @@ def import_dump(
         BadInput: one sentence: what is wrong, where, and what would be right. Nothing is left in `output`.
     """
     found = files_of_dump(dump, layout, broadcasts)
-    stated = {} if declared is None else read_toml(declared, "file of what is declared")
+    if declared is None:
+        stated = {}
+    else:
+        stated = read_toml(declared, "file of what is declared")
     if stranger := sorted(set(stated) - set(TABLES_AND_KEYS)):
         known = ", ".join(TABLES_AND_KEYS)
         raise BadInput(f"{declared}: {stranger[0]!r} is nothing to declare; {known} are")
@@ -122,7 +125,10 @@ def import_dump(
             if numbers[0]:
                 rec.note(f"rounds {numbers[0]} to {numbers[-1]} of the dump are rounds 0 to {len(numbers) - 1} here")
             for t, number in enumerate(numbers):
-                round = first if t == 0 else _read_round(number, found[number], clients)
+                if t == 0:
+                    round = first
+                else:
+                    round = _read_round(number, found[number], clients)
                 with bad_input(f"{dump}, round {number}"):
                     _replay(rec, t, round, default)
                 if progress is not None:
@@ -209,7 +215,9 @@ def _count(value: Any) -> Any:
     if isinstance(value, np.ndarray | Tensor):
         numbers = value.reshape(-1).tolist()
         value = numbers[0] if len(numbers) == 1 else numbers
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _network(first: Mapping[str, Any], stated: Mapping[str, Any], home: Path) -> Network | NetworkOnBase:
@@ -217,7 +225,9 @@ def _network(first: Mapping[str, Any], stated: Mapping[str, Any], home: Path) ->
     from `home` on.
     """
     model = stated.get("model")
-    given = model.get("base") if isinstance(model, Mapping) else None
+    given = None
+    if isinstance(model, Mapping):
+        given = model.get("base")
     if given is None:
         return _named(network_of(first), stated)
     if not isinstance(given, str):

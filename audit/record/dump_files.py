@@ -34,7 +34,9 @@ def files_of_dump(dump: Path, layout: str, broadcasts: str | None) -> dict[int, 
     _check_patterns(dump, uploads, others)
     found: dict[int, dict[str, Path]] = {}
     matched: set[Path] = set()
-    sent_down = _regex(others) if others else None
+    sent_down = None
+    if others:
+        sent_down = _regex(others)
     for kind, pattern in (("upload", uploads), ("broadcast", others)):
         if not pattern:
             continue
@@ -45,7 +47,9 @@ def files_of_dump(dump: Path, layout: str, broadcasts: str | None) -> dict[int, 
             if match is None or (kind == "upload" and name_of_model):
                 continue
             held = found.setdefault(int(match["round"]), {})
-            name = "broadcast" if kind == "broadcast" else "all"
+            name = "all"
+            if kind == "broadcast":
+                name = "broadcast"
             if name == "all" and "{client}" in pattern:
                 name = match["client"]
             name = str(int(name)) if name.isdecimal() else name  # 3 and 03 are one client
@@ -78,7 +82,9 @@ def _check_patterns(dump: Path, uploads: str, others: str) -> None:
     for option, pattern in (("--layout", uploads), ("--broadcasts", others)):
         twice = [part for part in ("{round}", "{client}") if pattern.count(part) > 1]
         if twice or "{round}{client}" in pattern or "{client}{round}" in pattern:
-            said = f"{twice[0]} stands in it twice" if twice else "something must stand between {round} and {client}"
+            said = "something must stand between {round} and {client}"
+            if twice:
+                said = f"{twice[0]} stands in it twice"
             raise BadInput(f"{option} {pattern!r}: {said}")
     if "{client}" in others:
         raise BadInput(f"--broadcasts {others!r}: a model is sent to all, so {{client}} has no place in it")
@@ -99,7 +105,9 @@ def _what_is_there(dump: Path) -> str:
         )
     if pickled := [name for name in names if Path(name).suffix in PICKLES]:
         return f"{pickled[0]} is {PICKLED}"
-    there = f"there are {', '.join(names[:3])}" if names else "it is empty"
+    there = "it is empty"
+    if names:
+        there = f"there are {', '.join(names[:3])}"
     return f"{there}; a layout of your own is --layout 'r{{round}}/site{{client}}.npz' with --broadcasts"
 
 
@@ -126,7 +134,9 @@ def foreign(path: Path) -> str:
     if first[:4] == b"PK\x03\x04":
         try:
             with ZipFile(path) as archive:
-                return PICKLED if any(name.endswith("data.pkl") for name in archive.namelist()) else ""
+                if any(name.endswith("data.pkl") for name in archive.namelist()):
+                    return PICKLED
+                return ""
         except BadZipFile:
             return ""
     return next((kind for begins, kind in FIRST_BYTES.items() if first.startswith(begins)), "")

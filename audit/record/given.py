@@ -39,7 +39,10 @@ def parted(given: Any, where: str) -> tuple[Any, Any]:
         records = [given[i] for i in range(len(given))]
         sides = [_of_mapping(one, where) if isinstance(one, Mapping) else tuple(one[:2]) for one in records]
         inputs, targets = [one for one, _ in sides], [label for _, label in sides]
-        targets = targets if isinstance(targets[0], str | bool | int | float) else _stacked(targets, "targets", where)
+        if isinstance(targets[0], str | bool | int | float):
+            targets = targets
+        else:
+            targets = _stacked(targets, "targets", where)
     else:
         raise BadInput(f"{where}: records = {type(given).__name__}: expected (inputs, targets)")
     if isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], Tensor | np.ndarray | Image.Image):
@@ -111,10 +114,14 @@ def class_numbers(targets: Any, labels: Sequence[str] | None) -> tuple[Any, tupl
 def axes_to_try(shape: Sequence[int], pixels: bool) -> list[Axes]:
     """How records of that shape may be turned, the likeliest first."""
     if len(shape) == 2:
-        return ["grey", "as given"] if pixels else ["as given", "grey"]
+        if pixels:
+            return ["grey", "as given"]
+        return ["as given", "grey"]
     if len(shape) == 3:
         behind = shape[2] in CHANNELS and shape[0] not in CHANNELS
-        return ["hwc", "as given"] if behind else ["as given", "hwc"]
+        if behind:
+            return ["hwc", "as given"]
+        return ["as given", "hwc"]
     return ["as given"]
 
 
@@ -129,7 +136,9 @@ def white_of(array: np.ndarray, data: DataFacts) -> float | None:
     if array.dtype not in OF_TYPE and data.white is not None:
         return data.white
     found = whites([array], None)
-    return None if found is None else found[0]
+    if found is None:
+        return None
+    return found[0]
 
 
 def as_read(array: np.ndarray, axes: Axes, white: float | None) -> tuple[Tensor, list[str]]:

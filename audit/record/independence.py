@@ -87,7 +87,10 @@ def _pairs_alike(some: Sequence[LeftOver], sessions: NDArray[np.str_]) -> tuple[
     far[sessions[:, None] != sessions[None, :]] = 0.0
     i, j = (int(at) for at in np.unravel_index(int(np.argmax(far)), far.shape))
     if far[i, j] > FAR + 1:
-        what = "is the same" if correlation[i, j] > 0.999 else f"correlates by {correlation[i, j]:.2g}"
+        if correlation[i, j] > 0.999:
+            what = "is the same"
+        else:
+            what = f"correlates by {correlation[i, j]:.2g}"
         return f"the noise of {some[i].name} and of {some[j].name} {what}", True
     return "", float(np.median(shared)) >= ENOUGH["gaussian"]
 
@@ -103,7 +106,9 @@ def _together(own: Sequence[LeftOver]) -> tuple[str, str]:
     values = values[:, np.isfinite(values).all(axis=0)]
     n, m = values.shape
     t, of_one = sqrt(2 * log(4 / RARE)), sqrt(2 * log(4 * n / RARE))  # the second of a message's own length
-    slack = (sqrt(n) + t) / sqrt(m) if m else 1.0
+    slack = 1.0
+    if m:
+        slack = (sqrt(n) + t) / sqrt(m)
     if slack >= 1 or of_one >= sqrt(m):
         return "", f"{m} numbers in each of {n} messages are too few to see noises that cancel each other"
     normal = np.stack([row if r.law == "gaussian" else _normal(row, r.law) for r, row in zip(own, values)])
@@ -166,13 +171,18 @@ def strongest_repeat(noise: NDArray[np.float64]) -> Repeat | None:
     signs = np.nan_to_num(np.sign(noise)).astype(np.float32)  # as exact as whole numbers of 2¹⁸ need, at half the time
     known = np.abs(signs)
     alike = _at_every_lag(signs)
-    of = len(noise) - np.arange(len(noise), dtype=float) if known.all() else _at_every_lag(known)
+    if known.all():
+        of = len(noise) - np.arange(len(noise), dtype=float)
+    else:
+        of = _at_every_lag(known)
     with np.errstate(invalid="ignore", divide="ignore"):
         far = np.where(of >= LEAST_PAIRS, np.square(alike) / of, 0.0)
     far[0] = 0.0
     lag = int(np.argmax(far))
     count = round(float(of[lag]))
-    return Repeat(lag, (count + round(float(alike[lag]))) // 2, count, len(noise) - 1) if count else None
+    if count:
+        return Repeat(lag, (count + round(float(alike[lag]))) // 2, count, len(noise) - 1)
+    return None
 
 
 def _at_every_lag(values: NDArray[np.float32]) -> NDArray[np.float32]:

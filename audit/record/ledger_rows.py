@@ -78,7 +78,9 @@ class LedgerWriter:
     @property
     def _inherited(self) -> list[str]:
         """The id of the model that was broadcast last, none before the first."""
-        return [] if self.version is None else [self.version]
+        if self.version is None:
+            return []
+        return [self.version]
 
     def begun(self) -> LedgerRows:
         """Of the model that everybody starts from, where it was made with the clients' data: it tells all of it."""
@@ -159,7 +161,9 @@ class LedgerWriter:
         """A message from the server that no file holds. held: the server keeps it for itself."""
         name = opaque_id(self.secret, "broadcast", number, "attempt", self.times, what)
         row = {**self._broadcast(number), "id": name, "captured": False, "inherits": inherits}
-        return {**row, "receivers": [SERVER]} if held else row
+        if held:
+            return {**row, "receivers": [SERVER]}
+        return row
 
     def round(self, closed: ClosedRound) -> LedgerRows:
         recording, number = self.recording, closed.number
@@ -325,7 +329,9 @@ class LedgerWriter:
             known = frozenset(values)
             everybody = any(one.sampling for one in by_server)
             about = frozenset(range(len(self.clients)) if everybody else own)
-            problem = UNEQUAL if everybody and self._weights_tell(by_server) else ""
+            problem = ""
+            if everybody and self._weights_tell(by_server):
+                problem = UNEQUAL
             if closed.lost:
                 problem = f"what client {closed.lost[0][0]} sent in the round is not in the recording"
             if more and isinstance(by_server[0], Correlated):
@@ -414,7 +420,9 @@ def _lot_told(one: Declared, count: int, counts: Sequence[int]) -> Sampling | No
     if len({*counts}) == 1 and (count == lot.population or (count > lot.population and len(counts) > 1)):
         return lot
     exact = replace(lot, kind="without_replacement", cohort=float(min(count, lot.population)))
-    return exact if one.steps == 1 else None
+    if one.steps == 1:
+        return exact
+    return None
 
 
 def _lot_behind(lot: Sampling | None, took_part: int | None) -> Sampling | None:

@@ -98,7 +98,9 @@ def correlation_words(strategy: Declarable) -> str:
     """
     by = "a declared matrix"
     if isinstance(strategy, Tree):
-        by = f"trees of {strategy.restart} rounds" if strategy.restart < strategy.rounds else "a tree"
+        by = "a tree"
+        if strategy.restart < strategy.rounds:
+            by = f"trees of {strategy.restart} rounds"
         by += " (DP-FTRL)"
     elif isinstance(strategy, BandMF):
         by = f"BandMF of {strategy.bands} bands"
@@ -152,4 +154,6 @@ def _numbers(given: object) -> tuple[float, ...]:
     if not isinstance(given, list | tuple):
         return ()
     whole = all(isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one) for one in given)
-    return tuple(float(one) for one in given) if whole else ()
+    if whole:
+        return tuple(float(one) for one in given)
+    return ()

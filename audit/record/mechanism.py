@@ -116,7 +116,9 @@ class Gaussian:
         >>> Gaussian(clip=1, noise_std=0.5).clip_words
         "each client's update clipped to L2 norm 1"
         """
-        whose = "each record's gradient" if self.of == "record" else "each client's update"
+        whose = "each client's update"
+        if self.of == "record":
+            whose = "each record's gradient"
         return f"{whose} clipped{BY[self.by]} to L2 norm {self.clip:g}"
 
     def plain(self) -> dict[str, Any]:
@@ -271,7 +273,9 @@ Declared = Gaussian | Laplace | Correlated
 
 def in_round(one: Declared, number: int) -> Gaussian | Laplace | None:
     """What one round has of it, by itself; None beyond the rounds of a matrix."""
-    return one.in_round(number) if isinstance(one, Correlated) else one
+    if isinstance(one, Correlated):
+        return one.in_round(number)
+    return one
 
 
 def _finite_number(value: object) -> bool:

@@ -68,7 +68,9 @@ class Network:
     def frozen(self) -> tuple[str, ...]:
         """Of the parameters those that are not trained, beside others that are; they stay out of what is sent."""
         held = tuple(name for name in self.parameters if name in self.untrained)
-        return held if len(held) < len(self.parameters) else ()
+        if len(held) < len(self.parameters):
+            return held
+        return ()
 
     @property
     def frozen_numbers(self) -> int:
@@ -118,7 +120,9 @@ def digest_of_base(values: Mapping[str, Tensor]) -> str:
     for name, value in sorted(values.items()):
         made.update(f"{name} {tuple(value.shape)}".encode())
         made.update(value.contiguous().numpy().data)
-    return made.hexdigest() if values else ""
+    if values:
+        return made.hexdigest()
+    return ""
 
 
 def network_of(model: object) -> Network:
@@ -161,11 +165,15 @@ def _check_tensors(named: Mapping[Any, Any]) -> None:
 
 def _place(value: Tensor) -> int:
     """Where its numbers lie; 0 where nobody can tell."""
-    return value.data_ptr() if value.numel() and value.layout == torch.strided and not value.is_meta else 0
+    if value.numel() and value.layout == torch.strided and not value.is_meta:
+        return value.data_ptr()
+    return 0
 
 
 def _floating(value: Tensor | np.ndarray) -> bool:
-    return value.is_floating_point() if isinstance(value, Tensor) else value.dtype.kind == "f"
+    if isinstance(value, Tensor):
+        return value.is_floating_point()
+    return value.dtype.kind == "f"
 
 
 def _of_module(module: nn.Module) -> Network:
@@ -246,12 +254,16 @@ def path_of(builder: Callable[..., Any]) -> str:
     if module == "__main__":
         module = _script()
     plain = "." not in builder.__qualname__ and module.partition(".")[0] != "torch"  # of a file of its owner's
-    return f"{module}:{builder.__qualname__}" if module and plain else UNKNOWN
+    if module and plain:
+        return f"{module}:{builder.__qualname__}"
+    return UNKNOWN
 
 
 def _script() -> str:
     file = getattr(sys.modules["__main__"], "__file__", None)
-    return Path(file).stem if file else ""
+    if file:
+        return Path(file).stem
+    return ""
 
 
 def builder_of(build: str | Callable[..., Any]) -> tuple[str, Callable[..., Any]]:

@@ -178,11 +178,16 @@ class _Pool:
 
     @property
     def deviation(self) -> float:
-        return float(np.sqrt(np.mean(np.square(self.values)))) if len(self.values) else 1.0
+        if len(self.values):
+            return float(np.sqrt(np.mean(np.square(self.values))))
+        return 1.0
 
     def chances(self) -> dict[str, float]:
         """By test, the chance that honest noise is as far off."""
-        found = {"size": 2 * min(_size_chance(_some(self.values, MOST_SIZED), self.law))} if len(self.values) else {}
+        if len(self.values):
+            found = {"size": 2 * min(_size_chance(_some(self.values, MOST_SIZED), self.law))}
+        else:
+            found = {}
         if len(self.values) >= 20:
             found["law"] = float(kstest(_some(self.values, MOST), LAWS[self.law]).pvalue)
         return {**found, "largest": self._chance_of_largest()}
@@ -197,8 +202,12 @@ class _Pool:
     def least_share(self, tests: int) -> float:
         """Which share of its noise would be noticed, 19 times in 20, by one of so many tests."""
         shape = _shape(len(_some(self.values, MOST_SIZED)), self.law)
-        share = float(gamma.ppf(RARE / 6 / tests, shape) / gamma.ppf(0.95, shape)) if shape else 0.0
-        return sqrt(share) if self.law == "gaussian" else share
+        share = 0.0
+        if shape:
+            share = float(gamma.ppf(RARE / 6 / tests, shape) / gamma.ppf(0.95, shape))
+        if self.law == "gaussian":
+            return sqrt(share)
+        return share
 
     def sentence(self, test: str, p: float) -> str:
         if test == "largest":
@@ -208,7 +217,9 @@ class _Pool:
                 f"the largest of {len(self.values)} numbers of the noise of {self.of} is {at:.3g} standard deviations,"
                 f" beyond which {expected:.2g} are expected"
             )
-        name = "Kolmogorov-Smirnov p" if test == "law" else "p"
+        name = "p"
+        if test == "law":
+            name = "Kolmogorov-Smirnov p"
         return (
             f"the noise of {self.of} has standard deviation {self.deviation:.3g} times the declared one ({name} ="
             f" {p:.1g}, {len(self.values)} numbers)"
@@ -216,7 +227,9 @@ class _Pool:
 
 
 def _some(values: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    return values if len(values) <= most else values[np.linspace(0, len(values) - 1, most).astype(int)]
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).astype(int)]
 
 
 def _shape(numbers: int, law: str) -> float:
@@ -233,7 +246,10 @@ def _size_chance(values: NDArray[np.float64], law: str) -> tuple[float, float]:
         weights = binom.pmf(coins, len(values), 0.5)
         shapes = len(values) + coins
         return float(weights @ gamma.cdf(size, shapes)), float(weights @ gamma.sf(size, shapes))
-    size = float(np.square(values).sum()) / 2 if law == "gaussian" else sqrt(2) * float(np.abs(values).sum())
+    if law == "gaussian":
+        size = float(np.square(values).sum()) / 2
+    else:
+        size = sqrt(2) * float(np.abs(values).sum())
     shape = _shape(len(values), law)
     return float(gamma.cdf(size, shape)), float(gamma.sf(size, shape))
 
@@ -296,7 +312,9 @@ def _never_noisy(residuals: Sequence[LeftOver]) -> str:
 
 def _tensor_at(residual: LeftOver, place: int) -> str:
     ends = np.cumsum([part.looked_at for part in residual.parts])
-    return f" (in {residual.parts[int(np.searchsorted(ends, place, side='right'))].tensor!r})" if len(ends) else ""
+    if len(ends):
+        return f" (in {residual.parts[int(np.searchsorted(ends, place, side='right'))].tensor!r})"
+    return ""
 
 
 def _by_tensor(residuals: Sequence[LeftOver]) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -335,7 +353,9 @@ def weights_kept(weighed: Sequence[Weighed]) -> Tested:
     for client in clients:
         own = [w for w in weighed if w.client == client]
         power = sqrt(sum(w.twice**2 for w in own))
-        along = sum(w.along * w.twice for w in own) / power if power > 0 else 0.0
+        along = 0.0
+        if power > 0:
+            along = sum(w.along * w.twice for w in own) / power
         if max([abs(along), *(abs(w.along) for w in own)]) > far:
             whose = "the mean as a whole" if client < 0 else f"client {client}"
             most = max(own, key=lambda w: abs(w.along))
@@ -384,7 +404,10 @@ def noise_along_values(projections: Sequence[Projection], weighed: Sequence[Weig
     own += [(w.name, w.along) for w in weighed if w.client < 0 and w.twice > 0]
     if not own or not least or float(chi2.cdf(sum(far**2 for _, far in own) / least, len(own))) >= RARE:
         return ""
-    where = own[0][0] if len(own) == 1 else f"{own[0][0]} and {len(own) - 1} more messages"
+    if len(own) == 1:
+        where = own[0][0]
+    else:
+        where = f"{own[0][0]} and {len(own) - 1} more messages"
     return f"the noise leaves out the direction of the value it is added to ({where})"
 
 
@@ -447,7 +470,9 @@ class SentTensor:
 
     @property
     def shape(self) -> float:
-        return self.numbers / 2 if self.law == "gaussian" else float(self.numbers)
+        if self.law == "gaussian":
+            return self.numbers / 2
+        return float(self.numbers)
 
     @property
     def least(self) -> float:
@@ -518,7 +543,9 @@ def length_of_sent(
         least, most = noise * float(gamma.ppf(SELDOM, numbers)), clip + noise * float(gamma.isf(SELDOM, numbers))
     if least <= length <= most:
         return None
-    what = "shorter than noise of that size" if length < least else "longer than the bound and noise of that size"
+    what = "longer than the bound and noise of that size"
+    if length < least:
+        what = "shorter than noise of that size"
     return Tested("contradicted", f"the message of {name} is {length:.3g} long, {what} ({typical:.3g} expected)")
 
 
@@ -601,7 +628,9 @@ def drawn_too_often(times: Mapping[int, int], rounds: int, population: int, coho
     often = f"client {client} took part in {times[client]} of {rounds} rounds, at a rate of {cohort / population:.3g}"
     if len(times) > population:
         return f"{len(times)} clients took part, more than {population}"
-    return often if chance < RARE else ""
+    if chance < RARE:
+        return often
+    return ""
 
 
 def records_as_said(counts: Sequence[int], steps: int, population: int, cohort: float, kind: str) -> Tested:

@@ -98,7 +98,10 @@ class AuditFilter(Filter):  # type: ignore[misc]
         elif self.stage == "sent":
             at, raw = _raw.pop(place, (round, {}))
             beside = {f"@beside/{name}": torch.empty(0) for name in others}
-            told = {} if self.num_examples is None else {"@num_examples": torch.tensor([self.num_examples])}
+            if self.num_examples is None:
+                told = {}
+            else:
+                told = {"@num_examples": torch.tensor([self.num_examples])}
             if (given := _given.get(place)) is not None and given[0] == round:
                 told["@global"] = given[1]
             before = {f"@raw/{name}": value for name, value in raw.items() if at == round and values}

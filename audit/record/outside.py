@@ -56,12 +56,16 @@ class SentValue:
 
     def change(self, part: slice | Tensor = WHOLE) -> Tensor:
         """What it adds to the model."""
-        return self.value[part] if self.start is None else self.value[part] - self.start[part]
+        if self.start is None:
+            return self.value[part]
+        return self.value[part] - self.start[part]
 
     def bare(self, part: slice = WHOLE) -> Tensor | None:
         """The same of what nobody added noise to."""
         if self.raw is None or self.start is None:
-            return None if self.raw is None else self.raw[part]
+            if self.raw is None:
+                return None
+            return self.raw[part]
         return self.raw[part] - self.start[part]
 
 

@@ -184,7 +184,9 @@ class Recorder:
     @property
     def next_round(self) -> int:
         """The number of the round to broadcast next."""
-        return self._done if self._open is None else self._open.number + 1
+        if self._open is None:
+            return self._done
+        return self._open.number + 1
 
     @refusing
     def broadcast(self, round: int, model: object, *, mechanism: Declared | Sequence[Declared] | None = None) -> None:
@@ -222,7 +224,10 @@ class Recorder:
         else:
             flat = flat_of(model, network, self._begun.names, where)
         recording = self._begun.recording
-        own = recording.mechanism if mechanism is None else fitting(mechanisms_of(mechanism), recording.average)
+        if mechanism is None:
+            own = recording.mechanism
+        else:
+            own = fitting(mechanisms_of(mechanism), recording.average)
         self._end_round(flat)
         self._journal.broadcast(round, flat, own)
         if self._left.pop(round, digest := digest_of_value(flat)) != digest:
@@ -366,7 +371,9 @@ class Recorder:
         """
         if not all(isinstance(text, str) for text in (what, said, why)):
             raise BadInput(f"defect of round {short(round)}: what, said and why are texts")
-        status = "contradicted" if breaks else "defect"
+        status = "defect"
+        if breaks:
+            status = "contradicted"
         row = {"what": what, "said": said, "status": status, "why": why}
         self._round(round, 0, "defect").defects.append(row)
 

@@ -275,7 +275,9 @@ def fitting(mechanism: tuple[Declared, ...], average: Average) -> tuple[Declared
 
 def _tables_in(tables: object) -> list[tuple[str, object]]:
     """Those of `TABLES` that are tables themselves."""
-    return [(n, t) for n, t in tables.items() if n != "name"] if isinstance(tables, Mapping) else []
+    if isinstance(tables, Mapping):
+        return [(n, t) for n, t in tables.items() if n != "name"]
+    return []
 
 
 def _claim_table(claim: float | Mapping[str, Any] | None) -> dict[str, Any] | str:

@@ -413,7 +413,9 @@ class Places:
             left_of -= count
         parts.sort(key=lambda part: part.start)
         known = [_fine(left[part], noise_std, sent[part]) for part in parts]
-        return strongest_repeat(np.concatenate(known)) if known else None
+        if known:
+            return strongest_repeat(np.concatenate(known))
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -459,7 +461,9 @@ def _weights(recording: Recording, index: Tensor, round: OpenRound, next_model: 
 
 
 def _uploads(recording: Recording, round: OpenRound) -> list[SentValue]:
-    start = round.broadcast if recording.share == "weights" else None
+    start = None
+    if recording.share == "weights":
+        start = round.broadcast
     return [
         SentValue(client, upload.value, start, upload.raw, upload.num_examples)
         for client, upload in sorted(round.uploads.items())

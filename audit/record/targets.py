@@ -116,7 +116,10 @@ def check_own_loss(kind: TargetKind, outputs: tuple[int, ...] | None, targets: T
     targets = stored_targets(targets, kind, where)
     try:
         values = loss.values(torch.zeros(len(targets), *outputs), targets)
-        why = "" if values.shape == targets.shape[:1] else f"gives shape {tuple(values.shape[1:])}, expected one number"
+        if values.shape == targets.shape[:1]:
+            why = ""
+        else:
+            why = f"gives shape {tuple(values.shape[1:])}, expected one number"
     except Exception as error:
         why = f"raises {in_words(error)}"
     if why:

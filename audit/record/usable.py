@@ -56,7 +56,10 @@ def check_usable(
         BadInput: in one sentence.
     """
     shape, classes, loss = records.shape, records.classes, records.loss
-    outputs = None if shape is None else outputs_of(module, shape, where, records.texts)
+    if shape is None:
+        outputs = None
+    else:
+        outputs = outputs_of(module, shape, where, records.texts)
     if outputs is not None and len(outputs) > 1 and loss is None:
         raise BadInput(
             f"{where}: the network gives shape {(1, *outputs)} for one record; say what is minimised, as"
@@ -101,7 +104,9 @@ def warn_of_no_attacks(network: Network) -> None:
         return
     kinds = dict.fromkeys(layer.partition("(")[0] for layer in network.layers)
     strange = [kind for kind in kinds if kind not in models.LAYERS]
-    what = f"a network with {', '.join(strange)}" if strange else "a class that no file of yours holds"
+    what = "a class that no file of yours holds"
+    if strange:
+        what = f"a network with {', '.join(strange)}"
     stack = f"a Sequential of {', '.join(models.LAYERS)}"
     why = f"{what} cannot be built again; attacks take {stack}, or a class in a file of your own"
     warnings.warn(f"model: ε is priced and attacks are left out: {why}", stacklevel=4)  # where a Recorder is opened
@@ -136,7 +141,9 @@ def check_builder(module: nn.Module, builder: Builder, shape: Sequence[int] | No
         with torch.random.fork_rng(devices=[]):
             again = bare_module(builder(*given)).state_dict()
         wrong = [n for n, v in module.state_dict().items() if n not in again or again[n].shape != v.shape]
-        why = f"has no tensor {wrong[0]!r} of the same shape" if wrong else ""
+        why = ""
+        if wrong:
+            why = f"has no tensor {wrong[0]!r} of the same shape"
     except Exception as error:
         why = f"raises {in_words(error)}"
     if why:
@@ -184,7 +191,10 @@ def outputs_of(module: nn.Module, input_shape: Sequence[int], where: str, texts:
             f" or 'vocabulary'{ALONE}"
         ) from None
     if not isinstance(result, Tensor) or result.dim() not in (2, OUTPUTS[texts][0]):
-        gives = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
+        if isinstance(result, Tensor):
+            gives = f"shape {tuple(result.shape)}"
+        else:
+            gives = f"a {type(result).__name__}"
         raise BadInput(
             f"{where}: the network gives {gives} for one record; attacks need (1, outputs), {OUTPUTS[texts][1]}{ALONE}"
         )

@@ -61,7 +61,9 @@ def bare_names(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     listed = list(known)
     own = {_bare(name): name for name in listed}
     made = {name: own.get(_bare(str(name)), "") for name in names}
-    return made if len(own) == len(listed) and all(made.values()) else {}
+    if len(own) == len(listed) and all(made.values()):
+        return made
+    return {}
 
 
 def wrappers_in(names: Mapping[str, str]) -> list[str]:

@@ -105,7 +105,9 @@ def _plain(value: Any) -> Any:
         return value.detach().clone()
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
-    return value.copy() if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return value
 
 
 def _hold(value: Any, held: Any) -> None:

@@ -105,7 +105,10 @@ def pairs(
     places = torch.randperm(len(values), generator=draw).tolist()
     place = places[0]
     others = [values[i] for i in places[1:17]]
-    made = dict(canaries) if canaries is not None else _canaries(values[place], others, draw)
+    if canaries is not None:
+        made = dict(canaries)
+    else:
+        made = _canaries(values[place], others, draw)
     made.pop("existing", None)
     ids = range(len(values))
 

@@ -201,7 +201,9 @@ def _run(train: Train, tap: Tap, expected: Any = None) -> tuple[Tap, Violation |
     try:
         result = _called(train, tap)
         tap.ended()
-        how = differs(expected, result, "what train returns") if expected is not None else None
+        how = None
+        if expected is not None:
+            how = differs(expected, result, "what train returns")
         if how is None:
             return tap, None
         return tap, Violation("invariance", tap.steps, "return", how, "", tap.pair)

@@ -41,7 +41,9 @@ def replay_named(
     _ = function.function  # is one
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Opacus's, of secure random numbers: nothing is released here
-        engine = needed("opacus", "--opacus", "opacus").PrivacyEngine() if opacus else None
+        engine = None
+        if opacus:
+            engine = needed("opacus", "--opacus", "opacus").PrivacyEngine()
     with contextlib.redirect_stdout(sys.stderr):
         held: Any = records.function() if callable(records.value) else records.value
         if not hasattr(held, "__len__") or not hasattr(held, "__getitem__"):

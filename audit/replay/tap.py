@@ -44,8 +44,12 @@ class Violation:
         return any(repr(name) in self.pair for name in NO_NUMBERS)
 
     def __str__(self) -> str:
-        where = f"step {self.step}" if self.step else "the first step"
-        place = f" ({self.place})" if self.place else ""
+        where = "the first step"
+        if self.step:
+            where = f"step {self.step}"
+        place = ""
+        if self.place:
+            place = f" ({self.place})"
         return f"{self.kind}, {where}{place}: {self.pair}: {self.how}"
 
 
@@ -156,7 +160,9 @@ class Tap:
         self.events.append(event)
         if self.recorded is None:
             return None
-        held = self.recorded[len(self.events) - 1] if len(self.events) <= len(self.recorded) else None
+        held = None
+        if len(self.events) <= len(self.recorded):
+            held = self.recorded[len(self.events) - 1]
         if held is None or (held.kind, held.name) != (event.kind, event.name):
             other = "nothing" if held is None else f"{held.kind} {held.name!r}"
             here = f"{event.kind} {event.name!r}"
@@ -174,7 +180,9 @@ class Tap:
         self.moved += drawn
         if how := differs(held.bound, self.events[-1].bound, "its bound"):
             self._violated("invariance", held.name, how)
-        tensor = f" (most: tensor {most!r})" if most else ""
+        tensor = ""
+        if most:
+            tensor = f" (most: tensor {most!r})"
         if not drawn and apart > 0:
             how = f"it moves by {apart:.6g} though the record is not drawn{tensor}"
             self._violated("sensitivity", held.name, how, apart, 0.0)

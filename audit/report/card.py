@@ -33,7 +33,9 @@ def card_markdown(card: ClaimCard) -> str:
     """The card for people."""
     results = card.results
     lines = [f"# Claim card: {escaped(card.owner.name or results.setup.title)}", ""]
-    of = f"{card.runs} runs on one setup; " if card.runs > 1 else ""
+    of = ""
+    if card.runs > 1:
+        of = f"{card.runs} runs on one setup; "
     lines += [f"By `audit report --card` from {of}setup {escaped(results.setup.digest)}.", ""]
     if card.owner.intended_use:
         lines += [f"Intended use: “{escaped(card.owner.intended_use)}”", ""]
@@ -77,7 +79,9 @@ def _rows(results: Results) -> list[str]:
 def _demonstrated(row: Epsilon) -> str:
     counted, conditional = words.at_least(row.demonstrated), words.on_condition(row)
     said = "; ".join(filter(None, (conditional, words.chosen_briefly(row))))
-    return f"{counted} ({said})" if said else counted
+    if said:
+        return f"{counted} ({said})"
+    return counted
 
 
 _FORMS: dict[str, Callable[[ClaimCard], str]] = {".md": card_markdown, ".yaml": registry_yaml}

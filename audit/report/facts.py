@@ -45,7 +45,9 @@ class ReportedSetting:
     @property
     def without_noise(self) -> str:
         """What to say of that accuracy beside the setting's own; "" where it is the setting's own."""
-        return "" if noiseless(self.results) else without_noise(self.no_noise_accuracy)
+        if noiseless(self.results):
+            return ""
+        return without_noise(self.no_noise_accuracy)
 
     @cached_property
     def digest(self) -> str:
@@ -123,7 +125,10 @@ def facts(results: Results, without_noise: str = "") -> list[dict[str, str]]:
     if setup.own_code:
         return _declared(setup)
     central = _central(results)
-    where = "on what a client sends, in parameter units" if central else f"on {noised(setup)}, in its units"
+    if central:
+        where = "on what a client sends, in parameter units"
+    else:
+        where = f"on {noised(setup)}, in its units"
     return [
         _fact("noise_std", words.number(setup.noise_std), where),
         *_own_noise(results),
@@ -144,7 +149,9 @@ def _sensitivity(setup: AuditedSetup) -> str:
     """What the multiplier is over."""
     if not setup.sensitivity or setup.noise_multiplier is None:
         return ""
-    what = "noise on a batch's sum" if setup.clipped_in_training else "noise_std"
+    what = "noise_std"
+    if setup.clipped_in_training:
+        what = "noise on a batch's sum"
     return f"{what} divided by the clip norm {setup.sensitivity}"
 
 
@@ -307,7 +314,9 @@ def attack_name(attack: AttackResult, with_observer: bool = True) -> str:
     """
     manner = {"one-round": "one round", "all-rounds": "all rounds together"}.get(attack.manner or "", attack.manner)
     when = f"round {attack.round}" if attack.manner == "one-round" and attack.round is not None else manner
-    seen = f"seen by {words.observer(attack.observer)}" if with_observer else ""
+    seen = ""
+    if with_observer:
+        seen = f"seen by {words.observer(attack.observer)}"
     named = (attack.attack.replace("/", ": "), attack.variant, when, seen)
     return " · ".join(part for part in named if part)
 
@@ -317,7 +326,9 @@ def _interval(name: str, metric: Metric, interval: tuple[float, float] | None) -
     if interval is None:
         return words.MISSING
     low, high = metric.at_least(interval[0]), metric.at_most(interval[1])
-    return f"at least {low}" if name.startswith("epsilon") else f"{low} to {high}"
+    if name.startswith("epsilon"):
+        return f"at least {low}"
+    return f"{low} to {high}"
 
 
 def _beside(name: str, values: Mapping[str, float | None]) -> str:

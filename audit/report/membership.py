@@ -130,13 +130,18 @@ def _point(level: float, point: TprPoint | None, why: str) -> dict[str, str]:
     cell |= {"tpr": words.percent(point.tpr), "lack": ""}
     if point.interval is not None:
         cell["interval"] = words.between(point.interval)
-    reached = [words.percent(point.realised_fpr)] if point.realised_fpr is not None else []
+    if point.realised_fpr is not None:
+        reached = [words.percent(point.realised_fpr)]
+    else:
+        reached = []
     return {**cell, "realised": "; ".join(filter(None, (*reached, said_ceiling(point))))}
 
 
 def said_ceiling(point: TprPoint) -> str:
     """The most that the proof allows any attack at this point, in words."""
-    return "" if point.ceiling is None else words.ceiling_said(point.ceiling)
+    if point.ceiling is None:
+        return ""
+    return words.ceiling_said(point.ceiling)
 
 
 def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
@@ -145,8 +150,12 @@ def points(attack: AttackResult) -> list[tuple[float, TprPoint | None, str]]:
     others = attack.value("n_nonmembers")
 
     def why(level: float) -> str:
-        needed = math.ceil(1 / level - 1e-9) if level else 1
-        return f"needs {words.number(needed)} others" if others is not None and others < needed else "not measured"
+        needed = 1
+        if level:
+            needed = math.ceil(1 / level - 1e-9)
+        if others is not None and others < needed:
+            return f"needs {words.number(needed)} others"
+        return "not measured"
 
     return [(level, measured.get(level), "" if level in measured else why(level)) for level in LEVELS]
 

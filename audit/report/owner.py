@@ -29,7 +29,9 @@ def _text(text: str) -> str:
 
 def _day(value: object) -> object:
     """TOML has dates; what is handed on is text."""
-    return value.isoformat() if isinstance(value, date) else value
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
 
 
 def _checked_day(text: str) -> str:

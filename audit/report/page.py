@@ -178,7 +178,9 @@ def _most_telling(pictures: Pictures) -> dict[str, Any] | None:
         return None
     contrast = {pair.original: float(pictures.originals[pair.original].std()) for pair in pictures.worst_first}
     vivid = [pair for pair in pictures.worst_first if contrast[pair.original] >= np.median(list(contrast.values()))]
-    return _pair(pictures, vivid[0]) if vivid else None
+    if vivid:
+        return _pair(pictures, vivid[0])
+    return None
 
 
 def _setting(setting: ReportedSetting, index: int) -> dict[str, Any]:
@@ -218,7 +220,9 @@ def _subtitle(settings: Sequence[Results]) -> str:
     plural = {"gradient": "gradients", "update": "updates"}
     models = [setup.model for setup in setups if setup.model]
     sizes = {model.parameters for model in models}
-    size = sizes.pop() if len(sizes) == 1 else None
+    size = None
+    if len(sizes) == 1:
+        size = sizes.pop()
     names = [setup.data.get("name") for setup in setups]
     parts = [
         f"scheme {either}" if (either := _either([setup.scheme for setup in setups])) else "",
@@ -234,7 +238,9 @@ def _subtitle(settings: Sequence[Results]) -> str:
 def _either(values: Sequence[object]) -> str:
     """What all have, or what they have between them; where that is too much for a line, the first and how many more."""
     known = list(dict.fromkeys(str(value) for value in values if value))
-    return " or ".join(known) if len(known) <= 2 else f"{known[0]} or {len(known) - 1} others"
+    if len(known) <= 2:
+        return " or ".join(known)
+    return f"{known[0]} or {len(known) - 1} others"
 
 
 def _counted(counts: Sequence[int | None], noun: str) -> str:
@@ -245,7 +251,9 @@ def _counted(counts: Sequence[int | None], noun: str) -> str:
     known = sorted({count for count in counts if count})
     if len(known) > 1:
         return f"{known[0]} to {words.times(known[-1], noun)}"
-    return words.times(known[0], noun) if known else ""
+    if known:
+        return words.times(known[0], noun)
+    return ""
 
 
 def _strongest_of_each_manner(setting: ReportedSetting) -> list[AttackResult]:
@@ -355,7 +363,9 @@ def _worth(results: Results) -> dict[str, Any] | None:
         }
         for table in known
     ]
-    thing = known[0].thing if known else "image"
+    thing = "image"
+    if known:
+        thing = known[0].thing
     said = nothing_said(results.not_withheld)
     return {"tables": tables, "thing": thing, "nothing": f"{said[0].upper()}{said[1:]}." if said else ""}
 

@@ -66,7 +66,10 @@ def _images(path: Path) -> np.ndarray | None:
     except (OSError, SafetensorError) as error:
         raise BadInput(f"{path} cannot be read as safetensors: {error}") from None
     if images is None or images.ndim != 4 or images.dtype.kind != "f" or 0 in images.shape:
-        shown = "missing" if images is None else f"{images.dtype} of shape {images.shape}"
+        if images is None:
+            shown = "missing"
+        else:
+            shown = f"{images.dtype} of shape {images.shape}"
         raise BadInput(f"{path}: images is {shown}, expected floats of shape (n, c, h, w)")
     if not np.isfinite(images).all():
         raise BadInput(f"{path}: images holds values that are not finite, expected values in [0, 1]")

@@ -201,13 +201,17 @@ def _trust_model(card: ClaimCard) -> Iterable[str]:
 def constants(card: ClaimCard) -> str:
     """Where the first layer's mean and std are from, "" of own code."""
     source = str(card.results.setup.data.get("statistics_of"))
-    return f"the first layer's mean and std, {CONSTANTS[source]}." if source in CONSTANTS else ""
+    if source in CONSTANTS:
+        return f"the first layer's mean and std, {CONSTANTS[source]}."
+    return ""
 
 
 def table_of(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A table among the free fields of results, empty where there is none."""
     value = values.get(name)
-    return value if isinstance(value, dict) else {}
+    if isinstance(value, dict):
+        return value
+    return {}
 
 
 def _nothing(card: ClaimCard) -> Iterable[str]:

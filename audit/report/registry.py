@@ -119,11 +119,15 @@ def _guarantee(proven: Epsilon | None) -> tuple[dict[str, str], dict[str, float]
 def _tier(owner: Owner, proven: Epsilon | None) -> int:
     if proven is None:
         return 1
-    return 3 if owner.tuning and owner.justification else 2
+    if owner.tuning and owner.justification:
+        return 3
+    return 2
 
 
 def _unit(row: Epsilon | None) -> dict[str, str]:
-    return {} if row is None else {"privacy_unit": f"{row.unit.capitalize()}-level"}
+    if row is None:
+        return {}
+    return {"privacy_unit": f"{row.unit.capitalize()}-level"}
 
 
 def _up(value: float | None) -> float:
@@ -149,7 +153,9 @@ def _lines(texts: Sequence[str]) -> str:
 
 
 def _worlds(row: Epsilon) -> str:
-    it = "a client" if row.unit == "client" else "a record"
+    it = "a record"
+    if row.unit == "client":
+        it = "a client"
     return f"Adjacent: {ADJACENCIES_IN_WORDS[row.adjacency].format(it=it)}."
 
 
@@ -170,7 +176,9 @@ def _model(rows: Sequence[Epsilon]) -> str:
     finite = [Observer.parse(row.observer) for row in rows if row.finite]
     if not finite:
         return "Federated"
-    return "Central" if all(observer.sees_merged_only for observer in finite) else "Local"
+    if all(observer.sees_merged_only for observer in finite):
+        return "Central"
+    return "Local"
 
 
 def _data(card: ClaimCard) -> str:
@@ -236,4 +244,6 @@ def _number(value: float) -> str:
     ('1.0e-05', '2', '519.7')
     """
     text = json.dumps(value)
-    return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    if "e" in text and "." not in text:
+        return text.replace("e", ".0e")
+    return text

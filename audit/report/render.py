@@ -111,7 +111,9 @@ def _csv(folders: Sequence[Path]) -> str:
 
 def _cell(value: Any) -> Any:
     """Spreadsheets run a text that starts like a formula; a stranger's name must not."""
-    return "'" + value if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return "'" + value
+    return value
 
 
 def _epsilon_rows(setting: ReportedSetting) -> list[dict[str, Any]]:
@@ -142,7 +144,9 @@ def _further(row: Epsilon, what: str) -> dict[str, str]:
     if what == "claimed":
         return {"claimed_by": row.claimed_by}
     further = {"condition": row.condition} if what.endswith("_on_condition") else {}
-    return {**further, "demonstrated_from": row.demonstrated_from} if what.startswith("demonstrated") else further
+    if what.startswith("demonstrated"):
+        return {**further, "demonstrated_from": row.demonstrated_from}
+    return further
 
 
 def _attack_rows(setting: ReportedSetting) -> list[dict[str, Any]]:

@@ -58,7 +58,9 @@ class SavedResults(Results):
             sys.modules["IPython"].display.display(self)
             return
         path = render([self.folder], self.folder / PAGE)
-        why = " (it goes when this process ends; .save(folder) keeps it)" if self._temporary else ""
+        why = ""
+        if self._temporary:
+            why = " (it goes when this process ends; .save(folder) keeps it)"
         print(f"{Path(path).resolve()}{why}")
 
     def save(self, folder: Path | str) -> Path:
@@ -102,5 +104,7 @@ def _same(one: Path, other: Path) -> bool:
 def _in_a_notebook() -> bool:
     """Whether IPython runs with a front end that shows HTML. It is never imported: where it runs, it is there."""
     ipython: Any = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
+    shell = None
+    if ipython is not None:
+        shell = ipython.get_ipython()
     return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"

@@ -139,8 +139,12 @@ def _strip_notes(setting: ReportedSetting, pictured: bool) -> list[str]:
     if not pictured:
         return [noise, "no pictures to compare"]
     best = setting.strongest("inversion")
-    share = best.value(picked(best).share) if best else None
-    return [noise] if share is None else [noise, f"{words.percent(share)} re-identified"]
+    share = None
+    if best:
+        share = best.value(picked(best).share)
+    if share is None:
+        return [noise]
+    return [noise, f"{words.percent(share)} re-identified"]
 
 
 def _shared_plots(settings: Sequence[ReportedSetting]) -> list[dict[str, str]]:
@@ -189,7 +193,9 @@ def _series(settings: Iterable[ReportedSetting], metric: str, axis: str, other: 
             continue
         name = picked(attack).share if metric == "reidentified" else metric
         if attack.value(name) is not None:
-            control = setting.compared(attack)[0] if metric == "reidentified" else None
+            control = None
+            if metric == "reidentified":
+                control = setting.compared(attack)[0]
             series.setdefault(held, []).append(plots.point(x, attack, name, control))
     prefix, unknown = {"clip_norm": ("clip ", "no clip"), "noise_std": ("noise_std ", "noise_std unknown")}[other]
     return {

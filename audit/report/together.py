@@ -165,7 +165,10 @@ def _apart(setups: Sequence[AuditedSetup], folders: Sequence[Path]) -> list[str]
 
 def _decisive(setup: AuditedSetup) -> dict[str, str]:
     """What people choose between settings by, in words."""
-    clip = "no clip" if setup.clip_norm is None else f"clip {words.number(setup.clip_norm)}"
+    if setup.clip_norm is None:
+        clip = "no clip"
+    else:
+        clip = f"clip {words.number(setup.clip_norm)}"
     known: dict[str, Any] = {
         "noise_std": words.noise(setup.noise_std, None),
         "clip": clip,

@@ -58,7 +58,9 @@ class Cells:
         todo = [n for n, path in enumerate(paths) if path is None or not path.exists()]
         made = workers.map(make, (keys[n] for n in todo), lambda place: watch(todo[place]))
         for n, path in enumerate(paths):
-            cell = next(made) if n in todo else None
+            cell = None
+            if n in todo:
+                cell = next(made)
             if path is not None:
                 if cell is not None:
                     write_json(path, cell)

@@ -63,7 +63,9 @@ def dimitrov_plan(request: Request) -> TrialPlan:
         BadInput: the data set is not there.
     """
     data = stand_in(request, "FEMNIST", {"fashion_mnist": "FashionMNIST"}, "digits")
-    side = 28 if data.name == "fashion_mnist" else 8
+    side = 8
+    if data.name == "fashion_mnist":
+        side = 28
     images = request.sized(QUICK_IMAGES, IMAGES)
     base = {
         "data": {**data.table, "clients": 1, "samples_per_client": images},

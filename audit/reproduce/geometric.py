@@ -100,7 +100,9 @@ class TableSetting:
 
     @property
     def sentence(self) -> str:
-        some = f"{self.participants} of " if self.participants < self.clients else ""
+        some = ""
+        if self.participants < self.clients:
+            some = f"{self.participants} of "
         who = f"{some}{self.clients} clients"
         return (
             f"{self.name}: {who} × {self.records} records, {self.rounds} rounds of {self.steps} steps, {self.shadows}"

@@ -138,7 +138,10 @@ def minus_log_loss(trial: TrialFigures, epsilon: float, steps: int) -> float:
 def table_iii(request: Request) -> FilledTable:
     """Linear regression with Laplace noise. Raises BadInput where the data are not there."""
     data = stand_in(request, "Lending Club", {"lending_club": "lending_club/loan_data.csv.gz"}, "breast_cancer")
-    scale = REGRESSION if data.name == "lending_club" and not request.quick else SMALL_REGRESSION
+    if data.name == "lending_club" and not request.quick:
+        scale = REGRESSION
+    else:
+        scale = SMALL_REGRESSION
     if data.name != "lending_club":
         data = replace(data, shown=f"{data.shown} (two classes, logistic)")
     measures: tuple[Measure, ...] = (LOSS,) if data.name == "lending_club" else (LOSS, ACCURACY)

@@ -175,13 +175,17 @@ def attacked(
 
 def other_device(request: Request) -> tuple[str, ...]:
     """What a plan's content says of it: a GPU rounds otherwise, so that its figures are others than the CPU's."""
-    return () if request.device == "cpu" else (request.device,)
+    if request.device == "cpu":
+        return ()
+    return (request.device,)
 
 
 def where_computed(request: Request) -> tuple[str, ...]:
     """A note, where that was not the CPU."""
     model = model_of(request.device)
-    return (f"Inversions were computed on {request.device} ({model}).",) if model else ()
+    if model:
+        return (f"Inversions were computed on {request.device} ({model}).",)
+    return ()
 
 
 def reads(objective: str = "cosine", manner: str = "one-round") -> str:
@@ -191,7 +195,9 @@ def reads(objective: str = "cosine", manner: str = "one-round") -> str:
 
 def _round(evidence: Evidence) -> int:
     """The first round its messages are of."""
-    return evidence.round or 0 if isinstance(evidence, Reconstruction) else 0
+    if isinstance(evidence, Reconstruction):
+        return evidence.round or 0
+    return 0
 
 
 def _scores(

@@ -121,4 +121,6 @@ def span(row: Row, low: str, high: str, digits: int = 3) -> str:
     >>> span({"low": 0.25, "high": 0.5}, "low", "high", 2)
     '0.25–0.50'
     """
-    return "–" if row[low] is None else f"{row[low]:.{digits}f}–{row[high]:.{digits}f}"
+    if row[low] is None:
+        return "–"
+    return f"{row[low]:.{digits}f}–{row[high]:.{digits}f}"

@@ -62,10 +62,17 @@ class TrendAnswer:
 
     @property
     def sentence(self) -> str:
-        alike = "all trials alike: no interval" if self.trials > 1 else "one trial has no interval"
-        limits = alike if self.low is None else f"95 %: {self.low:.3g} to {self.high:.3g}"
+        alike = "one trial has no interval"
+        if self.trials > 1:
+            alike = "all trials alike: no interval"
+        if self.low is None:
+            limits = alike
+        else:
+            limits = f"95 %: {self.low:.3g} to {self.high:.3g}"
         count = times(self.trials, "trial")
-        more = f", counted from {self.least:g} on" if self.least else ""
+        more = ""
+        if self.least:
+            more = f", counted from {self.least:g} on"
         return (
             f"{self.question} **{self.answer}** (published: {self.published}): {self.what} {self.contrast:.3g}"
             f" ({limits}; {count}{more})"
@@ -124,4 +131,6 @@ def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float:
     """
     a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (xs, ys))
     size = sqrt(float(a @ a) * float(b @ b))
-    return round(float(a @ b) / size, 12) if size else 0.0
+    if size:
+        return round(float(a @ b) / size, 12)
+    return 0.0

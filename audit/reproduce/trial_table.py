@@ -156,7 +156,9 @@ def _shown(value: float | None, measure: Measure) -> str:
     """
     if value is None:
         return "–"
-    return f"{value:.3g}" if abs(value) >= 1e4 else f"{value:.{measure.digits}f}"
+    if abs(value) >= 1e4:
+        return f"{value:.3g}"
+    return f"{value:.{measure.digits}f}"
 
 
 def _with_limits(row: Row, measure: Measure) -> str:

@@ -52,7 +52,9 @@ class WorthRow:
         >>> WorthRow("clip", 8, Figure(), Figure(), Figure(), None).name
         'without clip'
         """
-        return f"without {self.without}" if self.without else FULL
+        if self.without:
+            return f"without {self.without}"
+        return FULL
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ def worth(results: Results) -> tuple[WorthTable, ...]:
         by_what: dict[str, list[AttackResult]] = {"": whole}
         for entry in without:
             by_what.setdefault(str(entry.settings["without"]), []).append(entry)
-        line_up = "pool_share" if all(picked(e).share == "pool_share" for e in (*whole, *without)) else "reidentified"
+        line_up = "reidentified"
+        if all(picked(e).share == "pool_share" for e in (*whole, *without)):
+            line_up = "pool_share"
         first = whole[0]
         tables.append(
             WorthTable(
@@ -124,7 +128,9 @@ def _row(what: str, entries: Sequence[AttackResult], line_up: str) -> WorthRow:
     psnr = Figure()
     if known and len(known) == len(psnrs):
         psnr = Figure(sum(known) / len(known), bootstrap_interval(known))
-    chance = "pool_chance" if line_up == "pool_share" else "reidentified_chance"
+    chance = "reidentified_chance"
+    if line_up == "pool_share":
+        chance = "pool_chance"
     return WorthRow(
         without=what,
         images=sum(counts),
@@ -183,7 +189,10 @@ def worth_cells(row: WorthRow) -> dict[str, str]:
             return words.MISSING
         limits = figure.interval
         # rounded outwards, as all intervals are
-        between = "" if limits is None else f" ({words.at_least(limits[0])} to {words.at_most(limits[1])})"
+        if limits is None:
+            between = ""
+        else:
+            between = f" ({words.at_least(limits[0])} to {words.at_most(limits[1])})"
         return f"{words.number(figure.value)} dB{between}"
 
     share = words.percent(row.reidentified.value)

@@ -117,7 +117,9 @@ def _checks(attack: AttackResult, epsilon: Sequence[Epsilon]) -> list[Check]:
     low, chance = attack.low(line_up.share), attack.value(line_up.chance)
     if (comparable or own_pool) and low is not None and chance is not None:
         best, question = best_control(attack), f"{alike} {line_up.share}"
-        against = "chance" if best == chance else "a control"
+        against = "a control"
+        if best == chance:
+            against = "chance"
         judge("reidentified", low, best, line_up.share, against=against, question=question)
     if exact := attack.value("exact") or 0.0:  # of itself no measurement: without one, nothing is said
         judged.append(Check("exact", exact, exact, 0.0, None, "anything made without the message"))
@@ -174,7 +176,9 @@ def allowed_epsilon(shown: Epsilon, epsilon: Sequence[Epsilon]) -> float:
         if row.proven is not None and bounded_by(shown, row) and (row.delta or 0.0) <= USEFUL_DELTA
     ]
     least = min(proven, default=inf)
-    return least if least <= USEFUL_EPSILON else 0.0
+    if least <= USEFUL_EPSILON:
+        return least
+    return 0.0
 
 
 def observers_aside(epsilon: Sequence[Epsilon]) -> set[str]:
@@ -217,7 +221,9 @@ def claim_of(row: Epsilon, refuted: bool) -> ClaimState | None:
         return None
     if refuted or cannot_hold(row):
         return "does not hold"
-    return "holds" if row.proven is not None and row.proven <= row.claimed * TYPED else "not proven"
+    if row.proven is not None and row.proven <= row.claimed * TYPED:
+        return "holds"
+    return "not proven"
 
 
 def cannot_hold(row: Epsilon) -> bool:
@@ -263,7 +269,9 @@ def rebuilt_together(own: Sequence[Check]) -> tuple[float, float] | None:
     or this message is all there is.
     """
     check = next((check for check in own if check.metric == "reidentified" and check.beats), None)
-    return None if check is None or not check.together[1] else clopper_pearson_interval(*check.together)
+    if check is None or not check.together[1]:
+        return None
+    return clopper_pearson_interval(*check.together)
 
 
 def _low_of_line_up(own: Sequence[Check]) -> float:
@@ -278,7 +286,9 @@ def severity(attack: AttackResult, judged: Sequence[Check]) -> Level:
         return "severe"
     if clearly_rebuilt(attack, judged) or clearly_member(judged) or clearly_guessed(judged):
         return "high"
-    return "moderate" if any(check.beats for check in judged) else "none found"
+    if any(check.beats for check in judged):
+        return "moderate"
+    return "none found"
 
 
 def severely_rebuilt(own: Sequence[Check]) -> bool:

@@ -186,8 +186,12 @@ class AuditedSetup(_Part):
 
     def _size(self, split: str) -> int | None:
         sizes = self.data.get("sizes")
-        count = sizes.get(split) if isinstance(sizes, dict) else None
-        return count if isinstance(count, int) and count > 0 else None
+        count = None
+        if isinstance(sizes, dict):
+            count = sizes.get(split)
+        if isinstance(count, int) and count > 0:
+            return count
+        return None
 
     @property
     def guessing_accuracy(self) -> float | None:
@@ -197,7 +201,9 @@ class AuditedSetup(_Part):
         if self.majority_accuracy is not None:
             return self.majority_accuracy
         classes = self.data.get("classes")
-        return 1 / classes if isinstance(classes, int) and classes > 0 else None
+        if isinstance(classes, int) and classes > 0:
+            return 1 / classes
+        return None
 
 
 class Verdict(_Part):
@@ -491,8 +497,12 @@ class AttackResult(_Part):
             return self.demonstrated_from
         if self.kind == "attribute":
             return str(self.settings.get("column") or "")
-        said = str(self.settings.get("objective") or "") if self.kind == "inversion" else ""
-        return f"{said}, {self.settings['prior']} prior" if said and "prior" in self.settings else said
+        said = ""
+        if self.kind == "inversion":
+            said = str(self.settings.get("objective") or "")
+        if said and "prior" in self.settings:
+            return f"{said}, {self.settings['prior']} prior"
+        return said
 
     @property
     def kind(self) -> str:
@@ -511,13 +521,17 @@ class AttackResult(_Part):
         """
         if "words_told" in self.numbers:
             return "text"
-        return "row" if "cells_right" in self.numbers else "image"
+        if "cells_right" in self.numbers:
+            return "row"
+        return "image"
 
     @property
     def demonstrated_from(self) -> str:
         """What the adversary chose beyond the canary, as `Epsilon.demonstrated_from` has it; "" where nothing."""
         crafted = self.attack == "canary/end-to-end" and self.settings.get("initial_weights") == "crafted"
-        return CRAFTED_WEIGHTS if crafted else ""
+        if crafted:
+            return CRAFTED_WEIGHTS
+        return ""
 
     @property
     def numbers(self) -> dict[str, float | None]:
@@ -530,7 +544,9 @@ class AttackResult(_Part):
     def low(self, metric: str) -> float | None:
         """The lower limit of the metric's interval."""
         interval = self.intervals.get(metric)
-        return interval[0] if interval else None
+        if interval:
+            return interval[0]
+        return None
 
     @property
     def tpr_points(self) -> tuple[TprPoint, ...]:
@@ -658,7 +674,9 @@ class Results(_Part):
     def mean_of(self, figure: str) -> float | None:
         """A figure of rounds.csv, averaged over the rounds that have it."""
         values = [row[figure] for row in self.rounds if isinstance(row.get(figure), int | float)]
-        return sum(values) / len(values) if values else None
+        if values:
+            return sum(values) / len(values)
+        return None
 
     @property
     def server_noise_std(self) -> float | None:

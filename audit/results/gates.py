@@ -64,11 +64,15 @@ class Gate:
     rows: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        of = f"[{','.join(self.rows)}]" if self.rows else ""
+        of = ""
+        if self.rows:
+            of = f"[{','.join(self.rows)}]"
         return f"{self.metric}{of} {self.sign} {self.say(self.bound)}"
 
     def say(self, value: float) -> str:
-        return ORDERS[self.metric][int(value)] if self.metric in ORDERS else f"{value:.4g}"
+        if self.metric in ORDERS:
+            return ORDERS[self.metric][int(value)]
+        return f"{value:.4g}"
 
     @property
     def needs(self) -> str:
@@ -81,7 +85,9 @@ class Gate:
             return "attribute"
         if self.metric in CANARY:
             return "canary"
-        return "" if self.metric in GATED else "inversion"
+        if self.metric in GATED:
+            return ""
+        return "inversion"
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,10 @@ def parse_gate(text: str) -> Gate:
     known = [*(name for name, m in METRICS.items() if m.meaning), *GATED]
     if name not in known:
         raise BadInput(f"--fail-if {text!r}: nothing measures {name!r}{instead(name, known)}")
-    rows = tuple(word.strip() for word in where.split(",")) if where is not None else ()
+    if where is not None:
+        rows = tuple(word.strip() for word in where.split(","))
+    else:
+        rows = ()
     if rows and name not in EPSILONS:
         raise BadInput(f"--fail-if {text!r}: only {', '.join(EPSILONS)} have rows to choose in [ ]")
     for word in rows:
@@ -247,11 +256,16 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
             if gate.metric == "proven" and value is not None and not row.secret_key:
                 yield inf, f"{say.row_place(row)}; {say.PUBLISHED}"
             elif value is not None or asked:  # a claim is about one row, canaries about a few
-                from_what = chosen_briefly(row) if gate.metric.startswith("demonstrated") else ""
+                from_what = ""
+                if gate.metric.startswith("demonstrated"):
+                    from_what = chosen_briefly(row)
                 yield value, ", ".join(filter(None, (from_what, say.row_place(row))))
     else:
         kinds = {attack.kind for attack in results.attacks if attack.value(gate.metric) is not None}
-        unfinished = sorted(results.choice.unfinished) if results.choice is not None else []
+        if results.choice is not None:
+            unfinished = sorted(results.choice.unfinished)
+        else:
+            unfinished = []
         yield from ((None, say.parts_unfinished(name)) for name in unfinished if name.partition("-")[0] in kinds)
         yield from ((a.value(gate.metric), _entry(a) + _by_luck(gate, a)) for a in results.attacks if a.kind in kinds)
         yield from ((None, f"{_entry(a)}: {a.doubt}") for a in results.attacks if a.kind in kinds and a.doubt)
@@ -263,8 +277,12 @@ def _values(gate: Gate, results: Results) -> Iterator[tuple[float | None, str]]:
 
 def _by_luck(gate: Gate, attack: AttackResult) -> str:
     """What chance gives of a share that a gate takes as it is."""
-    chance = attack.value("linked_chance") if gate.metric == "linked" else None
-    return "" if chance is None else f", chance {chance:.2g}"
+    chance = None
+    if gate.metric == "linked":
+        chance = attack.value("linked_chance")
+    if chance is None:
+        return ""
+    return f", chance {chance:.2g}"
 
 
 def _selected(gate: Gate, row: Epsilon) -> bool:

@@ -179,7 +179,10 @@ def _per_class(values: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> tu
     rows = []
     for label in np.unique(classes).tolist():
         inside, outside = values[truth & (classes == label)], values[~truth & (classes == label)]
-        area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
+        if len(inside) and len(outside):
+            area, interval = auc(inside, outside)
+        else:
+            area, interval = (None, None)
         row = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside)}
         rows.append(ClassRow.model_validate({**row, "auc": area, "interval": interval}))
     return tuple(rows)

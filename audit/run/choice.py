@@ -184,7 +184,9 @@ def _nothing_applies(there: Applying) -> str:
 
 
 def _counted(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    if len(names) == 1:
+        return names[0]
+    return f"{names[0]} and {len(names) - 1} more"
 
 
 def canary_operations(settings: CanarySettings, federation: int, crafting: int = 0) -> int:
@@ -213,4 +215,6 @@ def _words(number: float) -> str:
     >>> _words(240.3), _words(1.26), _words(float("inf"))
     ('240', '1.3', 'inf')
     """
-    return f"{number:.0f}" if number >= 10 else f"{number:.1f}".removesuffix(".0")
+    if number >= 10:
+        return f"{number:.0f}"
+    return f"{number:.1f}".removesuffix(".0")

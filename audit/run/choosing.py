@@ -122,7 +122,10 @@ def _chosen(setup: Setup, auditor: Auditor, options: RunOptions, there: choice.A
         return Choice(minutes=_limit(options), ran=(), not_run=lost)
     if options.minutes is None or not options.canaries:
         made = choice.choose(there, _limit(options))
-        why = choice.NOT_BY_DEFAULT if CANARY in canary.work else canary.refused[CANARY]
+        if CANARY in canary.work:
+            why = choice.NOT_BY_DEFAULT
+        else:
+            why = canary.refused[CANARY]
         made = made.having(not_run=(*made.not_run, NotRun(attack=CANARY, reason=why)))
     else:
         both = choice.Applying({**there.work, **canary.work}, {**there.refused, **canary.refused})
@@ -138,7 +141,9 @@ def _canary(setup: Setup, auditor: Auditor, options: RunOptions) -> choice.Apply
     if setup.manifest.recorded is not None:
         return choice.Applying({}, {CANARY: NOT_OURS})
     if auditor.ledger is None or auditor.truth is None:
-        lacking = "auditor/" if auditor.ledger is None else "truth/"
+        lacking = "truth/"
+        if auditor.ledger is None:
+            lacking = "auditor/"
         return choice.Applying({}, {CANARY: f"{lacking} is absent, and the auditor plays the attacker with it"})
     module = setup.module(options.allow_model)
     return choice.Applying({CANARY: [(canary_work(setup, settings, module), "")]}, {})

@@ -323,7 +323,9 @@ def finished(output: Path, digest: str, force: bool) -> Results | None:
                 f"{output} holds other results (digest {str(held)[:12]}, this run is {digest[:12]}); use --force to"
                 " replace them"
             )
-        return Results.read(output) if held == digest and scoring == SCORING else None
+        if held == digest and scoring == SCORING:
+            return Results.read(output)
+        return None
     if mark.exists():
         if not force and read_text(mark) != digest:
             raise BadInput(

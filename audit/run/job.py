@@ -62,7 +62,9 @@ class Job:
     @property
     def net(self) -> perceptual.Net | None:
         """The backbone of LPIPS, None where there is none."""
-        return None if isinstance(self.lpips, perceptual.NotMeasured) else self.lpips[0]
+        if isinstance(self.lpips, perceptual.NotMeasured):
+            return None
+        return self.lpips[0]
 
     def depth(self, lpips: perceptual.Perceptual | perceptual.NotMeasured) -> scoring.Depth:
         """How thoroughly it is scored. lpips: the network, loaded."""

@@ -68,7 +68,9 @@ def asked_of(setup: Setup, auditor: Auditor, options: RunOptions) -> Job:
     attacks = tuple(chosen for name in names if name != CANARY for chosen in variants_of(name, half))
     if any(name.startswith(("attribute", "membership")) for name in names):
         check_membership(auditor, setup.knowledge())
-    canaries = canary_settings(settings_of(CANARY, setup, options), options.quick) if CANARY in names else None
+    canaries = None
+    if CANARY in names:
+        canaries = canary_settings(settings_of(CANARY, setup, options), options.quick)
     if canaries is not None and setup.manifest.recorded is not None:
         raise BadInput(f"attack {CANARY}: {NOT_OURS}")
     check_settings(options.overrides, names, named=bool(options.attacks))
@@ -77,5 +79,8 @@ def asked_of(setup: Setup, auditor: Auditor, options: RunOptions) -> Job:
             check_observers(auditor.ledger, [Observer.parse(name) for name in canaries.observers])
     with bad_input("--lpips-weights"):
         lpips = scoring.LEFT_OUT if options.pixels_only else perceptual.find(options.lpips_weights)
-    ablated, not_withheld = without_knowledge(attacks, half) if options.ablate else ((), {})
+    if options.ablate:
+        ablated, not_withheld = without_knowledge(attacks, half)
+    else:
+        ablated, not_withheld = ((), {})
     return Job(half, auditor, attacks, canaries, chosen_by_us, lpips, ablated, not_withheld)

@@ -52,7 +52,10 @@ def check_settings(overrides: Sequence[str], names: Sequence[str], named: bool) 
     for text in overrides:
         attack = text.partition("=")[0].removeprefix("attack.").partition(".")[0]
         if attack not in names:
-            how = f"add --attack {attack}" if named else f"name it with --attack {attack}"
+            if named:
+                how = f"add --attack {attack}"
+            else:
+                how = f"name it with --attack {attack}"
             raise BadInput(f"--set {text!r}: {attack} does not run here; {how}")
 
 

@@ -28,7 +28,10 @@ def planned_cells(job: Job, workers: Workers) -> Plan:
     try:
         return choice.as_chosen(evidence.plan(ground.views, (*job.attacks, *job.ablated), knowledge), job.choice)
     except ValueError as refused:
-        why = str(refused) if job.setup.manifest.recorded is None else of_a_recording(str(refused))
+        if job.setup.manifest.recorded is None:
+            why = str(refused)
+        else:
+            why = of_a_recording(str(refused))
         raise BadInput(f"attack: {why}; {_others(job)}") from refused
     finally:
         ground.read.clear()
@@ -47,7 +50,9 @@ def _others(job: Job) -> str:
     recorded = job.setup.manifest.recorded is not None
     if job.auditor.ledger is not None and job.auditor.truth is not None and not recorded:
         names.append(CANARY)
-    what = f"what applies to this setup and observer: {', '.join(names)}" if names else "nothing else applies either"
+    what = "nothing else applies either"
+    if names:
+        what = f"what applies to this setup and observer: {', '.join(names)}"
     what += _by_the_server(job)
     if len(ground.knowledge.candidate_ids) or any(name.startswith("membership") for name in job.names):
         return what

@@ -157,7 +157,10 @@ def _scored(
     last = (job.depth(lpips), output)
     halves = (0.0, 0.5, 1.0) if ablated else (0.0, 1.0, 1.0)
     scores = score(tried, *last, part_of(progress, *halves[:2]))
-    weaker = score(ablated, *last, part_of(progress, *halves[1:])).attacks if ablated else ()
+    if ablated:
+        weaker = score(ablated, *last, part_of(progress, *halves[1:])).attacks
+    else:
+        weaker = ()
     prices = priced(job, progress, workers)
     if job.attacks == () and job.choice is None and not prices.tested:
         raise BadInput(f"attack {CANARY}: nothing was measured; {' '.join(prices.warnings)}".rstrip("."))

@@ -66,7 +66,10 @@ def beyond_said(balanced: float | None, area: float | None, limits: tuple[float,
     if balanced is not None:
         known.append(f"balanced over classes {percent(balanced, 3)}")
     if area is not None:
-        interval = "" if limits is None else f", {at_least(limits[0], 2)} to {at_most(limits[1], 2)}"
+        if limits is None:
+            interval = ""
+        else:
+            interval = f", {at_least(limits[0], 2)} to {at_most(limits[1], 2)}"
         known.append(f"AUC {number(area, 2)}{interval}")
     return "; ".join(known)
 
@@ -112,7 +115,9 @@ def useless_said(
         return ""
     if of_area is not None and of_area[0] > 0.5:
         return ""
-    compared = "worse than" if limits[1] < guessing else "not shown to be better than"
+    compared = "not shown to be better than"
+    if limits[1] < guessing:
+        compared = "worse than"
     right = f"{percent(accuracy, 3)} of the test records right"
     guess = percent(guessing, 3)
     return f"The model is {compared} no model: it has {right} ({between(limits)}), guessing alone {guess}."

@@ -25,7 +25,9 @@ def leak_said(verdict: Verdict | Judgement) -> str:
         return "claim refuted"
     if verdict.level != NOT_MEASURED:
         return LEAKS[verdict.level]
-    return "leak not measured" if verdict.attacked else "not attacked"
+    if verdict.attacked:
+        return "leak not measured"
+    return "not attacked"
 
 
 def proof_said(verdict: Verdict | Judgement) -> str:
@@ -41,8 +43,12 @@ def proof_said(verdict: Verdict | Judgement) -> str:
     if verdict.proof == "weak" and verdict.declared and verdict.proven is not None:
         return f"only ε ≤ {at_most(verdict.proven)}, as declared"
     if verdict.proof == "weak":
-        return "no useful ε proven" if verdict.proven is None else f"only ε ≤ {at_most(verdict.proven)} proven"
-    return "nothing proven" if verdict.proof == "none" else "ε not priced"
+        if verdict.proven is None:
+            return "no useful ε proven"
+        return f"only ε ≤ {at_most(verdict.proven)} proven"
+    if verdict.proof == "none":
+        return "nothing proven"
+    return "ε not priced"
 
 
 def proof_word(verdict: Verdict | Judgement) -> str:

@@ -44,7 +44,10 @@ def units_priced(rows: Sequence[Epsilon], asked: Epsilon | None) -> str:
     """asked: the row that the config asks about."""
     of = " and one ".join(dict.fromkeys(row.unit for row in rows))
     adjacencies = listed(list(dict.fromkeys(row.adjacency for row in rows)))
-    question = "" if asked is None else f"; the config asks about one {asked.unit} under {asked.adjacency}"
+    if asked is None:
+        question = ""
+    else:
+        question = f"; the config asks about one {asked.unit} under {asked.adjacency}"
     return f"Priced for one {of}, under {adjacencies}{question}."
 
 
@@ -58,7 +61,9 @@ def share_right(setup: AuditedSetup, limits: tuple[float, float] | None) -> str:
 
 def guessed_right(share: float, beyond: str) -> str:
     """beyond: as of `accuracy.beyond_accuracy`."""
-    hidden = f" Of the final model: {beyond}." if beyond else ""
+    hidden = ""
+    if beyond:
+        hidden = f" Of the final model: {beyond}."
     return f"Guessing without a look at the records gets {percent(share, 3)}.{hidden}"
 
 
@@ -72,7 +77,9 @@ def share_cut(setup: AuditedSetup) -> str:
 
 
 def priced_by(accountants: list[str], recorded: bool) -> str:
-    source = "its owner declares" if recorded else "the training itself recorded"
+    source = "the training itself recorded"
+    if recorded:
+        source = "its owner declares"
     return f"Priced by {listed(accountants)}, from the noise and the bounds that {source}, release by release."
 
 
@@ -98,7 +105,9 @@ def intermediate_seen(observers: Sequence[str]) -> str:
 
 def proven_towards(observers: Sequence[str], secret: bool) -> str:
     who = listed([observer(name) for name in observers])
-    key = "" if secret else ", if the noise's key were secret"
+    key = ", if the noise's key were secret"
+    if secret:
+        key = ""
     return f"A finite ε is proven towards {who}, all honest but curious{key}."
 
 

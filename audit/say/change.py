@@ -57,7 +57,9 @@ def keep(setup: AuditedSetup, label: str, parameter: str = "") -> str:
 def noised(setup: AuditedSetup) -> str:
     """What `noise_std` is on: with noise inside local training not on what is sent, which sums many steps' noise."""
     inside = setup.clipped_in_training and "record's gradient" in (setup.sensitivity or "")
-    return "a step's mean gradient" if inside else "a message"
+    if inside:
+        return "a step's mean gradient"
+    return "a message"
 
 
 def smaller_clip(clip: float, median: float) -> str:
@@ -88,10 +90,18 @@ def more_noise(setup: AuditedSetup, factor: float, label: str, parameter: str, c
         claim_is_false: whether a paper's formula promises more than holds.
     """
     times = f"{at_most(factor)} times the noise"
-    name = f" of “{label}”" if label else ""
-    now = f" (noise_std {number(setup.noise_std)})" if setup.noise_std else ""
-    typed = f", {parameter}" if parameter else ""
-    claim = ', with claim = "none", as the paper\'s formula promises more than holds' if claim_is_false else ""
+    name = ""
+    if label:
+        name = f" of “{label}”"
+    now = ""
+    if setup.noise_std:
+        now = f" (noise_std {number(setup.noise_std)})"
+    typed = ""
+    if parameter:
+        typed = f", {parameter}"
+    claim = ""
+    if claim_is_false:
+        claim = ', with claim = "none", as the paper\'s formula promises more than holds'
     if setup.secret_key:
         return f"Take {times}{name}{now}{typed}{claim}"
     return f"Train with a secret noise key, and take {times}{name}{now}{typed}{claim}"

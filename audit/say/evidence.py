@@ -32,8 +32,12 @@ def _reidentified(attack: AttackResult, share: float, control: float | None, aga
     details = [words.between(interval)] if interval else []
     details += [] if control is None else [f"{against} {words.percent(control)}"]
     of = "" if attack.n is None else f" of {words.times(attack.n, attack.thing)}"
-    compared = f" ({'; '.join(details)})" if details else ""
-    back = f", {words.percent(exact)} came back beyond doubt" if exact else ""
+    compared = ""
+    if details:
+        compared = f" ({'; '.join(details)})"
+    back = ""
+    if exact:
+        back = f", {words.percent(exact)} came back beyond doubt"
     return f"{words.percent(share)}{of} re-identified{compared}{back}"
 
 
@@ -48,7 +52,9 @@ def cells_beside(attack: AttackResult, right: Sequence[bool]) -> str:
     '3 of its 4 cells are right; the average row has 2.4, and one that was made without any message 2'
     """
     known = [value for own in attack.controls.values() if (value := own.get("cells_right")) is not None]
-    verb = "is" if sum(right) == 1 else "are"
+    verb = "are"
+    if sum(right) == 1:
+        verb = "is"
     found = f"{sum(right)} of its {words.times(len(right), 'cell')} {verb} right"
     average = attack.value("cells_right")
     if not known or average is None:
@@ -78,22 +84,32 @@ def noise_of(attack: AttackResult, multiplier: float | None) -> str:
     ratio = attack.value("noise_over_gradient")
     if not ratio:
         return ""
-    beside = "" if multiplier is None else f" (noise multiplier {words.number(multiplier)})"
+    if multiplier is None:
+        beside = ""
+    else:
+        beside = f" (noise multiplier {words.number(multiplier)})"
     return f"The noise is at least {words.at_least(ratio)} times as long as the gradient{beside}."
 
 
 def linked_line(attack: AttackResult) -> str:
     interval = attack.intervals.get("linked")
-    between = f"{words.between(interval)}; " if interval else ""
+    between = ""
+    if interval:
+        between = f"{words.between(interval)}; "
     share, chance = words.percent(attack.value("linked")), words.percent(attack.value("linked_chance"))
     return f"{share} of the pairs of messages of one anonymous sender linked ({between}chance {chance})"
 
 
 def guessed_line(attack: AttackResult) -> str:
     interval = attack.intervals.get("attribute_advantage")
-    between = f"; 95 % interval of the difference {words.between(interval)}" if interval else ""
+    between = ""
+    if interval:
+        between = f"; 95 % interval of the difference {words.between(interval)}"
     share, others = attack.value("attribute"), attack.controls.get("outsiders", {}).get("attribute")
-    beside = "" if others is None else f" (outsiders: {words.percent(others)}{between})"
+    if others is None:
+        beside = ""
+    else:
+        beside = f" (outsiders: {words.percent(others)}{between})"
     return f"“{attack.variant}” guessed right for {words.percent(share)} of the members{beside}"
 
 
@@ -109,7 +125,9 @@ def recognised(attack: AttackResult) -> str:
 def area(attack: AttackResult) -> str:
     """AUC, with its interval."""
     interval = attack.intervals.get("auc")
-    between = f" ({words.at_least(interval[0])} to {words.at_most(interval[1])})" if interval else ""
+    between = ""
+    if interval:
+        between = f" ({words.at_least(interval[0])} to {words.at_most(interval[1])})"
     return f"AUC {words.number(attack.value('auc'))}{between}"
 
 
@@ -135,7 +153,9 @@ def least_line(row: Epsilon) -> str:
 
 def limits(row: Epsilon, judgement: Judgement) -> str:
     """What is claimed and proven of a row."""
-    proven = "ε not priced" if judgement.proof == "not priced" else "nothing proven"
+    proven = "nothing proven"
+    if judgement.proof == "not priced":
+        proven = "ε not priced"
     if row.finite:
         proven = f"{words.at_most(row.proven)} proven"
     if row.claimed is None:

@@ -19,13 +19,18 @@ def row_place(epsilon: Epsilon) -> str:
 
 def claim_place(epsilon: Epsilon, secret: bool) -> str:
     """Where a claim was judged, and by what."""
-    proven = "nothing" if epsilon.proven is None or epsilon.proven == inf else f"ε ≤ {at_most(epsilon.proven)}"
+    if epsilon.proven is None or epsilon.proven == inf:
+        proven = "nothing"
+    else:
+        proven = f"ε ≤ {at_most(epsilon.proven)}"
     known = "" if secret else f"; {PUBLISHED}"
     return f"{row_place(epsilon)}; {number(epsilon.claimed)} claimed, {proven} proven{known}"
 
 
 def gate_sentence(gate: str, failed: bool, value: str, where: str) -> str:
-    verb = "failed" if failed else "passed"
+    verb = "passed"
+    if failed:
+        verb = "failed"
     return f"gate {verb}: {gate} ({', '.join(filter(None, (value, where)))})"
 
 

@@ -22,7 +22,9 @@ def nothing_said(not_withheld: Mapping[str, str]) -> str:
     'nothing to withhold: noise (there is none), labels (they are not known)'
     """
     named = ", ".join(f"{what} ({why})" for what, why in not_withheld.items())
-    return f"nothing to withhold: {named}" if named else ""
+    if named:
+        return f"nothing to withhold: {named}"
+    return ""
 
 
 def knowledge_title(attack: str, images: int, thing: str) -> str:

@@ -207,7 +207,9 @@ def refuted(pairs: Sequence[Refutation], whose: str = "this setup") -> str:
         return ""
     strongest = max(pairs, key=_demonstrated)
     shown, row = strongest.shown, strongest.row
-    condition = shown.condition if strongest.on_condition else ""
+    condition = ""
+    if strongest.on_condition:
+        condition = shown.condition
     stated = {"claimed": claim_said(row), "proven": f"ε ≤ {at_most(row.proven)} is proven"}[strongest.limit]
     least, limit = at_least(strongest.demonstrated), {"claimed": row.claimed, "proven": row.proven}[strongest.limit]
     if least == number(limit):  # refuted by a little: both round to the same
@@ -222,7 +224,9 @@ def refuted(pairs: Sequence[Refutation], whose: str = "this setup") -> str:
 
 
 def _demonstrated(refutation: Refutation) -> float:
-    return most_demonstrated(refutation.shown) if refutation.on_condition else refutation.demonstrated
+    if refutation.on_condition:
+        return most_demonstrated(refutation.shown)
+    return refutation.demonstrated
 
 
 def _elsewhere(refutation: Refutation) -> str:

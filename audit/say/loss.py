@@ -52,8 +52,12 @@ def _proven(row: Epsilon, judgement: Judgement) -> str:
         return "not priced"
     if row.proven == inf:
         return "no finite bound proven"
-    secret = "" if judgement.secret else " if the noise key, which is published, were secret"
-    declared = " if what its owner declares is so" if judgement.declared else ""
+    secret = " if the noise key, which is published, were secret"
+    if judgement.secret:
+        secret = ""
+    declared = ""
+    if judgement.declared:
+        declared = " if what its owner declares is so"
     digits = 4 if cannot_hold(row) else 3  # as beside it
     return f"proven at most {at_most(row.proven, digits)}{secret}{declared}"
 
@@ -68,7 +72,9 @@ def impossible(row: Epsilon) -> str:
 
 
 def _demonstrated(test: Epsilon) -> str:
-    return f"demonstrated at least {demonstrated(test)}" if test.tested else "not tested"
+    if test.tested:
+        return f"demonstrated at least {demonstrated(test)}"
+    return "not tested"
 
 
 def _about(test: Epsilon, judgement: Judgement) -> list[str]:
@@ -79,9 +85,14 @@ def _about(test: Epsilon, judgement: Judgement) -> list[str]:
     if exceeded:
         return ["The condition fails, or the proof or the implementation is broken."]
     if test.ceiling_on_condition is not None:
-        counted = "" if test.ceiling is None else f", {at_most(test.ceiling)} in any case"
+        if test.ceiling is None:
+            counted = ""
+        else:
+            counted = f", {at_most(test.ceiling)} in any case"
         return [f"{could_show(test.ceiling_on_condition).capitalize()} on that condition{counted}."]
-    return [] if test.ceiling is None or not test.tested else [f"{could_show(test.ceiling).capitalize()}."]
+    if test.ceiling is None or not test.tested:
+        return []
+    return [f"{could_show(test.ceiling).capitalize()}."]
 
 
 def _other_units(row: Epsilon, judgement: Judgement) -> list[str]:
@@ -103,7 +114,9 @@ def _other_units(row: Epsilon, judgement: Judgement) -> list[str]:
 
 
 def _beside(row: Epsilon, broken: bool) -> str:
-    proven = f"proven at most {at_most(row.proven)}" if row.finite else "nothing proven"
+    proven = "nothing proven"
+    if row.finite:
+        proven = f"proven at most {at_most(row.proven)}"
     if most_demonstrated(row):
         return f"demonstrated at least {demonstrated(row)}; {proven}"
     if broken:

@@ -52,7 +52,9 @@ def _moderate(judgement: Judgement) -> str:
 def _proven(judgement: Judgement) -> str:
     rows = judgement.rows
     row = rows.asked or max(rows.bounding, key=lambda row: row.proven or 0.0)
-    declared = ", if what its owner declares is so" if judgement.declared else ""
+    declared = ""
+    if judgement.declared:
+        declared = ", if what its owner declares is so"
     return (
         f"The proven ε of {at_most(row.proven)} also limits stronger attacks, for one {row.unit} and"
         f" {observer(row.observer)}{declared}. Other observers, and people with several {row.unit}s, are not covered."
@@ -62,8 +64,13 @@ def _proven(judgement: Judgement) -> str:
 def _unproven(judgement: Judgement) -> str:
     rows = judgement.rows
     proven = [(inf if row.proven is None else row.proven, row is rows.asked, row) for row in rows.bounding]
-    weakest = max(proven, key=lambda one: one[:2])[2] if proven else None
-    where = "" if weakest is None else f" per {weakest.unit} towards {observer(weakest.observer)}"
+    weakest = None
+    if proven:
+        weakest = max(proven, key=lambda one: one[:2])[2]
+    if weakest is None:
+        where = ""
+    else:
+        where = f" per {weakest.unit} towards {observer(weakest.observer)}"
     bound = f"no useful bound (ε ≤ {number(USEFUL_EPSILON)}) is proven{where}"
     if judgement.measured:
         return f"The failure of these attacks is no comfort: {bound}, so a stronger attack may succeed."

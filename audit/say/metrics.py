@@ -23,13 +23,19 @@ class Metric:
     def say(self, value: float | None) -> str:
         if self.bound:
             return at_least(value)
-        return percent(value) if self.share else number(value)
+        if self.share:
+            return percent(value)
+        return number(value)
 
     def at_least(self, value: float | None) -> str:
-        return percent_at_least(value) if self.share else at_least(value)
+        if self.share:
+            return percent_at_least(value)
+        return at_least(value)
 
     def at_most(self, value: float | None) -> str:
-        return percent_at_most(value) if self.share else at_most(value)
+        if self.share:
+            return percent_at_most(value)
+        return at_most(value)
 
 
 METRICS = {

@@ -21,7 +21,10 @@ def reasons(row: Epsilon, refuted: Sequence[Refutation]) -> list[str]:
         if not (certain and refutation.limit == "proven" and refutation.on_condition)
     ]
     sentences += [*_proven(row), *row.notes]
-    ceiling = row.ceiling if row.ceiling_on_condition is None else row.ceiling_on_condition
+    if row.ceiling_on_condition is None:
+        ceiling = row.ceiling
+    else:
+        ceiling = row.ceiling_on_condition
     if row.proven is not None and ceiling is not None and row.proven > ceiling:
         sentences.append(f"{could_show(ceiling).capitalize()}.")
     return sentences
@@ -36,14 +39,20 @@ def _refuted(refutation: Refutation) -> str:
     limit = {"claimed": number(row.claimed), "proven": at_most(row.proven)}[refutation.limit]
     if row.observer != shown.observer:
         limit += f" towards {observer(row.observer)}, who sees no less"
-    condition = f" if {shown.condition}" if refutation.on_condition else ""
+    condition = ""
+    if refutation.on_condition:
+        condition = f" if {shown.condition}"
     return f"Demonstrated{condition} ({', '.join(details)}) exceeds {refutation.limit} ({limit}): {_so(refutation)}."
 
 
 def _so(refutation: Refutation) -> str:
     if refutation.limit == "claimed":
-        return "the claim is false on that condition" if refutation.on_condition else "the claim is false"
-    return f"{PROOF_IS_WRONG}, or the condition fails" if refutation.on_condition else PROOF_IS_WRONG
+        if refutation.on_condition:
+            return "the claim is false on that condition"
+        return "the claim is false"
+    if refutation.on_condition:
+        return f"{PROOF_IS_WRONG}, or the condition fails"
+    return PROOF_IS_WRONG
 
 
 def _proven(row: Epsilon) -> list[str]:
@@ -54,5 +63,7 @@ def _proven(row: Epsilon) -> list[str]:
         return ["The claim has no proof at any finite ε."]
     if row.proven < row.claimed:
         return ["The proven ε is below the claimed one."]
-    times = f", {number(row.proven / row.claimed, 2)} times the claim" if row.claimed else ""
+    times = ""
+    if row.claimed:
+        times = f", {number(row.proven / row.claimed, 2)} times the claim"
     return [f"The proven ε is {at_most(row.proven)}{times}."]

@@ -101,7 +101,9 @@ def right_of_worst(row: Epsilon, worst: Epsilon, right: str) -> str:
 
 def proven_answer(right: str, limited: bool, alone: bool = False) -> str:
     """alone: whether the same records were used before this training, which the proof says nothing of."""
-    training = " for this training alone" if alone else ""
+    training = ""
+    if alone:
+        training = " for this training alone"
     if limited:
         return f"Proven within limits{training}: an attack may be right up to {right} of the time"
     return f"Proven{training}: no attack can be right more than {right} of the time"
@@ -142,8 +144,12 @@ def strong_allows(right: str) -> str:
 
 def rests_on(stated: Sequence[str], owners: Sequence[str]) -> str:
     """stated: names of what is declared and not checked. owners: of which settings, none where there is only one."""
-    whose = f" of {quoted(list(owners))}" if owners else ""
-    named = f": {listed(list(dict.fromkeys(stated)))}" if stated else ""
+    whose = ""
+    if owners:
+        whose = f" of {quoted(list(owners))}"
+    named = ""
+    if stated:
+        named = f": {listed(list(dict.fromkeys(stated)))}"
     return f"It rests on what the owner{whose} declares{named}."
 
 
@@ -154,7 +160,9 @@ def claim_not_tested(most: float) -> str:
 
 def claim_not_refuted(row: Epsilon, on_condition_alone: bool) -> str:
     """on_condition_alone: only the bound with a condition could have refuted it."""
-    condition = f" if {row.condition}" if on_condition_alone else ""
+    condition = ""
+    if on_condition_alone:
+        condition = f" if {row.condition}"
     conditional = on_condition(row)
     shown = f"ε of at least {at_least(row.demonstrated)} whatever the noise"
     if conditional is not None:
@@ -176,7 +184,9 @@ def most_right(right: str, names: Sequence[str]) -> str:
 def others(leaking: str, quiet: str) -> list[str]:
     """Why only the other settings may be shared. leaking, quiet: these in words, "" where there is none."""
     sentences = [f"Attacks got more with {leaking}."] if leaking else []
-    return [*sentences, f"Nothing useful is proven with {quiet}."] if quiet else sentences
+    if quiet:
+        return [*sentences, f"Nothing useful is proven with {quiet}."]
+    return sentences
 
 
 def trainings_together(count: int, right: str, epsilon: float, delta: float) -> str:
@@ -190,4 +200,6 @@ def trainings_together(count: int, right: str, epsilon: float, delta: float) -> 
 def several_leak(worst: str, leaking: int, count: int, quiet: str) -> str:
     """worst: what leaks with the worst setting. quiet: the settings without a leak in words, "" for none."""
     said = f"{worst} Settings that leak: {leaking} of {count}."
-    return f"{said} No leak was found with {quiet}, but nothing useful is proven." if quiet else said
+    if quiet:
+        return f"{said} No leak was found with {quiet}, but nothing useful is proven."
+    return said

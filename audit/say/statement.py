@@ -88,7 +88,9 @@ def _limit(row: Epsilon) -> str:
     delta = "" if row.delta is None else f" at δ = {number(row.delta)}"
     noise = ""
     if row.releases and row.multiplier is not None and row.multiplier < inf:
-        each = "each " if row.releases > 1 else ""
+        each = ""
+        if row.releases > 1:
+            each = "each "
         noise = f", with {times(row.releases, 'draw')} of noise, {each}at least {at_least(row.multiplier)} times the"
         noise += " sensitivity"
     return f"ε is at most {at_most(row.proven)}{delta} if {worlds}{noise}"

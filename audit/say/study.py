@@ -110,7 +110,9 @@ def none_keeps(goal: str) -> str:
 
 def nearest_setting(goal: str, setting: str, values: Sequence[str], alone: bool) -> str:
     """alone: whether nothing else is asked."""
-    rest = "" if alone else " with the rest"
+    rest = " with the rest"
+    if alone:
+        rest = ""
     return f"No setting keeps “{goal}”{rest}; nearest is {setting} ({'; '.join(values)})."
 
 
@@ -164,7 +166,9 @@ def search_seen(who: str, trainings: int, again: int, bare: int, open_noise: boo
         bare: so many are without noise.
         open_noise: whether the key is published. epsilon, terms: of all together, by unit, adjacency and δ.
     """
-    noise = f", {bare} of them without any noise," if bare else ""
+    noise = ""
+    if bare:
+        noise = f", {bare} of them without any noise,"
     if open_noise:
         noise = noise.removesuffix(",") + OPEN_NOISE
     return (

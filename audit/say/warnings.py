@@ -36,14 +36,20 @@ def implied(results: Results) -> list[str]:
     sentences = []
     if setup.clip_norm is not None and setup.share_clipped == 0:
         norm = setup.norm_before_clip_median
-        median = "" if norm is None else f", the median norm before the clip was {norm:.3g}"
+        if norm is None:
+            median = ""
+        else:
+            median = f", the median norm before the clip was {norm:.3g}"
         sentences.append(f"Nothing was clipped in training: C = {setup.clip_norm:g}{median}.")
     if _without_clip(results) and not setup.recorded:
         sentences.append(NO_CLIP)
     sentences += declared_said(setup)
     sentences += doubted(results)
     if setup.status == "diverged":
-        finite = "finite rounds" if setup.rounds is None else f"{setup.rounds} finite rounds"
+        if setup.rounds is None:
+            finite = "finite rounds"
+        else:
+            finite = f"{setup.rounds} finite rounds"
         sentences.append(f"Training diverged; only its {finite} are attacked.")
     if lost := sum("not_finite" in row for row in results.rounds):
         sentences.append(f"In {words.times(lost, 'round')} a client's value was not finite, and 0 went in its place.")
@@ -73,7 +79,9 @@ def set_aside(setup: AuditedSetup) -> list[str]:
     """
     kinds = ((setup.test_records, "test record"), (setup.auxiliary_records, "auxiliary record"))
     held = [words.times(count, kind) for count, kind in kinds if count]
-    return [f"Not covered: the people of {words.listed(held)}, on which nobody trained."] if held else []
+    if held:
+        return [f"Not covered: the people of {words.listed(held)}, on which nobody trained."]
+    return []
 
 
 def not_all_attacked(setup: AuditedSetup) -> str:
@@ -108,7 +116,9 @@ def not_asked(rows: Sequence[Epsilon]) -> list[str]:
 
 def _counted(setup: AuditedSetup, row: Epsilon) -> int:
     """Of how many clients a row is, 0 where it is of records, or nobody knows."""
-    return (setup.clients or 0) if row.unit == "client" else 0
+    if row.unit == "client":
+        return setup.clients or 0
+    return 0
 
 
 def declared_said(setup: AuditedSetup) -> list[str]:
@@ -133,13 +143,17 @@ def declared_said(setup: AuditedSetup) -> list[str]:
 def contradicted_said(setup: AuditedSetup) -> str:
     """What was recorded otherwise than it is declared, a sentence; "" for nothing."""
     wrong = "; ".join(f"{d.what} ({d.said}): {d.why}" for d in setup.contradicted)
-    return f"Contradicted by what was recorded, so nothing is proven: {wrong}." if wrong else ""
+    if wrong:
+        return f"Contradicted by what was recorded, so nothing is proven: {wrong}."
+    return ""
 
 
 def contradicted_briefly(setup: AuditedSetup) -> str:
     """What of it, by name; "" for nothing."""
     names = words.listed([d.what for d in setup.contradicted])
-    return f"Contradicted by what was recorded: {names}." if names else ""
+    if names:
+        return f"Contradicted by what was recorded: {names}."
+    return ""
 
 
 def doubted(results: Results) -> list[str]:
@@ -153,7 +167,9 @@ def doubted(results: Results) -> list[str]:
 def picked_said(settings: Mapping[str, Any]) -> str:
     """Which preset `auto` picked and why, of an attack's settings; "" where somebody named one, or none."""
     why = settings.get("picked")
-    return f"Inversion by the preset {settings.get('preset')}, picked by auto: {why}." if why else ""
+    if why:
+        return f"Inversion by the preset {settings.get('preset')}, picked by auto: {why}."
+    return ""
 
 
 def not_tested(rows: Sequence[Epsilon]) -> list[str]:
@@ -174,10 +190,14 @@ def not_run(results: Results) -> list[str]:
         idle = set() if results.setup.scheme in ANONYMOUS else {"linking"}  # else there is nothing to link
         idle |= set() if results.setup.data.get("columns") else {"attribute"}
         absent = [name for kind, name in words.KINDS.items() if kind not in tried | idle]
-        return [f"Not tried: {words.listed(absent)} (not named by --attack)."] if tried and absent else []
+        if tried and absent:
+            return [f"Not tried: {words.listed(absent)} (not named by --attack)."]
+        return []
     reasons: dict[tuple[str, str], list[str]] = {}
     for attack in results.choice.not_run:
-        what = "Not finished" if attack.attack in results.choice.unfinished else "Not tried"
+        what = "Not tried"
+        if attack.attack in results.choice.unfinished:
+            what = "Not finished"
         reasons.setdefault((what, attack.reason), []).append(attack.attack)
     return [f"{what}: {words.listed(names)} ({reason})." for (what, reason), names in reasons.items()]
 
@@ -195,7 +215,10 @@ def unscored(results: Results) -> list[str]:
     for attack in results.attacks:
         for name, reason in attack.not_measured.items():
             if reason != ROWS_OF_A_TABLE and not any(reason in warning for warning in results.warnings):
-                label = f"control of {words.KINDS[attack.kind]}" if name == COMPARABLE else metric(name).label
+                if name == COMPARABLE:
+                    label = f"control of {words.KINDS[attack.kind]}"
+                else:
+                    label = metric(name).label
                 names.setdefault(reason.rstrip("."), []).append(EVERYTHING if name == EVERYTHING else label)
     return [_unmeasured(list(dict.fromkeys(labels)), reason) for reason, labels in names.items()]
 

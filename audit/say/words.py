@@ -22,7 +22,9 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return MISSING
     if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
+        if value > 0:
+            return "∞"
+        return "−∞"
     if value == 0:
         return "0"
     exponent = math.floor(math.log10(abs(value)))
@@ -61,7 +63,9 @@ def at_most(value: float | None, digits: int = 3) -> str:
 def _rounded(value: float | Decimal | None, digits: int, rounding: str) -> float | None:
     """As written in decimals, so that 5.4 stays 5.4 in either direction; to the digits that `number` shows."""
     if not value or math.isinf(value):
-        return None if value is None else float(value)
+        if value is None:
+            return None
+        return float(value)
     exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
     exponent = exact.adjusted()
     last = exponent - digits + 1
@@ -75,7 +79,9 @@ def proven_if_secret(epsilon: float | None, secret: bool) -> str:
     ['7.3', '7.3 with a secret key', '–', '∞']
     """
     said = at_most(epsilon)
-    return said if secret or epsilon is None or not math.isfinite(epsilon) else f"{said} with a secret key"
+    if secret or epsilon is None or not math.isfinite(epsilon):
+        return said
+    return f"{said} with a secret key"
 
 
 def noise(noise_std: float | None, server_noise_std: float | None) -> str:
@@ -206,7 +212,9 @@ def claim(value: float | None, whose: str) -> str:
     >>> claim(2.351, "accountant"), claim(2.351, "paper")
     ('2.36', '2.35')
     """
-    return at_most(value) if whose == "accountant" else number(value)
+    if whose == "accountant":
+        return at_most(value)
+    return number(value)
 
 
 def on_condition(row: Epsilon) -> str | None:
@@ -235,7 +243,10 @@ def demonstrated(row: Epsilon, named: str = "") -> str:
         return f"{counted}{chosen(row)}"
     if named:
         conditional = f"{at_least(row.demonstrated_on_condition)} on that condition"
-    numbers = [conditional] if row.demonstrated is None else [conditional, f"{counted} in any case"]
+    if row.demonstrated is None:
+        numbers = [conditional]
+    else:
+        numbers = [conditional, f"{counted} in any case"]
     return f"{', '.join(numbers)}{chosen(row)}"
 
 
@@ -248,12 +259,16 @@ def chosen(shown: Epsilon | AttackResult) -> str:
     >>> chosen(Epsilon(**place, demonstrated=2.2))
     ''
     """
-    return f", {chosen_briefly(shown)} ({WHO_CHOSE})" if shown.demonstrated_from else ""
+    if shown.demonstrated_from:
+        return f", {chosen_briefly(shown)} ({WHO_CHOSE})"
+    return ""
 
 
 def chosen_briefly(shown: Epsilon | AttackResult) -> str:
     """The same for a cell of a table: words with which it can begin, "" where nothing was chosen."""
-    return f"from {shown.demonstrated_from}" if shown.demonstrated_from else ""
+    if shown.demonstrated_from:
+        return f"from {shown.demonstrated_from}"
+    return ""
 
 
 WHO_CHOSE = "the adversary chose the model's start"
@@ -278,7 +293,9 @@ def area_ceiling(area: float | None) -> str:
     """
     if area is None:
         return ""
-    return "no ceiling" if area >= 1 else f"ceiling {at_most(area)}"
+    if area >= 1:
+        return "no ceiling"
+    return f"ceiling {at_most(area)}"
 
 
 def ceiling_said(share: float | None) -> str:
@@ -287,7 +304,9 @@ def ceiling_said(share: float | None) -> str:
     >>> ceiling_said(None), ceiling_said(1.0), ceiling_said(0.25).replace("\N{NO-BREAK SPACE}", " ")
     ('no ceiling', 'no ceiling', 'ceiling 25 %')
     """
-    return "no ceiling" if share is None or share >= 1 else f"ceiling {percent_at_most(share)}"
+    if share is None or share >= 1:
+        return "no ceiling"
+    return f"ceiling {percent_at_most(share)}"
 
 
 def closest_said(prior: float | None, even: float | None) -> str:
@@ -323,7 +342,9 @@ def adjacency_said(names: Iterable[str]) -> str:
     used = set(names)
     said = [f"{name} {words}" for name, words in ADJACENCIES.items() if name in used]
     both = "two trainings that differ in one record or client, up to a chance of δ"
-    return f"The privacy loss ε compares {both}: {listed(said)}." if said else ""
+    if said:
+        return f"The privacy loss ε compares {both}: {listed(said)}."
+    return ""
 
 
 MULTIPLIER = (
@@ -334,7 +355,9 @@ MULTIPLIER = (
 
 def known_to_another(epsilon: float) -> str:
     """Towards a client who takes part as well, beside an ε that counts on what it knows of itself."""
-    limit = f"ε is at most {at_most(epsilon)}" if epsilon < math.inf else "no finite ε is proven"
+    limit = "no finite ε is proven"
+    if epsilon < math.inf:
+        limit = f"ε is at most {at_most(epsilon)}"
     return f"Another client knows its own draw and noise: towards it {limit} (--colluding 1)."
 
 
@@ -354,7 +377,9 @@ def times(count: int, noun: str) -> str:
     >>> times(1, "image"), times(3, "image")
     ('1 image', '3 images')
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun}s"
 
 
 def where(row: Epsilon) -> str:
@@ -364,7 +389,9 @@ def where(row: Epsilon) -> str:
 
 def terms(row: Epsilon) -> str:
     """What an ε means nothing without, beside its observer and unit."""
-    return row.adjacency if row.delta is None else f"{row.adjacency}, δ = {number(row.delta)}"
+    if row.delta is None:
+        return row.adjacency
+    return f"{row.adjacency}, δ = {number(row.delta)}"
 
 
 LONG = 5.0  # minutes that a person does not wait for without being told
@@ -372,7 +399,9 @@ LONG = 5.0  # minutes that a person does not wait for without being told
 
 def takes_long(minutes: float, shorter: str) -> str:
     """What is said before work of more than `LONG` minutes begins, "" for less. shorter: what makes it so."""
-    return "" if minutes <= LONG else f"this takes about {minutes:.0f} minutes on two cores; {shorter}"
+    if minutes <= LONG:
+        return ""
+    return f"this takes about {minutes:.0f} minutes on two cores; {shorter}"
 
 
 def spent_said(spent: float, delta: float | None) -> str:

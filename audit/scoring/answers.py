@@ -103,7 +103,9 @@ def of_shares(
         if together is not None and not line_ups.splits_by_lot:
             hits = hits_of_records(dealt.originals, dealt.labels, dealt.messages, *beside)
             together = _and_swapped(together, hits, dealt, lots)
-        closer = _closer(dealt, lots) if line_ups.splits_by_lot else None
+        closer = None
+        if line_ups.splits_by_lot:
+            closer = _closer(dealt, lots)
         together = any_of([together, closer, *_within_labels(dealt, lots)])
     return (together or UNTESTED).or_of([Answer(*known) for known in alone])
 
@@ -287,5 +289,7 @@ def _of_pool(truth: Truth, sent: Sequence[tuple[Sequence[int], Tensor]], draws: 
     originals, labels = truth.inputs[list(every)], truth.targets[list(every)]
     messages = [Rebuilt([every[row] for row in rows], images) for rows, images in sent]
     of_pool = truth.pool_inputs, truth.pool_targets
-    found = pool_p_value(originals, labels, messages, *of_pool, lots.seed, draws) if lots.made else None
+    found = None
+    if lots.made:
+        found = pool_p_value(originals, labels, messages, *of_pool, lots.seed, draws)
     return Answer(1.0 if found is None else found, least_p_value(originals, labels, *of_pool, draws))

@@ -86,7 +86,9 @@ class LineUps:
     @property
     def slack(self) -> float:
         """How many dB images of other splits may be further off than chance says."""
-        return 0.0 if self.splits_by_lot or self.splits_of_ones_own else OF_OTHER_SPLITS
+        if self.splits_by_lot or self.splits_of_ones_own:
+            return 0.0
+        return OF_OTHER_SPLITS
 
     @property
     def splits_of_ones_own(self) -> bool:

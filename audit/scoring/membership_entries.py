@@ -105,7 +105,9 @@ def membership_entries(
 
 def _owners(auditor: Auditor) -> Tensor | None:
     """(n,), the client that each candidate is of, as far as the auditor knows."""
-    return None if auditor.truth is None else auditor.truth.candidate_owners
+    if auditor.truth is None:
+        return None
+    return auditor.truth.candidate_owners
 
 
 def outside_twins(inputs: Tensor, targets: Tensor, clients: Tensor) -> Tensor:
@@ -132,7 +134,9 @@ def _overlap(auditor: Auditor, clients: Tensor, twins: Tensor) -> str:
             f"{auditor.setup.folder / 'knowledge'}: all {others} non-members among the candidates equal members (first:"
             f" candidate {first}); the two groups must not overlap"
         )
-    equal = "equals a member exactly" if count == 1 else "equal members exactly"
+    equal = "equal members exactly"
+    if count == 1:
+        equal = "equals a member exactly"
     return (
         f"Members and non-members overlap: {count} of the {others} non-members among the candidates {equal} (first:"
         f" candidate {first}); no attack can tell such records apart, and one that somebody holds k times has k times"
@@ -296,7 +300,9 @@ def _entry(
         return _not_measured(entry, dealt)
     rows, judge, member = dealt.rows, dealt.judge, dealt.member
     scores = every[judge[rows], rows]
-    labels = knowledge.candidate_targets[rows] if auditor.setup.manifest.data.classes_of_records else None
+    labels = None
+    if auditor.setup.manifest.data.classes_of_records:
+        labels = knowledge.candidate_targets[rows]
     records = replace(first, ids=first.ids[rows], scores=scores)
     scored = score_membership(records, member, labels, seed)
     names = [parts[j].scores.sender for j in judge[rows].tolist()]
@@ -368,7 +374,10 @@ def _per_client(
         if judge is not None:
             own, others = own & (judge == place), others & (judge == place)
         inside, outside = part.scores.scores[own], part.scores.scores[others]
-        area, interval = auc(inside, outside) if len(inside) and len(outside) else (None, None)
+        if len(inside) and len(outside):
+            area, interval = auc(inside, outside)
+        else:
+            area, interval = (None, None)
         rows.append(
             ClientRow(
                 client=part.scores.sender,

@@ -160,13 +160,19 @@ def _in_its_pool(
         )
         entry = entry.having(not_measured={**entry.not_measured, COMPARABLE: why})
     if entry.thing == "row" or partition not in BY_LOT:
-        why = ROWS_OF_A_TABLE if entry.thing == "row" else f"there is no pool ({UNALIKE[partition]})"
+        if entry.thing == "row":
+            why = ROWS_OF_A_TABLE
+        else:
+            why = f"there is no pool ({UNALIKE[partition]})"
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     line_up = picked_from_pool(
         truth.inputs[rows], truth.targets[rows], reconstruction.images, truth.pool_inputs, truth.pool_targets
     )
     if line_up is None or line_up.chance > MOST_BY_CHANCE:
-        left = "no image" if line_up is None else f"too few images (for some only {line_up.candidates})"
+        if line_up is None:
+            left = "no image"
+        else:
+            left = f"too few images (for some only {line_up.candidates})"
         why = f"{left} of the same labels left over when the records were dealt by lot"
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     numbers = {"pool_share": line_up.share, "pool_chance": line_up.chance}

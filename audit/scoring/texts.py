@@ -32,7 +32,10 @@ def text_entry(
             evidence. read: the attack's. output: where the texts go. draws: the seed, and how many of each test.
     """
     setup, truth = auditor.setup, auditor.truth
-    noise = {"noise_over_gradient": read.noise_over_gradient} if read.noise_over_gradient else {}
+    if read.noise_over_gradient:
+        noise = {"noise_over_gradient": read.noise_over_gradient}
+    else:
+        noise = {}
     entry = AttackResult(
         attack=read.attack,
         observer=read.observer,

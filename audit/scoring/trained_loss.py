@@ -138,7 +138,9 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
         return ""
     loss = loss_of(setup.facts.loss)
     taken = f"loss {'declared' if recorded.loss else 'taken'} as {loss.words}{loss.text.removeprefix(loss.name)}"
-    training = setup.scheme.local if recorded.local and setup.scheme.local.per_example is None else None
+    training = None
+    if recorded.local and setup.scheme.local.per_example is None:
+        training = setup.scheme.local
     with torch.random.fork_rng(devices=[]):  # a Dropout draws
         torch.manual_seed(0)
         compared: list[float] = []
@@ -154,7 +156,9 @@ def doubt_of_loss(setup: Setup, auditor: Auditor, allow_model: str | None) -> st
         if not compared and recorded.loss:
             return ""
         if not compared:
-            why = "every upload that came with records is 0" if silent else "no upload came with its records"
+            why = "no upload came with its records"
+            if silent:
+                why = "every upload that came with records is 0"
             return f"{taken}, not checked: {why}"
         smallest = min(unexplained, key=lambda modes: len(modes[0].inputs), default=())
         misfits = [shares for upload in smallest if (shares := misfit(upload, training)) is not None]
@@ -199,7 +203,9 @@ def misfit(upload: Upload, training: LocalTraining | None) -> tuple[float, float
     if training is not None and _one_step(training, len(upload.inputs)):
         by_loss, after = upload.left_by_step(), 1.0
     proven = by_loss >= MISFIT and by_any <= SHARPER * min(by_loss, after)
-    return (by_loss, by_any) if proven else None
+    if proven:
+        return (by_loss, by_any)
+    return None
 
 
 def _simulated(training: LocalTraining, upload: Upload) -> bool:
@@ -207,7 +213,10 @@ def _simulated(training: LocalTraining, upload: Upload) -> bool:
     if upload.is_gradient:
         return False
     count = len(upload.inputs)
-    records = count * (training.epochs or 1) if training.steps is None else training.steps * training.batch_size
+    if training.steps is None:
+        records = count * (training.epochs or 1)
+    else:
+        records = training.steps * training.batch_size
     return records * upload.layout.dim <= MOST_SIMULATED
 
 

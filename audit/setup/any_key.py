@@ -69,7 +69,9 @@ def attended_by_all(scheme: Scheme) -> list[Scheme]:
     """
     every = replace(scheme, participation=Everyone(), topology=Star(), budget=None)
     alike = len({(p.noise, p.lr, p.lr_by_step) for p in _least_plans(scheme)}) == 1
-    return [every, replace(every, budget=scheme.budget)] if scheme.budget is not None and alike else [every]
+    if scheme.budget is not None and alike:
+        return [every, replace(every, budget=scheme.budget)]
+    return [every]
 
 
 def _known_beforehand(scheme: Scheme, clients: int) -> bool:
@@ -105,7 +107,9 @@ def separation_of(rule: Participation) -> int:
     """How far apart two rounds of a client are at least, by the rule of who takes part."""
     while isinstance(rule, Dropout):
         rule = rule.inner
-    return rule.separation if isinstance(rule, Separated) else 1
+    if isinstance(rule, Separated):
+        return rule.separation
+    return 1
 
 
 def _chained(scheme: Scheme) -> bool:
@@ -114,7 +118,9 @@ def _chained(scheme: Scheme) -> bool:
 
 
 def _least_plans(scheme: Scheme) -> Sequence[RoundPlan]:
-    return scheme.schedule.least() if isinstance(scheme.schedule, Adaptive) else plans_of(scheme.schedule)
+    if isinstance(scheme.schedule, Adaptive):
+        return scheme.schedule.least()
+    return plans_of(scheme.schedule)
 
 
 def _batches_of_an_epoch(scheme: Scheme, clients: Sequence[Sized]) -> int:

@@ -235,7 +235,9 @@ class Auditor:
         if not present(path):
             return None, False, None
         content = read_json(self.setup.folder, path)
-        owners = content.get("client") if isinstance(content, dict) else None
+        owners = None
+        if isinstance(content, dict):
+            owners = content.get("client")
         count = len(self.setup.knowledge().candidate_ids)
         if (
             not isinstance(owners, list)
@@ -300,7 +302,10 @@ class Auditor:
         }
         if facts.extra.noise_unknown and (noise := mean_of(rounds, "noise_std")) is not None:
             measured["noise_std"] = noise
-            measured["noise_multiplier"] = noise / facts.clip_norm if facts.clip_norm else None
+            if facts.clip_norm:
+                measured["noise_multiplier"] = noise / facts.clip_norm
+            else:
+                measured["noise_multiplier"] = None
         return facts.model_copy(update=measured)
 
     @property
@@ -309,7 +314,9 @@ class Auditor:
         back.
         """
         path = self.setup.folder / KEY_FILE
-        return read_key(path, self.setup.folder) if present(path) else PUBLISHED
+        if present(path):
+            return read_key(path, self.setup.folder)
+        return PUBLISHED
 
     @property
     def knows_key(self) -> bool:

@@ -244,9 +244,14 @@ def planned_bytes(experiment: Experiment) -> dict[str, Any]:
     each round.
     """
     rounds = rounds_planned(experiment.scheme.schedule)
-    kept = rounds if experiment.config.capture.rounds == "all" else min(rounds, int(experiment.config.capture.rounds))
+    if experiment.config.capture.rounds == "all":
+        kept = rounds
+    else:
+        kept = min(rounds, int(experiment.config.capture.rounds))
     uploads = kept * len(set(experiment.config.capture.clients))
-    broadcasts = kept + 1 if experiment.scheme.topology.central else 0
+    broadcasts = 0
+    if experiment.scheme.topology.central:
+        broadcasts = kept + 1
     size = 4 * experiment.layout.dim
     base = 4 * numbers_of(frozen_of(experiment.module))
     return {
@@ -473,7 +478,9 @@ class _Recorder:
         )
 
     def finish(self, state: State, digest: str, engine: str) -> None:
-        status = "diverged" if self.diverged else "complete"
+        status = "complete"
+        if self.diverged:
+            status = "diverged"
         if self.pending:  # the last model on its way down, or what was sent in a round that diverged
             self._write_round(self.pending[0][0].round, {}, {}, (), {})
         rows = [json.loads(path.read_text()) for path in round_files(self.work)]
@@ -589,7 +596,10 @@ class _Recorder:
         pick = torch.randperm(len(held), generator=rng)[: capture.candidates // 2]
         left, wanted = self._left_over(), capture.candidates - len(pick)
         by_lot = len(left) >= wanted
-        spare = (data.inputs[left], data.targets[left]) if by_lot else (data.test_inputs, data.test_targets)
+        if by_lot:
+            spare = (data.inputs[left], data.targets[left])
+        else:
+            spare = (data.test_inputs, data.test_targets)
         others = torch.randperm(len(spare[0]), generator=rng)
         test = DEALT_BY_LOT if by_lot else data.description.get("test")
         classes = 0 if data.target_shape else data.classes

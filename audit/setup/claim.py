@@ -41,7 +41,9 @@ def stated_claim(config: Config, scheme: Scheme) -> Claim | None:
     table = config.claim
     assert table is not None
     if table.whose != "owner":
-        return scheme.claim if table.whose == "paper" else None
+        if table.whose == "paper":
+            return scheme.claim
+        return None
     epsilon, least = table.epsilon, table.delta
     assert epsilon is not None and least is not None and table.observer and table.unit and table.adjacency
     return Claim(

@@ -195,7 +195,9 @@ class ClaimTable(ConfigTable):
 
     @model_serializer(mode="wrap")
     def _as_typed(self, handler: SerializerFunctionWrapHandler) -> Any:
-        return handler(self) if self.whose == "owner" else self.whose
+        if self.whose == "owner":
+            return handler(self)
+        return self.whose
 
 
 class AuditTable(ConfigTable):

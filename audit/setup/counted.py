@@ -39,8 +39,14 @@ class Counted(Facts):
 
     def louder(self, factor: float) -> Counted:
         """All its noise is so many times as large, and the grid with it, by powers of two."""
-        rounding = self.rounding * 2 ** ceil(log2(factor)) if 1 < factor < float("inf") else self.rounding
-        bound = None if self.bound_norm is None else self.bound_norm - self.rounding + rounding
+        if 1 < factor < float("inf"):
+            rounding = self.rounding * 2 ** ceil(log2(factor))
+        else:
+            rounding = self.rounding
+        if self.bound_norm is None:
+            bound = None
+        else:
+            bound = self.bound_norm - self.rounding + rounding
         return replace(self, law=_louder(self.law, factor), bound_norm=bound, rounding=rounding)
 
     def of_training(self, number: int) -> Counted:
@@ -48,7 +54,9 @@ class Counted(Facts):
         disjoint in one training alone.
         """
         parents = frozenset(f"{number} {parent}" for parent in self.parents)
-        slot = f"{number} {self.slot}" if self.slot else ""
+        slot = ""
+        if self.slot:
+            slot = f"{number} {self.slot}"
         law = replace(self.law, chain=f"{number} {self.law.chain}") if isinstance(self.law, CorrelatedLaw) else self.law
         return replace(self, id=f"{number} {self.id}", parents=parents, slot=slot, law=law, training=number)
 
@@ -101,4 +109,6 @@ class Counting:
             one = one.louder(factor)
         if self.drawn_openly:
             one = replace(one, sampling=None)
-        return replace(one, slot="") if alone or self.drawn_openly else one
+        if alone or self.drawn_openly:
+            return replace(one, slot="")
+        return one

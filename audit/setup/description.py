@@ -139,7 +139,9 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
     inside = bool(local.per_example or local.step_clip)
     sensitivity = "none: nothing bounds what is sent"
     if clip_norm:
-        part = "whole" if clip and not clip.per_layer else "per-layer"
+        part = "per-layer"
+        if clip and not clip.per_layer:
+            part = "whole"
         sensitivity = f"C = {clip_norm:g} (the {part} {scheme.share}; client, zero_out)"
     elif ranged:
         sensitivity = "every number into a public range"
@@ -170,7 +172,9 @@ def public_facts(experiment: Experiment, done: Sequence[Mapping[str, Any]]) -> d
 def mean_of(rounds: Sequence[Mapping[str, float]], name: str) -> float | None:
     """A figure's mean over the rounds that have it."""
     values = [figures[name] for figures in rounds if name in figures]
-    return sum(values) / len(values) if values else None
+    if values:
+        return sum(values) / len(values)
+    return None
 
 
 def numbers_of(tensors: Mapping[str, Tensor]) -> int:

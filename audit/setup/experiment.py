@@ -162,7 +162,9 @@ def _check_observer(made: Experiment, observer: Observer) -> None:
     """That a claim is towards somebody who is there. Raises BadInput."""
     parties = made.observer_parties
     if observer.needs_server if parties else observer.kind.party:
-        here = ", ".join(parties) + " and uplink" if parties else "server, aggregate, downlink, model and uplink"
+        here = "server, aggregate, downlink, model and uplink"
+        if parties:
+            here = ", ".join(parties) + " and uplink"
         raise BadInput(f"[claim] observer = {str(observer)!r}: nobody in this federation is that; there are {here}")
     if observer.kind.party and observer.name not in parties:
         raise BadInput(f"[claim] observer = {str(observer)!r}: nobody is elected here; there are {', '.join(parties)}")
@@ -218,7 +220,9 @@ def _check_records(config: Config, data: Dataset) -> None:
     if each is None or clients * each <= there or fit < 1:
         return
     held = f"{len(data.test_targets)} records are for testing and {len(data.auxiliary_targets)} auxiliary"
-    left = f", with {outsiders} outsiders for [capture] candidates = {config.capture.candidates}" if outsiders else ""
+    left = ""
+    if outsiders:
+        left = f", with {outsiders} outsiders for [capture] candidates = {config.capture.candidates}"
     raise TooManyRecords(
         f"[data]: {clients} clients of {each} records ask for {clients * each}, the training split has {there}, as"
         f" {held}; --set data.samples_per_client={fit} leaves enough for all of them{left}",
@@ -233,8 +237,14 @@ def load_data(config: Config, base: Path) -> Dataset:
     table = config.data
     if table.name not in DATASETS:
         raise BadInput(f"[data] name = {table.name!r} is not a data set{instead(table.name, DATASETS)}")
-    root = None if table.root is None else str((base / Path(table.root).expanduser()).resolve())
-    samples = None if table.samples_per_client is None else table.clients * table.samples_per_client
+    if table.root is None:
+        root = None
+    else:
+        root = str((base / Path(table.root).expanduser()).resolve())
+    if table.samples_per_client is None:
+        samples = None
+    else:
+        samples = table.clients * table.samples_per_client
     taken = (
         "name",
         "root",

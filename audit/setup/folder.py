@@ -229,7 +229,10 @@ class Setup:
         beside = self._beside(layout)
         messages = tuple(self._seen(m, layout, beside) for m in self._seen_by(observer))
         merged = observer.sees_merged_only and self.manifest.recorded is None
-        sums, why = sums_of(self.scheme, self.facts, self.manifest.clients, self.rounds) if merged else ({}, "")
+        if merged:
+            sums, why = sums_of(self.scheme, self.facts, self.manifest.clients, self.rounds)
+        else:
+            sums, why = ({}, "")
         return View(
             observer=str(observer),
             messages=messages,
@@ -278,11 +281,16 @@ class Setup:
             return ()
         uploads = tuple(m.id for m in self.messages if m.round == message.round - 1 and m.sender != "server")
         drawn = self.rounds[message.round - 1].get("participants")
-        return uploads if drawn == len(uploads) else ()
+        if drawn == len(uploads):
+            return uploads
+        return ()
 
     def _seen_by(self, observer: Observer) -> list[MessageRow]:
         path = self.folder / "knowledge" / "observers.json"
-        own_addresses = read_checked(Addresses, self.folder, path).root if present(path) else {}
+        if present(path):
+            own_addresses = read_checked(Addresses, self.folder, path).root
+        else:
+            own_addresses = {}
         if observer.needs_server and own_addresses:
             raise BadInput(
                 f"observer {str(observer)!r}: this setup has no server; its observers are {', '.join(own_addresses)}"
@@ -302,7 +310,9 @@ class Setup:
         addresses = own_addresses.get(cast(Any, observer.name))
         if addresses is None:
             parties = list(map(str, own_addresses)) or ["server", "downlink", "model"]
-            what = "no server, and no such party" if own_addresses else "a server and no such party"
+            what = "a server and no such party"
+            if own_addresses:
+                what = "no server, and no such party"
             raise BadInput(
                 f"observer {str(observer)!r}: this setup has {what}; known are {', '.join(parties)} and uplink"
             )
@@ -351,7 +361,9 @@ class Setup:
         """
         part, rule = self.manifest.facts, self.scheme.local.per_example
         if part.extra.noise_unknown or rule is None or part.share == "gradient":
-            return None if part.extra.noise_unknown else part.noise_std
+            if part.extra.noise_unknown:
+                return None
+            return part.noise_std
         if part.optimiser not in LINEAR:
             return None
         epochs = part.epochs or 1
@@ -501,7 +513,9 @@ def _read_message(folder: Path, layout: Layout, id: str, round: int) -> Tensor:
 
 def load_beside(folder: Path, beside: Layout, message: MessageRow) -> dict[str, Tensor]:
     """What was sent beside what is trained, by name."""
-    return beside.split(load_message(folder, beside, message)) if beside.names else {}
+    if beside.names:
+        return beside.split(load_message(folder, beside, message))
+    return {}
 
 
 def is_note(message: MessageRow) -> bool:

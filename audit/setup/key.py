@@ -39,7 +39,9 @@ def read_key(path: Path, root: Path | None = None) -> str:
 
 
 def kind_of(key: str) -> KeyKind:
-    return "published" if key == PUBLISHED else "secret"
+    if key == PUBLISHED:
+        return "published"
+    return "secret"
 
 
 def keyed(digest: str, key: str) -> str:

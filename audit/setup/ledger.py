@@ -87,7 +87,9 @@ class ModelVersion:
     @classmethod
     def of(cls, version: Lineage) -> ModelVersion:
         def ids(releases: Iterable[Release] | None) -> tuple[str, ...] | None:
-            return None if releases is None else tuple(sorted(r.id for r in releases))
+            if releases is None:
+                return None
+            return tuple(sorted(r.id for r in releases))
 
         parents = tuple(parent.id for parent in version.parents)
         return cls(ids(version.releases) or (), parents, ids(version.summed), ids(version.merged))
@@ -97,7 +99,9 @@ class ModelVersion:
         if observer is None or not observer.sees_merged_only:
             return self.releases
         own = self.summed if observer.kind.sums else self.merged
-        return self.releases if own is None else own
+        if own is None:
+            return self.releases
+        return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +287,10 @@ def release_of(row: Mapping[str, Any]) -> Release:
     law = _law_of(known)
     parts = ("mechanism", "noise_std", "terms", "correlation", "lattice", "epsilon", "about_zero", "earlier", "also")
     known = {k: v for k, v in known.items() if k not in parts}
-    known["sampling"] = None if row["sampling"] is None else Sampling(**row["sampling"])
+    if row["sampling"] is None:
+        known["sampling"] = None
+    else:
+        known["sampling"] = Sampling(**row["sampling"])
     for name in ("subjects", "parents"):
         known[name] = frozenset(row[name])
     return declare(law=law, **known)
@@ -305,4 +312,6 @@ def _law_of(row: Mapping[str, Any]) -> NoiseFact:
     if mechanism == "gaussian":
         also = row.get("also") or {"moved": 0.0, "noise_std": 1.0}
         return GaussianLaw(std, row.get("earlier") or 0.0, terms, (also["moved"], also["noise_std"]))
-    return LaplaceLaw(std, terms) if mechanism == "laplace" else Silent()
+    if mechanism == "laplace":
+        return LaplaceLaw(std, terms)
+    return Silent()

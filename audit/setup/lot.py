@@ -71,7 +71,9 @@ def lot_of(partition: str, classes: int, test: object, by_holder: bool = False) 
 
 def strata(targets: Tensor, holders: Tensor, classes: int) -> Tensor:
     """(n,) a number for each holder and class; for each holder alone where targets are no classes."""
-    return targets.long() + classes * holders if classes else holders
+    if classes:
+        return targets.long() + classes * holders
+    return holders
 
 
 def allowed(members: Sequence[int], outsiders: Sequence[int]) -> Fraction:

@@ -102,7 +102,9 @@ class AnyKey(Ledger):
 
     def subjects(self, observer: Observer) -> list[int]:
         """Whoever it is that leads, it may be another one."""
-        return sorted(self.everyone) if self.wholes else super().subjects(observer)
+        if self.wholes:
+            return sorted(self.everyone)
+        return super().subjects(observer)
 
     def instead_of(self, observer: Observer) -> list[list[Counted]] | None:
         del observer
@@ -171,7 +173,9 @@ class _Fixed:
 
     def plan(self, round: int, history: History) -> RoundPlan | None:
         del history
-        return self.plans[round] if round < len(self.plans) else None
+        if round < len(self.plans):
+            return self.plans[round]
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +239,9 @@ def _on_worst_paths(
 
     def factor(release: Release) -> float:
         path = paths[inside[min(release.subjects)]]
-        return path[release.round].noise / least[release.round].noise if release.round < len(path) else inf
+        if release.round < len(path):
+            return path[release.round].noise / least[release.round].noise
+        return inf
 
     return {release.id: factor(release) for release in own}
 

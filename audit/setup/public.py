@@ -50,7 +50,10 @@ class Public:
 
     def write(self, kind: PublicKind, content: Any, round: int | None = None) -> None:
         """Content is tensors by name, rows (messages), bytes or whatever JSON has, by the kind's file."""
-        name = PUBLIC[kind][0] if round is None else PUBLIC[kind][0].replace("*", f"{round:04d}")
+        if round is None:
+            name = PUBLIC[kind][0]
+        else:
+            name = PUBLIC[kind][0].replace("*", f"{round:04d}")
         path = self.folder / name
         if isinstance(content, bytes):
             write_bytes(path, content)

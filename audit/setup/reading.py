@@ -151,7 +151,9 @@ def validated(model: type[_Model], raw: Any, path: Path, place: str = "") -> _Mo
 def short(value: Any, words: Callable[[Any], str] = repr) -> str:
     """A value for a sentence, cut to 80 characters."""
     text = words(value)
-    return text if len(text) < 80 else text[:77] + "..."
+    if len(text) < 80:
+        return text
+    return text[:77] + "..."
 
 
 def with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -280,7 +282,9 @@ def read_records(folder: Path, path: Path, data: DataPart) -> tuple[Tensor, Tens
         )
     if len(inputs) != len(targets):
         raise BadInput(f"{path}: {len(inputs)} inputs and {len(targets)} targets; every record needs one of each")
-    least = IGNORED if words is not None and data.target_shape else 0
+    least = 0
+    if words is not None and data.target_shape:
+        least = IGNORED
     if most and (targets.dtype != torch.long or bool(((targets < least) | (targets >= most)).any())):
         raise BadInput(f"{path}: tensor 'targets' must hold class numbers from 0 to {most - 1} as torch.int64")
     return inputs, targets

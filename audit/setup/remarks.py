@@ -76,6 +76,8 @@ def ending(folder: Path, experiment: Experiment) -> str | None:
             f"Training became non-finite in round {rounds} and stopped; the {rounds} finite rounds before it are kept."
         )
     if rounds < planned:
-        why = "the budget is spent" if experiment.scheme.budget else "the scheme's own rule stopped it"
+        why = "the scheme's own rule stopped it"
+        if experiment.scheme.budget:
+            why = "the budget is spent"
         return f"Training ended after {rounds} of {planned} rounds: {why}."
     return None

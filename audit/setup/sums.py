@@ -102,6 +102,8 @@ def _noise_of(step: Perturb, facts: PublicFacts, records: int, senders: int) -> 
     """What the server's own noise has in each component of the merged value, in parameter units."""
     if step.noise_std is not None:
         return step.noise_std
-    law = sqrt(2) if step.mechanism == "laplace" else 1.0
+    law = 1.0
+    if step.mechanism == "laplace":
+        law = sqrt(2)
     scale = {"nothing": 1, "records": records, "senders": senders}[step.divided_by]
     return law * (facts.clip_norm or 0.0) * (step.noise_multiplier or 0.0) / scale

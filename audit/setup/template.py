@@ -61,7 +61,9 @@ class Wanted:
     def scheme(self) -> str:
         if self.unit == "record":
             return "dpsgd"
-        return "local-gaussian" if self.observer == "server" else "central-gaussian"
+        if self.observer == "server":
+            return "local-gaussian"
+        return "central-gaussian"
 
 
 def wanted_config(wanted: Wanted) -> str:
@@ -88,7 +90,9 @@ def _head(scheme: str) -> str:
     noise = PRESETS[scheme].noise
     if not noise:
         return HEAD.replace("{vary}", "local.lr=1e-3..1").replace(" --epsilon-at-most 8", "")
-    limits = "1e-3..1" if noise[0].endswith("std") else "0.5..10"
+    limits = "0.5..10"
+    if noise[0].endswith("std"):
+        limits = "1e-3..1"
     return HEAD.replace("{vary}", f"scheme.{noise[0]}={limits}")
 
 

@@ -137,7 +137,10 @@ def scheme_advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recom
     for name in parameters:
         if name not in names:
             near = nearest(name, names)
-            hint = f"did you mean {near}?" if near else f"it takes {', '.join(names)}."
+            if near:
+                hint = f"did you mean {near}?"
+            else:
+                hint = f"it takes {', '.join(names)}."
             raise ValueError(f"{name} is not a parameter of the theory of {scheme_name}: {hint}")
     missing = [name for name, needed in names.items() if needed and parameters.get(name) is None]
     if missing:

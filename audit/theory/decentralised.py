@@ -244,4 +244,6 @@ def second_eigenvalue(m_e: int) -> float:
 
     Ours: the thesis names no value.
     """
-    return 1.0 if m_e <= 2 else 2 * math.sqrt(m_e - 1) / m_e
+    if m_e <= 2:
+        return 1.0
+    return 2 * math.sqrt(m_e - 1) / m_e

@@ -100,7 +100,9 @@ def power(base: float, exponent: float) -> float:
     try:
         return float(base**exponent)
     except OverflowError:
-        return -math.inf if base < 0 and exponent % 2 else math.inf
+        if base < 0 and exponent % 2:
+            return -math.inf
+        return math.inf
 
 
 def mixed_sum(a: float, b: float, terms: int) -> float:
@@ -111,5 +113,7 @@ def mixed_sum(a: float, b: float, terms: int) -> float:
     """
     small, large = sorted((a, b), key=abs)
     if large == 0:
-        return 1.0 if terms == 1 else 0.0
+        if terms == 1:
+            return 1.0
+        return 0.0
     return power(large, terms - 1) * geometric_sum(small / large, terms)

@@ -109,7 +109,10 @@ class GeometricConstants:
         """
         eta, L, gamma = self.learning_rate, self.smoothness, self.divergence
         # expm1 keeps the value exact where the two terms cancel; the residue at τ = 1 is rounding, not drift.
-        growth = 0.0 if tau == 1 else math.expm1(tau * math.log1p(eta * L)) / L - eta * tau
+        if tau == 1:
+            growth = 0.0
+        else:
+            growth = math.expm1(tau * math.log1p(eta * L)) / L - eta * tau
         value = gamma * growth
         return FormulaValue(
             value,
@@ -204,7 +207,10 @@ class GeometricConstants:
             return self.final_convergence(int(M), total_steps / M, reading)
 
         # at least one local step a round
-        last = max_rounds if total_steps is None else min(max_rounds, max(int(total_steps), 1))
+        if total_steps is None:
+            last = max_rounds
+        else:
+            last = min(max_rounds, max(int(total_steps), 1))
         best = scan("rounds M", at, range(1, last + 1))
         values = [value for _, value in best.curve]
         bends = [i + 2 for i in range(len(values) - 2) if values[i] - 2 * values[i + 1] + values[i + 2] < 0]
@@ -229,7 +235,10 @@ class GeometricConstants:
         """
         best, factor = self.optimal_rounds(max_rounds, total_steps), self.contraction()
         K, d = self.participants, self.dimension
-        real = "" if d is None else f"{self._with_noise_of(d / K).optimal_rounds(max_rounds, total_steps).value:g}"
+        if d is None:
+            real = ""
+        else:
+            real = f"{self._with_noise_of(d / K).optimal_rounds(max_rounds, total_steps).value:g}"
         notes = (
             assumed(self, "smoothness", "pl", "dissimilarity", "lipschitz", "divergence", "initial_gap"),
             "Δs = 2C/n holds for one step of per-example clipping, not for a clipped model: there one record can move "

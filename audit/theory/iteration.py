@@ -88,7 +88,9 @@ class IterationConstants:
         weight = self.dimension * (1 / self.clients**2 if shares is None else shares) * (Xi / self.epsilon) ** 2
         if self.delta is None or self.mechanism == "laplace":
             return FormulaValue(2 * weight * self.participants * T_g**2)
-        twice = 2 if reading == "printed" else 1
+        twice = 1
+        if reading == "printed":
+            twice = 2
         wrong = "Corollary 2.1 takes 2σ² for the variance of a Gaussian draw of std σ: twice too big."
         value = twice * weight * self.c2**2 * self.clients * math.log(1 / self.delta) * T_g
         return FormulaValue(value, holding((reading == "printed", wrong)))

@@ -79,7 +79,9 @@ class NbaflConstants:
     @property
     def sampled(self) -> int:
         """K, the clients of a round."""
-        return self.clients if self.participants is None else self.participants
+        if self.participants is None:
+            return self.clients
+        return self.participants
 
     @property
     def noise_constant(self) -> float:
@@ -93,7 +95,9 @@ class NbaflConstants:
 
     def lambda_1(self, reading: Theorem2Reading = "printed") -> float:
         """λ1 of (10), the weight of ‖∇F‖·E‖n‖: 1/μ + ρB/μ as printed, 1 + ρB/μ in the other readings."""
-        own = 1 / self.proximal if reading == "printed" else 1.0
+        own = 1.0
+        if reading == "printed":
+            own = 1 / self.proximal
         return own + self.smoothness * self.dissimilarity / self.proximal
 
     @property

@@ -109,7 +109,9 @@ class ReconstructionConstants:
         k3 = self.update_factor()
         if k3.value == 0:
             return FormulaValue(math.nan, ("k3 = 0: the attack does not move.",))
-        four = 0.5 if reading == "printed" else 2.0
+        four = 2.0
+        if reading == "printed":
+            four = 0.5
         value = four * self.smoothness * self.initial_gap / (self.attack_steps * k3.value)
         return FormulaValue(
             value,

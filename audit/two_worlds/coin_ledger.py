@@ -115,7 +115,9 @@ def composed(mus: Sequence[tuple[float, float]], delta: float) -> tuple[float, s
             break
         limit = _epsilon([mu for mu, _ in rounds[:k]], delta * exp(-chance)) + chance
         best = max(best, (limit, f"closed form, {k} of the draws taken to fall on the client"))
-    return max(best, (_rounded_down(rounds, delta, whole), "PLD rounded down")) if whole <= PLD_UP_TO else best
+    if whole <= PLD_UP_TO:
+        return max(best, (_rounded_down(rounds, delta, whole), "PLD rounded down"))
+    return best
 
 
 def _epsilon(mus: Sequence[float], delta: float) -> float:

@@ -78,7 +78,9 @@ class MechanismAudit:
 
     def delta_at(self, epsilon: float) -> float:
         """How badly a claim of `epsilon` fails: the largest δ that the tested draws refute at it, by counting."""
-        return self.taken.delta_at(epsilon) if self.taken else delta_at(self.counted, epsilon)
+        if self.taken:
+            return self.taken.delta_at(epsilon)
+        return delta_at(self.counted, epsilon)
 
 
 def delta_at(bound: LowerBound, epsilon: float) -> float:
@@ -132,7 +134,10 @@ def audit_trials(
         ratios.append(ratio)
         between = deviations(one.expected[1].centre[None], one.expected[0], message.sizes, message.mechanism)
         shifts.append(ratio.shift(between))
-        sampled = own if message.rate == 1.0 else one.deviating("sampled draw", range(calibration), False)
+        if message.rate == 1.0:
+            sampled = own
+        else:
+            sampled = one.deviating("sampled draw", range(calibration), False)
         for world in (0, 1):
             fitted[world].append(ratio(*sampled[world]))
 

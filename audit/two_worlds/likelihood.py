@@ -119,7 +119,9 @@ class LikelihoodRatio:
 
     def __call__(self, from_0: Deviations, from_1: Deviations) -> NDArray[np.float64]:
         """The ratio (n,) of messages with these deviations from either world."""
-        half = 0.5 if self.mechanism == "gaussian" else 1.0
+        half = 1.0
+        if self.mechanism == "gaussian":
+            half = 0.5
         ratio = half * (from_0 / self.spread[0] - from_1 / self.spread[1]).sum(1)
         ratio = ratio + half * float((self.sizes * np.log(self.spread[0] / self.spread[1])).sum())
         if self.rate == 1.0:
@@ -130,4 +132,6 @@ class LikelihoodRatio:
         """‖v₁ − v₀‖ in standard deviations of the noise, from the deviation (1, parts + 1) of v₁ from world 0: the μ of
         Gaussian noise of one size.
         """
-        return float(np.sqrt((between[0] / self.spread[0]).sum())) if self.mechanism == "gaussian" else float("nan")
+        if self.mechanism == "gaussian":
+            return float(np.sqrt((between[0] / self.spread[0]).sum()))
+        return float("nan")

@@ -36,7 +36,9 @@ class Measured:
 
     def delta_at(self, epsilon: float) -> float:
         """How badly a claim of `epsilon` fails: the largest δ that counting refutes at it."""
-        return self.taken.delta_at(epsilon) if self.taken else delta_at(self.judging(epsilon), epsilon)
+        if self.taken:
+            return self.taken.delta_at(epsilon)
+        return delta_at(self.judging(epsilon), epsilon)
 
     def judging(self, value: float) -> LowerBound:
         """The bound that an ε of `value`, claimed or proven, is judged by."""
@@ -44,7 +46,9 @@ class Measured:
         if other is None:
             return counted
         by_condition = judged_on_condition((counted.epsilon, counted.ceiling), (other.epsilon, other.ceiling), value)
-        return other if by_condition else counted
+        if by_condition:
+            return other
+        return counted
 
     @property
     def ceiling(self) -> float:
@@ -68,7 +72,9 @@ class Measured:
         if self.taken is not None:
             said.append(self.taken.sentence)
         if self.if_gaussian is not None:
-            how = f"; {self.how}" if self.how else ""
+            how = ""
+            if self.how:
+                how = f"; {self.how}"
             said.append(f"If {self.if_gaussian.assumption}, ε is {bound_said(self.if_gaussian)}{how}.")
             said.append(f"Without that condition, by counting alone, ε is {bound_said(self.counted)}.")
         if (bits := self.metrics.get("exposure")) is not None:
@@ -94,7 +100,9 @@ def measured_of(audit: MechanismAudit, n: int, manner: str, why_not: str) -> Mea
     }
     intervals: dict[str, tuple[float, float] | None] = {"epsilon": (counted.epsilon, inf)}
     if (other := audit.if_gaussian) is not None:
-        mu = 1 / gaussian_multiplier(other.epsilon, other.delta) if 0 < other.epsilon < inf else 0.0
+        mu = 0.0
+        if 0 < other.epsilon < inf:
+            mu = 1 / gaussian_multiplier(other.epsilon, other.delta)
         metrics |= {"epsilon_if_gaussian": other.epsilon, "epsilon_if_gaussian_ceiling": other.ceiling, "mu": mu}
         intervals["epsilon_if_gaussian"] = (other.epsilon, inf)
     controls: dict[str, dict[str, float | None]] = {"no canary": {"epsilon": audit.chance.epsilon}}

@@ -131,7 +131,9 @@ def take(draw: DrawBlock, past: Separate, draws: int, rule: BoundRule) -> Taken:
 
     for end in ends:
         bets = Bets.best(wagers.nulls, learned_in, learned_out)
-        curve_bets = CurveBets.best(curve.mus, learned_in, learned_out) if on_curve else None
+        curve_bets = None
+        if on_curve:
+            curve_bets = CurveBets.best(curve.mus, learned_in, learned_out)
         block_in, block_out = draw(wagers.pairs, end)
         wagers = wagers.after(block_in, block_out, bets)
         if curve_bets is not None:

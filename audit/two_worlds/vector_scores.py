@@ -45,7 +45,9 @@ class VectorScores:
         by_tensor = cls._of(own, shape, levels, rate)
         found, known = (_told_apart(way(*own[0]), way(*own[1])) for way in (by_level, by_tensor))
         error = sqrt(known * (1 - known) / min(len(own[0][0]), len(own[1][0])))
-        return by_level if found == 1 or found > known + 2 * error else by_tensor
+        if found == 1 or found > known + 2 * error:
+            return by_level
+        return by_tensor
 
     @classmethod
     def _of(cls, own: Sequence[Both], shape: RoundShape, levels: Levels | None, rate: float) -> VectorScores:
@@ -66,7 +68,9 @@ class VectorScores:
 
     def _message(self, found: Deviations, columns: slice) -> Deviations:
         own = self.shape.of_round(found, columns)
-        return own if self.levels is None else self.levels.by_tensor(own)
+        if self.levels is None:
+            return own
+        return self.levels.by_tensor(own)
 
     @property
     def one_size(self) -> bool:

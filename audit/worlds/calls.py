@@ -133,7 +133,9 @@ class Calls:
 
 def _range(counts: list[int]) -> str:
     low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
+    if low == high:
+        return str(low)
+    return f"{low} to {high}"
 
 
 @contextmanager

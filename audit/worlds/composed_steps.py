@@ -285,7 +285,9 @@ def _checks(
             )
         return [*notes, f"{said}."]
     fits = low <= declared.sample_rate <= high
-    said = "Checked" if fits else "Contradicted"
+    said = "Contradicted"
+    if fits:
+        said = "Checked"
     notes.append(
         f"{said}: a sample rate of {declared.sample_rate:.4g} is declared, and the record was drawn in {seen}"
         f" ({low:.3g} to {high:.3g})."

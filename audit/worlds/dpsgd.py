@@ -146,7 +146,10 @@ def canaries_of(dataset: Any, asked: TrainingsAsked) -> dict[str, Any]:
     with owners("dataset"):
         others = [dataset[i] for i in range(min(len(dataset), 200))]
         at_place = dataset[asked.place]
-        named = default_canaries(at_place, others, rng) if asked.canaries is None else dict(asked.canaries)
+        if asked.canaries is None:
+            named = default_canaries(at_place, others, rng)
+        else:
+            named = dict(asked.canaries)
     if not named:
         raise ValueError("canaries are empty; give at least one record to plant")
     return named

@@ -247,8 +247,14 @@ def planned_draws(claim: float | None, delta: float, confidence: float, gaussian
 
 def _told(learned: int, rate: float) -> str:
     """The protocol in words."""
-    known = "was told" if not learned else f"learned from {learned:,} pairs of draws that count for nothing else"
-    lot = "" if rate == 1 else f"; whether the canary was drawn, at rate {rate:g}, nobody tells"
+    if not learned:
+        known = "was told"
+    else:
+        known = f"learned from {learned:,} pairs of draws that count for nothing else"
+    if rate == 1:
+        lot = ""
+    else:
+        lot = f"; whether the canary was drawn, at rate {rate:g}, nobody tells"
     return (
         "the function drawn anew in every trial; the attacker knows everything but its randomness, and"
         f" {known} what either world gives on average{lot}"
@@ -304,7 +310,10 @@ class _Moments:
 
     def with_one(self, vector: Tensor) -> _Moments:
         finite = torch.isfinite(vector)
-        before = torch.full_like(vector, torch.nan) if self.about is None else self.about
+        if self.about is None:
+            before = torch.full_like(vector, torch.nan)
+        else:
+            before = self.about
         about = torch.where(before.isnan() & finite, vector, before)
         apart = torch.where(finite, vector - about, 0.0)
         return _Moments(about, self.count + finite.double(), self.total + apart, self.squares + apart.square())

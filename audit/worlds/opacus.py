@@ -113,7 +113,10 @@ def _audited(call: OpacusCall, opacus: Any, progress: Progress) -> OwnAudit:
         audit = audited_trainings(
             watched, call.dataset, numbers, call.delta, asked, lambda optimiser: is_private(optimiser, seen)
         )
-    source = "the owner" if call.claim is not None else f"Opacus's {engine.accountant.mechanism().upper()} accountant"
+    if call.claim is not None:
+        source = "the owner"
+    else:
+        source = f"Opacus's {engine.accountant.mechanism().upper()} accountant"
     by = () if stated is None else (f"The claim is by {source}.",)
     whose: Claimant = "framework" if call.claim is None else "owner"
     about = replace(audit.about, notes=(*by, *remarks, *audit.about.notes), claimed_by=whose)
@@ -169,7 +172,9 @@ def _replayed(call: OpacusCall, others: int, divisors: set[float]) -> list[str]:
     except BadInput as error:
         if call.replay:
             raise
-        what = f"{times(others, 'step')} by an optimiser without noise are left out" if others else "divisors change"
+        what = "divisors change"
+        if others:
+            what = f"{times(others, 'step')} by an optimiser without noise are left out"
         return [f"Not checked: {what} ({error})."]
     said = found.sentences if call.replay or found.violations else ()
     return [*said, *_of_others(found, others), *_of_divisors(found, divisors)]
@@ -202,7 +207,9 @@ def _stated(engine: Any, delta: float) -> float | None:
     """What the accountant states, None where that is no finite ε."""
     with owners("the accountant"):
         epsilon = float(engine.accountant.get_epsilon(delta))
-    return epsilon if isfinite(epsilon) else None
+    if isfinite(epsilon):
+        return epsilon
+    return None
 
 
 def _watched_engine(engine: Any, seen: list[Any], divisors: set[float] | None = None) -> Any:

@@ -290,7 +290,9 @@ def check_place(folder: Path, name: str, force: bool) -> None:
     """That results of `name` may be written to `folder`: it is empty, or holds such results. Raises BadInput."""
     if force or not folder.exists() or empty(folder) or _only_begun(folder):
         return
-    held = Results.read(folder).setup.title if (folder / FILE).is_file() else None
+    held = None
+    if (folder / FILE).is_file():
+        held = Results.read(folder).setup.title
     if held is None:
         raise BadInput(f"{folder} is not empty and holds no results; choose another folder for -o")
     if held != name:

@@ -33,7 +33,10 @@ def named_candidates(candidates: Sequence[Any] | Mapping[str, Any]) -> dict[str,
     none."""
     if isinstance(candidates, str) or not isinstance(candidates, Mapping | Sequence):
         raise ValueError(f"candidates are a {type(candidates).__name__}; expected a list or a dict of them")
-    named = candidates if isinstance(candidates, Mapping) else {f"candidate {i}": c for i, c in enumerate(candidates)}
+    if isinstance(candidates, Mapping):
+        named = candidates
+    else:
+        named = {f"candidate {i}": c for i, c in enumerate(candidates)}
     if not named:
         raise ValueError("candidates are empty; give at least one record to plant")
     if any(candidate is None for candidate in named.values()):
@@ -55,4 +58,6 @@ def measured_shift(calls: Calls, pairs: int, seed: int, *purpose: object) -> flo
     moved = max(0.0, float(halves[0] @ halves[1]))
     if variance > 0:
         return sqrt(moved / variance)
-    return float("inf") if moved > 0 else 0.0
+    if moved > 0:
+        return float("inf")
+    return 0.0

@@ -66,7 +66,9 @@ def public_names(module: ModuleType) -> list[str]:
 def code_of(module: ModuleType) -> str:
     """SHA-256 of a module's file, "" where it has none."""
     file = _file_of(module)
-    return "" if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+    if file is None:
+        return ""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def files_behind(codes: Iterable[OwnCode]) -> list[tuple[str, str]]:
@@ -87,7 +89,9 @@ def _written_in(function: Any) -> Path | None:
         file = Path(inspect.getfile(whole if known else type(whole))).resolve()
     except (TypeError, OSError):  # built in, or typed at a prompt
         return None
-    return file if file.is_file() else None
+    if file.is_file():
+        return file
+    return None
 
 
 def _with_those_beside(files: Iterable[Path | None]) -> list[tuple[str, str]]:
@@ -100,18 +104,24 @@ def _with_those_beside(files: Iterable[Path | None]) -> list[tuple[str, str]]:
 
 def _file_of(module: object) -> Path | None:
     file = getattr(module, "__dict__", {}).get("__file__")  # a lazy module is not to load itself
-    return _resolved(file) if isinstance(file, str) else None
+    if isinstance(file, str):
+        return _resolved(file)
+    return None
 
 
 @cache
 def _resolved(file: str) -> Path | None:
     """A command asks several times where some 3,000 modules lie, a second each time."""
-    return Path(file).resolve() if Path(file).is_file() else None
+    if Path(file).is_file():
+        return Path(file).resolve()
+    return None
 
 
 def own_module(where: str, folder: Path = Path()) -> ModuleType:
     """Import FILE.py or package.module; a file's path starts at `folder`. Raises BadInput where it cannot be."""
-    path = (folder / where).expanduser() if where.endswith(".py") else None
+    path = None
+    if where.endswith(".py"):
+        path = (folder / where).expanduser()
     if path is not None and not path.is_file():
         raise BadInput(f"there is no file {str(path)!r}; expected FILE.py:FUNCTION")
     beside = str((path.parent if path is not None else Path()).resolve())

@@ -88,4 +88,6 @@ def gaussian_mu(draws: Draws) -> float | None:
     continuous, off = draws, 0.0
     if any(draw.mechanism == "discrete" for draw, _ in draws):
         continuous, off = with_continuous_noise(draws)
-    return joint_ratio(continuous) + 4 * off if is_exact(continuous) and off < 0.1 else None
+    if is_exact(continuous) and off < 0.1:
+        return joint_ratio(continuous) + 4 * off
+    return None

@@ -38,11 +38,15 @@ def chain_ratio(releases: Sequence[Facts], sensitivities: Sequence[float]) -> fl
     """
     known = [release.law for release in releases if isinstance(release.law, CorrelatedLaw)]
     alike = {(one.chain, one.separation, one.most) for one in known}
-    std = releases[0].noise_std if releases else 0.0
+    std = 0.0
+    if releases:
+        std = releases[0].noise_std
     if len(known) < len(releases) or len(alike) != 1 or not all(isclose(r.noise_std, std) for r in releases):
         raise ValueError("correlated releases must be of one chain, with one noise and one rule of participation")
     if std == 0:
-        return inf if any(sensitivities) else 0.0
+        if any(sensitivities):
+            return inf
+        return 0.0
     ordered = sorted(zip(releases, sensitivities), key=lambda one: one[0].round)
     columns = tuple(release.law.column for release, _ in ordered if isinstance(release.law, CorrelatedLaw))
     energy = _most_moved(

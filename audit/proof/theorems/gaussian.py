@@ -31,9 +31,13 @@ def gaussian_delta(*, multiplier: float, epsilon: float) -> float:
     if not epsilon >= 0:
         raise ValueError(f"epsilon is {epsilon}; it must be at least 0")
     if multiplier == 0 or epsilon == inf:
-        return 0.0 if multiplier else 1.0
+        if multiplier:
+            return 0.0
+        return 1.0
     mu = 1 / multiplier
-    return float(np.exp(_log_delta(epsilon / mu - mu / 2, mu))) if mu > 0 else 0.0
+    if mu > 0:
+        return float(np.exp(_log_delta(epsilon / mu - mu / 2, mu)))
+    return 0.0
 
 
 def gaussian_epsilon(multiplier: float, delta: float) -> float:
@@ -85,7 +89,9 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
 def _mu(t: float, epsilon: float) -> float:
     """The μ > 0 with t = ε/μ − μ/2, without cancellation."""
     root = sqrt(t * t + 2 * epsilon)
-    return root - t if t < 0 else 2 * epsilon / (root + t)
+    if t < 0:
+        return root - t
+    return 2 * epsilon / (root + t)
 
 
 def _log_delta(t: float, mu: float) -> float:
@@ -94,7 +100,9 @@ def _log_delta(t: float, mu: float) -> float:
     if mu < 1:  # R(t) and R(t + μ) nearly cancel: integrate −R'(x) = 1 − xR(x) over [t, t + μ] instead
         x = t + mu * (_NODES + 1) / 2
         gap = mu / 2 * float(_WEIGHTS @ (1 - x * _mills(x)))
-        return log_density + log(gap) if gap > 0 else -inf
+        if gap > 0:
+            return log_density + log(gap)
+        return -inf
     if t < 0:
         return log1p(-float(ndtr(t)) - float(np.exp(log_density) * _mills(t + mu)))
     return log_density + log(float(_mills(t) - _mills(t + mu)))

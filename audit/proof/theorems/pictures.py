@@ -43,7 +43,10 @@ def blind_chance(ceiling: Callable[[float], float], success: float) -> float:
         return -inf
     for _ in range(STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if ceiling(exp(middle)) <= success else (low, middle)
+        if ceiling(exp(middle)) <= success:
+            low, high = (middle, high)
+        else:
+            low, high = (low, middle)
     return low
 
 

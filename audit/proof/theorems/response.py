@@ -57,7 +57,9 @@ def _likely(count: int, probability: float, delta: float) -> tuple[np.ndarray, f
 
 def pure(epsilon: float, fair: bool) -> float:
     """The largest loss of one answer."""
-    return epsilon - log(2) + log1p(exp(-epsilon)) if fair else epsilon
+    if fair:
+        return epsilon - log(2) + log1p(exp(-epsilon))
+    return epsilon
 
 
 def _least(losses: np.ndarray, log_mass: np.ndarray, whole: float, delta: float) -> float:

@@ -38,7 +38,9 @@ def gaussian_ceiling(mu: float, kappa: float) -> float:
         raise ValueError(f"mu is {mu}; it must be at least 0")
     if kappa in (0.0, 1.0) or mu == 0:
         return kappa
-    return float(ndtr(ndtri(kappa) + mu)) if mu < inf else 1.0
+    if mu < inf:
+        return float(ndtr(ndtri(kappa) + mu))
+    return 1.0
 
 
 def success_ceiling(epsilon_at: Callable[[float], float], kappa: float) -> float:

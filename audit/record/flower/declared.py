@@ -64,7 +64,9 @@ class LocalNoise:
         >>> round(LocalNoise(1.0, 1.0, 1.0, 1e-5).noise_std, 4)
         4.8448
         """
-        return inf if self.epsilon == 0 else self.sensitivity * sqrt(2 * log(1.25 / self.delta)) / self.epsilon
+        if self.epsilon == 0:
+            return inf
+        return self.sensitivity * sqrt(2 * log(1.25 / self.delta)) / self.epsilon
 
     @property
     def noisy(self) -> bool:

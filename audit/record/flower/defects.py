@@ -27,7 +27,9 @@ def _factor(times: float) -> str:
     >>> _factor(2.0), _factor(10_000.0)
     ('2', '10,000')
     """
-    return f"{times:.3g}" if times < 1000 else f"{times:,.0f}"
+    if times < 1000:
+        return f"{times:.3g}"
+    return f"{times:,.0f}"
 
 
 def other_sensitivity(clip: float, sensitivity: float, epsilon: float, delta: float) -> FlowerDefect | None:
@@ -39,7 +41,10 @@ def other_sensitivity(clip: float, sensitivity: float, epsilon: float, delta: fl
     """
     if sensitivity >= clip * (1 - 1e-9):
         return None
-    times = "infinitely often" if sensitivity == 0 else f"{_factor(clip / sensitivity)} times"
+    if sensitivity == 0:
+        times = "infinitely often"
+    else:
+        times = f"{_factor(clip / sensitivity)} times"
     return FlowerDefect(
         "sensitivity",
         f"LocalDpMod(clipping_norm={clip:g}, sensitivity={sensitivity:g}, epsilon={epsilon:g}, delta={delta:g})",
@@ -82,7 +87,9 @@ def moved_the_wrong_way(clipped: int, total: int, before: float, after: float, t
     if total == 0:
         return None
     share = clipped / total
-    spread = ONE_IN_A_MILLION * sqrt(target * (1 - target) / total) if total > 1 else 0.0
+    spread = 0.0
+    if total > 1:
+        spread = ONE_IN_A_MILLION * sqrt(target * (1 - target) / total)
     wrong = (share > target and after < before) or (share < target and after > before)
     if not wrong or abs(share - target) <= min(spread, 0.25):
         return None

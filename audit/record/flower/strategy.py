@@ -193,7 +193,9 @@ class Flow:
             del reply.content[KEY]
         metrics: Any = next(iter(reply.content.metric_records.values()), {})
         declares = told is not None and DECLARED[0] in told
-        local = LocalNoise(*(float(told[n]) for n in DECLARED)) if declares else None
+        local = None
+        if declares:
+            local = LocalNoise(*(float(told[n]) for n in DECLARED))
         count = next((metrics[key] for key in self._counts if key in metrics), None)
         whole = int(count) if isinstance(count, int | float) and count == int(count) else count
         bit = metrics.get("norm_bit")
@@ -283,7 +285,9 @@ class Flow:
 
 def _client_of(told: Any) -> int | None:
     """The partition id that an `AuditMod` says, None without one."""
-    return None if told is None or int(told["partition-id"]) < 0 else int(told["partition-id"])
+    if told is None or int(told["partition-id"]) < 0:
+        return None
+    return int(told["partition-id"])
 
 
 def _arrays_of(record: Any) -> Arrays:

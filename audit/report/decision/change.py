@@ -81,7 +81,10 @@ def _of_own_code(setting: ReportedSetting) -> Change:
     """Nothing was priced, so no noise can be computed."""
     if setting.judgement.violated:
         return Change(f"{say.FIND_VIOLATION}.", "own code")
-    sentence = say.FIND_IN_CODE if setting.judgement.refuting("claimed") else say.PRICE_CODE
+    if setting.judgement.refuting("claimed"):
+        sentence = say.FIND_IN_CODE
+    else:
+        sentence = say.PRICE_CODE
     return Change(sentence, "own code", note=say.PRICE_CODE_NOTE)
 
 
@@ -166,7 +169,9 @@ def _computed(
     factors = [noise_factor(row, target) or 0.0 for row, target, _ in targets]  # `_scale` has asked: none is None
     factor = max(factors)
     row, target, why = targets[factors.index(factor)]
-    label = setting.label if count > 1 else ""
+    label = ""
+    if count > 1:
+        label = setting.label
     parameter = _parameter(setup.scheme, setup.parameters, factor)
     return Change(
         say.more_noise(setup, factor, label, parameter, _claim_is_false(setting)),
@@ -220,7 +225,9 @@ def _first_steps(setting: ReportedSetting) -> Change:
     wanted = _wanted(setting)
     targets = [_target(row, [setting])[0] for row in wanted if row.proven and isfinite(row.proven)]
     steps = say.first_steps(setup, noisy)
-    unit = wanted[0].unit if wanted else "client"
+    unit = "client"
+    if wanted:
+        unit = wanted[0].unit
     note = say.first_steps_note(noisy, unit, min(targets, default=WANTED), config=not setup.recorded)
     return Change(steps, "unknown", note=note, accuracy_now=_accuracy_now(setting), further=_further(setting))
 

@@ -94,7 +94,9 @@ def _tested(setting: ReportedSetting) -> list[Leak]:
     if refuted:
         strongest = max(certain or refuted, key=lambda refutation: most_demonstrated(refutation.shown))
         shown, limit = strongest.shown, strongest.row
-        level = "severe" if certain else "high"
+        level = "high"
+        if certain:
+            level = "severe"
     elif tests:
         shown = limit = max(tests, key=most_demonstrated)
         level = "moderate" if judgement.leaking else NO_LEAK

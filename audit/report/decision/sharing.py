@@ -60,7 +60,9 @@ def share(settings: Sequence[ReportedSetting]) -> Sharing:
         return _proven(proven, what, say.others(leaking_names, quiet_names))
     if not leaking:
         measured = any(setting.judgement.measured for setting in settings)
-        found = "No leak found" if measured else "Nothing measured"
+        found = "Nothing measured"
+        if measured:
+            found = "No leak found"
         lacking = say.too_little([row for setting in settings for row in setting.judgement.rows.bounding])
         return Sharing("unproven", f"{found}, {lacking}", say.unproven(), what.question, "unproven")
     worst = max(settings, key=gravity)
@@ -102,7 +104,9 @@ def _looked_at(settings: Sequence[ReportedSetting]) -> say.Sharable:
     """What all observers who count see, where that is less than single updates."""
     observers = {observer for setting in settings for observer in setting.judgement.rows.observers}
     seen = {say.SEEN.get(observer, say.UPDATES) for observer in observers}
-    return seen.pop() if len(seen) == 1 else say.UPDATES
+    if len(seen) == 1:
+        return seen.pop()
+    return say.UPDATES
 
 
 def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sharing:
@@ -119,7 +123,9 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
         return Sharing("unproven", say.VIOLATED, setting.sentences[0], question, "unproven")
     if contradicted := contradicted_said(setting.results.setup):
         return Sharing("unproven", say.CONTRADICTED, f"{contradicted} {setting.sentences[0]}", question, "unproven")
-    found = "A claim is refuted" if judgement.only_claim else "No leak found"
+    found = "No leak found"
+    if judgement.only_claim:
+        found = "A claim is refuted"
     if useful and judgement.secret:
         return _proven([setting], what)
     if useful:
@@ -127,7 +133,9 @@ def share_one(setting: ReportedSetting, what: say.Sharable = say.UPDATES) -> Sha
     lacking = say.too_little(judgement.rows.bounding)
     weakest = max(judgement.rows.bounding, key=lambda row: _weakness(row, judgement), default=None)
     if not judgement.measured:
-        found = "Leak not measured" if judgement.attacked else "Nothing measured"
+        found = "Nothing measured"
+        if judgement.attacked:
+            found = "Leak not measured"
         weakest = None
     choice = setting.results.choice
     unfinished = choice.unfinished if choice is not None else ()
@@ -261,7 +269,9 @@ def least_wrong(epsilon: float, delta: float, mu: float | None = None) -> float:
     (0.2689, 0.3085)
     """
     wrong = (1 - delta) / (expm1(min(epsilon, 700.0)) + 2)  # beyond that a float has no power of e
-    return wrong if mu is None else max(wrong, float(ndtr(-mu / 2)))
+    if mu is None:
+        return wrong
+    return max(wrong, float(ndtr(-mu / 2)))
 
 
 def at_most_right(wrong: float) -> str:

@@ -160,7 +160,9 @@ class Wagers:
 def refuted_from_first(highest: Scores, alpha: float) -> int:
     """How many skeptics, from the first on without a gap, ever had the wealth that refutes at significance alpha."""
     won = highest >= _enough(alpha)
-    return len(won) if won.all() else int(np.argmin(won))
+    if won.all():
+        return len(won)
+    return int(np.argmin(won))
 
 
 def _enough(alpha: float) -> float:
@@ -179,7 +181,10 @@ def _like(scores: Scores, count: int) -> Scores:
 def share_above(scores: Scores, thresholds: Scores) -> Scores:
     """The share of scores above each threshold, smoothed by a Gaussian kernel."""
     width = kernel_width(scores)
-    some = scores if len(scores) <= _LIKE else np.quantile(scores, (np.arange(_LIKE) + 0.5) / _LIKE)
+    if len(scores) <= _LIKE:
+        some = scores
+    else:
+        some = np.quantile(scores, (np.arange(_LIKE) + 0.5) / _LIKE)
     if width == 0:
         return (some >= thresholds[:, None]).mean(1)
     return ndtr((some - thresholds[:, None]) / width).mean(1)
@@ -213,9 +218,14 @@ def betting_ceiling(pairs: int, delta: float, alpha: float) -> float:
     >>> round(betting_ceiling(369, 1e-5, 0.025), 2)
     4.5
     """
-    need = expm1(log(1 / alpha) / pairs) if log(1 / alpha) < 700 * pairs else float("inf")
+    if log(1 / alpha) < 700 * pairs:
+        need = expm1(log(1 / alpha) / pairs)
+    else:
+        need = float("inf")
     ratio = STAKES[-1] * (1 - delta) / need - delta
-    return max(0.0, log(ratio)) if ratio > 0 else 0.0
+    if ratio > 0:
+        return max(0.0, log(ratio))
+    return 0.0
 
 
 def pairs_for(target: float, delta: float, alpha: float) -> int | None:
@@ -225,7 +235,9 @@ def pairs_for(target: float, delta: float, alpha: float) -> int | None:
     (371, None)
     """
     enough = 1 + bisect_right(range(1, MOST_PAIRS + 1), target, key=lambda n: betting_ceiling(n, delta, alpha))
-    return enough if enough <= MOST_PAIRS else None
+    if enough <= MOST_PAIRS:
+        return enough
+    return None
 
 
 def block_ends(draws: int, ceilings_at: Sequence[int] = ()) -> list[int]:

@@ -38,8 +38,12 @@ class LowerBound:
     threshold: float | None = None
 
     def __str__(self) -> str:
-        condition = f", if {self.assumption}" if self.assumption else ""
-        most = f"; a perfect attack could have shown {at_most(self.ceiling)}" if isfinite(self.ceiling) else ""
+        condition = ""
+        if self.assumption:
+            condition = f", if {self.assumption}"
+        most = ""
+        if isfinite(self.ceiling):
+            most = f"; a perfect attack could have shown {at_most(self.ceiling)}"
         told = f"{self.method}, {self.confidence:.4g} confidence{condition}{most}"
         return f"ε ≥ {at_least(self.epsilon)} at δ = {self.delta:g} ({told})"
 

@@ -86,7 +86,9 @@ class CurveWagers:
     def refuted(self, alpha: float) -> float:
         """The largest μ up to which all are refuted at significance alpha, or 0."""
         done = refuted_from_first(self.highest, alpha)
-        return float(self.mus[done - 1]) if done else 0.0
+        if done:
+            return float(self.mus[done - 1])
+        return 0.0
 
 
 def points_near(mus: Scores, tpr: Scores, fpr: Scores) -> Scores:

@@ -55,7 +55,9 @@ def violation(
         raise ValueError(f"a claim and a bound are compared at the same δ, got {delta:g} and {demonstrated.delta:g}")
     stated = f"the {what} is ε = {claimed:.3g}"
     shown = f"ε = {at_least(demonstrated.epsilon)}"  # a lower limit, rounded down
-    condition = f" if {demonstrated.assumption}" if demonstrated.assumption else ""
+    condition = ""
+    if demonstrated.assumption:
+        condition = f" if {demonstrated.assumption}"
     if demonstrated.epsilon > claimed:
         sure = f"with {demonstrated.confidence:.4g} confidence"
         return Finding(

@@ -16,7 +16,9 @@ def mu_epsilon(mu: float, delta: float) -> float:
     >>> round(mu_epsilon(1.0, 1e-5), 3), round(mu_epsilon(4.0, 1e-6), 3), mu_epsilon(-1.0, 1e-5)
     (4.377, 26.357, 0.0)
     """
-    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+    if mu > 0:
+        return gaussian_epsilon(1 / mu, delta)
+    return 0.0
 
 
 def mu_limit(fnr: ArrayLike, fpr: ArrayLike) -> Scores:

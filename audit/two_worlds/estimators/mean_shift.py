@@ -45,7 +45,10 @@ def mean_shift(scores_in: Scores, scores_out: Scores, alpha: float, middle: floa
     0.87
     """
     finite = np.isfinite(scores_in).all() and np.isfinite(scores_out).all()
-    spreads = [part.std(ddof=1) for part in (scores_in, scores_out)] if finite else [0.0, 0.0]
+    if finite:
+        spreads = [part.std(ddof=1) for part in (scores_in, scores_out)]
+    else:
+        spreads = [0.0, 0.0]
     if any(spread <= ROUNDING * np.abs(part).max() for spread, part in zip(spreads, (scores_in, scores_out))):
         return counted_shift(scores_in, scores_out, alpha, middle)
     counts = len(scores_in), len(scores_out)

@@ -35,7 +35,9 @@ class Separate:
             np.quantile(s, [0.25, 0.5, 0.75]) for s in (self.scores_in, self.scores_out)
         )
         wide_in, wide_out = high_in - low_in, high_out - low_out
-        share = wide_out / (wide_in + wide_out) if wide_in + wide_out > 0 else 0.5
+        share = 0.5
+        if wide_in + wide_out > 0:
+            share = wide_out / (wide_in + wide_out)
         return float(at_out + share * (at_in - at_out))
 
     def best(self, n_in: int, n_out: int, delta: float, alpha: float) -> float:
@@ -45,7 +47,9 @@ class Separate:
         best = best_threshold(like_in, like_out, delta, alpha)
         below = np.concatenate([like_in, like_out])
         below = below[below < best]
-        return float((best + below.max()) / 2) if below.size else best
+        if below.size:
+            return float((best + below.max()) / 2)
+        return best
 
 
 def smoothed(scores: Scores, count: int) -> Scores:

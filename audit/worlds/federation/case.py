@@ -101,7 +101,10 @@ class CanaryCase:
         observer = question.observer
         experiment = experiment_of(source)
         federation = experiment.federation()
-        client = settings.client if settings.client is not None else _somebody(experiment, observer)
+        if settings.client is not None:
+            client = settings.client
+        else:
+            client = _somebody(experiment, observer)
         if not 0 <= client < len(experiment.clients):
             raise NoDemonstration(f"client = {client}: clients are 0 to {len(experiment.clients) - 1}")
         cost = trial_cost(experiment, observer, client)
@@ -116,7 +119,9 @@ class CanaryCase:
         rounds = _moments(source, experiment, federation, client, at_most, observer)
         if not rounds:
             raise NoDemonstration(f"{observer} sees no message of client {client}")
-        recorded = source.ledger if isinstance(source, Auditor) else None
+        recorded = None
+        if isinstance(source, Auditor):
+            recorded = source.ledger
         ledger = planned_ledger(experiment) if recorded is None else recorded
         bare = cls(experiment, ledger, settings, question, seed, client, rounds, None, None, 0.0)
         return bare._with_canary()
@@ -131,7 +136,9 @@ class CanaryCase:
 
     @property
     def name(self) -> str:
-        return OWN if self.canary is None else self.canary.name
+        if self.canary is None:
+            return OWN
+        return self.canary.name
 
     def worlds(self, moment: Moment, seed: int | None = None) -> tuple[World, World]:
         chosen = self.seed if seed is None else seed
@@ -161,11 +168,15 @@ class CanaryCase:
 
     def _of_round(self, moment: Moment, worlds: tuple[World, World], redraw: bool) -> UploadTrials | HubTrials:
         uploads = UploadTrials(moment, worlds, redraw)
-        return HubTrials.of(uploads, self.experiment.config.audit.honest) if self.aggregate else uploads
+        if self.aggregate:
+            return HubTrials.of(uploads, self.experiment.config.audit.honest)
+        return uploads
 
     def _told(self, trials: FederationTrials, worlds: tuple[World, World]) -> FederationTrials:
         apart = constants_apart(worlds)
-        return trials if apart is None else ToldTrials(trials, apart)
+        if apart is None:
+            return trials
+        return ToldTrials(trials, apart)
 
     def messages(self, redraw: bool = False) -> list[FederationTrials]:
         """All messages of a trial, one a round or one of all rounds; a client's own lasting state goes on from round to
@@ -224,7 +235,9 @@ class CanaryCase:
 
     def assumed(self, protocol: str) -> list[str]:
         """In plain words."""
-        models = "" if protocol == "end-to-end" else " and the model each round began with"
+        models = " and the model each round began with"
+        if protocol == "end-to-end":
+            models = ""
         words = [self.told(protocol), f"the client's other records{models} are known"]
         if protocol == "mechanism" and len(self.rounds) > 1:
             words.append(f"the models of {len(self.rounds)} rounds are as they were, whatever the client sends")
@@ -285,7 +298,10 @@ class CanaryCase:
             if self.question.adjacency == "replace_one":
                 known.pop(OWN)
         else:
-            known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None} if per_example else {**CLIENT_CANARIES, OWN: None}
+            if per_example:
+                known = {DIRAC: RECORD_CANARIES[DIRAC], OWN: None}
+            else:
+                known = {**CLIENT_CANARIES, OWN: None}
         chosen = {name: c for name, c in known.items() if not self.settings.canaries or name in self.settings.canaries}
         if not chosen:
             raise NoDemonstration(
@@ -367,7 +383,10 @@ def training_cost(federation: Federation, client: int) -> float:
     local, n = federation.scheme.local, len(federation.clients[client])
     if local.per_example is None:
         return 0.0
-    rows = local.steps * min(local.batch_size, n) if local.steps is not None else n * (local.epochs or 1)
+    if local.steps is not None:
+        rows = local.steps * min(local.batch_size, n)
+    else:
+        rows = n * (local.epochs or 1)
     return 20.0 * rows * Layout.of(federation.module).dim
 
 

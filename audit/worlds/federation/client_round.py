@@ -45,7 +45,9 @@ class Moment:
 
     def plan_of(self, quiet: bool) -> RoundPlan:
         """The round's plan; quiet: without any noise."""
-        return replace(self.plan, noise=0.0) if quiet else self.plan
+        if quiet:
+            return replace(self.plan, noise=0.0)
+        return self.plan
 
     @property
     def job(self) -> LocalJob:
@@ -221,7 +223,10 @@ def from_crafted(
     """
     federation, job = moment.federation, worlds[1].job
     own = federation.clients[moment.client]
-    kept = torch.arange(len(own)) != row if row is not None else torch.zeros(len(own), dtype=torch.bool)
+    if row is not None:
+        kept = torch.arange(len(own)) != row
+    else:
+        kept = torch.zeros(len(own), dtype=torch.bool)
     others = torch.cat([own[kept], *(c for i, c in enumerate(federation.clients) if i != moment.client)])
     start = crafted.weights(
         job.module,
@@ -256,7 +261,9 @@ def constants_apart(worlds: tuple[World, World]) -> Tensor | None:
         return None
     without, present = (torch.cat([part.flatten() for part in constants]) for constants in shown)  # type: ignore[union-attr]
     apart = present - without
-    return (apart / apart.abs().max()).float() if bool((apart != 0).any()) else None
+    if bool((apart != 0).any()):
+        return (apart / apart.abs().max()).float()
+    return None
 
 
 def centred_on_start(scheme: Scheme) -> bool:

@@ -85,7 +85,9 @@ def end_to_end(
             finals += some
             if progress is not None:
                 progress(world * len(seeds) + len(finals), 2 * len(seeds))
-        told = TOLD if constants_apart(trained.worlds) is not None else 0.0
+        told = 0.0
+        if constants_apart(trained.worlds) is not None:
+            told = TOLD
         if trained.secrets is None:
             scores[world] = _scores(finals, trained.moment, trained.worlds, trained.row) + world * told
         else:
@@ -144,7 +146,10 @@ def _scores(
 ) -> NDArray[np.float64]:
     job, start = worlds[1].job, moment.job.start
     if worlds[1].update is not None or job.planted:
-        direction = worlds[1].update if worlds[1].update is not None else -job.planted[0][1]
+        if worlds[1].update is not None:
+            direction = worlds[1].update
+        else:
+            direction = -job.planted[0][1]
         if worlds[0].update is not None and worlds[1].update is not None:
             direction = worlds[1].update - worlds[0].update
         assert direction is not None

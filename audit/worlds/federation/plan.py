@@ -161,7 +161,10 @@ class AuditPlan:
 
     @property
     def sentence(self) -> str:
-        enough = "" if self.needed is None else f"; counting needs {self.needed:,} to exceed the target"
+        if self.needed is None:
+            enough = ""
+        else:
+            enough = f"; counting needs {self.needed:,} to exceed the target"
         took = "" if self.seconds is None else f", about {self.seconds:.0f} s"
         return (
             f"up to {self.draws:,} draws a world of {self.rounds} round{'s' * (self.rounds != 1)}{enough}; could show"
@@ -212,7 +215,9 @@ def calibrating(draws: int) -> int:
 
 def needed_draws(target: float, delta: float, confidence: float) -> int | None:
     """Draws a world for a ceiling above the target ε by counting; None where no number is enough, or for ∞."""
-    return pairs_for(target, delta, 1 - confidence) if isfinite(target) else None
+    if isfinite(target):
+        return pairs_for(target, delta, 1 - confidence)
+    return None
 
 
 def counting_takes(target: float, delta: float, confidence: float) -> str:

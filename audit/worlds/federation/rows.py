@@ -65,7 +65,9 @@ class Shown:
         if self.demonstrated_on_condition is None or self.ceiling_on_condition is None:
             return counted
         on_condition = self.demonstrated_on_condition, self.ceiling_on_condition
-        return on_condition if judged_on_condition(counted, on_condition, value) else counted
+        if judged_on_condition(counted, on_condition, value):
+            return on_condition
+        return counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +262,9 @@ def _trials(
             progress=step.about(planning.sentence),
             workers=case.workers,
         )
-    manner = "all-rounds" if len(messages) > 1 else "one-round"
+    manner = "one-round"
+    if len(messages) > 1:
+        manner = "all-rounds"
     return measured_of(audit, len(audit.scores_in), manner, why_not)
 
 
@@ -300,8 +304,14 @@ def _coins(case: CanaryCase, step: _Step) -> Measured:
     more: dict[str, float | None] = {"mu": audit.mu, "epsilon_composed": bound.epsilon}
     if drawn == 1:
         more["epsilon_one_run"] = audit.one_run.epsilon
-        more["epsilon_one_run_if_gaussian"] = None if audit.one_run_fdp is None else audit.one_run_fdp.epsilon
-        more["epsilon_one_run_if_alone"] = None if audit.one_run_shift is None else audit.one_run_shift.epsilon
+        if audit.one_run_fdp is None:
+            more["epsilon_one_run_if_gaussian"] = None
+        else:
+            more["epsilon_one_run_if_gaussian"] = audit.one_run_fdp.epsilon
+        if audit.one_run_shift is None:
+            more["epsilon_one_run_if_alone"] = None
+        else:
+            more["epsilon_one_run_if_alone"] = audit.one_run_shift.epsilon
     return replace(measured, metrics={**measured.metrics, **more})
 
 
@@ -309,7 +319,9 @@ def _over_rounds(audit: CoinAudit, gdp: LowerBound, own: Sequence[Round], client
     """One round's μ over the client's own rounds, or one round's ε where it says nothing of the others; and how."""
     value, how = audit.composed(own, gdp.delta)
     best, _ = replace(audit, mu=1 / gaussian_multiplier(gdp.ceiling, gdp.delta)).composed(own, gdp.delta)
-    drawn = ", drawn in secret as stated" if any(r.rate < 1 for r in own) else ""
+    drawn = ""
+    if any(r.rate < 1 for r in own):
+        drawn = ", drawn in secret as stated"
     bound = replace(gdp, epsilon=value, ceiling=best, assumption="the noise of every round is Gaussian")
     return bound, f"of the rounds planned for client {client}{drawn}, {how}"
 
@@ -376,7 +388,10 @@ def _failure(measured: Measured, protocol: str, claimed: float | None) -> dict[s
 def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     """What goes into the ε table: numbers, and sentences with the canary, what was assumed and what it means."""
     claimed, proven, target = case.question.claimed, case.question.proven, case.question.target
-    where = f"record {case.place} of client {case.client}" if case.place is not None else f"client {case.client}"
+    if case.place is not None:
+        where = f"record {case.place} of client {case.client}"
+    else:
+        where = f"client {case.client}"
     notes: list[str] = []
     if claimed is not None:
         notes.append(judgement(measured.judging(claimed), claimed, "claim"))
@@ -390,7 +405,9 @@ def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
             notes.append(f"Only counting is valid here: {measured.why_not}.")
         if protocol != "rounds":  # coins count one round, and the target is about all
             notes.append(counting_takes(target, measured.counted.delta, measured.counted.confidence))
-    chosen = CRAFTED_WEIGHTS if case.weights(protocol) == "crafted" else ""
+    chosen = ""
+    if case.weights(protocol) == "crafted":
+        chosen = CRAFTED_WEIGHTS
     return Shown(notes=tuple(notes), demonstrated_from=chosen, **measured.shown)
 
 

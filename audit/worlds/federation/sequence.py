@@ -104,7 +104,10 @@ class SequenceTrials:
         added = []
         for t in range(self.rounds):
             hub = self.hubs.get(t)
-            merged = self._noise_alone(t, seed, quiet, kept) if hub is None else hub.merged(own[t], seed, quiet, kept)
+            if hub is None:
+                merged = self._noise_alone(t, seed, quiet, kept)
+            else:
+                merged = hub.merged(own[t], seed, quiet, kept)
             added.append(merged.vector.to(self._first.uploads.worlds[0].job.start.dtype))
         return (self.whitening @ torch.stack(added).double()).flatten()
 

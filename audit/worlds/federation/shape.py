@@ -67,7 +67,10 @@ def not_gaussian_by(releases: Iterable[Facts], *, cohort_hidden: bool = True) ->
         if release.mechanism == "response":
             return "every number is one of two values"
         if release.mechanism not in ("gaussian", "correlated"):
-            name = "discrete" if release.mechanism == "discrete" else release.mechanism.capitalize()
+            if release.mechanism == "discrete":
+                name = "discrete"
+            else:
+                name = release.mechanism.capitalize()
             return f"there is {name} noise"
         if release.problem:
             return release.problem

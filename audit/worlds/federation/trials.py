@@ -75,12 +75,16 @@ class UploadTrials:
     @property
     def mechanism(self) -> Mechanism:
         kinds = {getattr(step, "mechanism", "gaussian") for step in self.moment.federation.scheme.client}
-        return "laplace" if "laplace" in kinds else "gaussian"
+        if "laplace" in kinds:
+            return "laplace"
+        return "gaussian"
 
     @property
     def orders(self) -> list[int]:
         """The seeds of the noise-free messages whose mean is what a world is expected to send."""
-        return [stream(k, "order") for k in range(ORDERS)] if self.redraw else [0]
+        if self.redraw:
+            return [stream(k, "order") for k in range(ORDERS)]
+        return [0]
 
     def trained(self, world: int) -> LocalResult:
         if world not in self._trained:
@@ -197,12 +201,16 @@ class HubTrials:
     @property
     def mechanism(self) -> Mechanism:
         kinds = {getattr(step, "mechanism", "gaussian") for step in self.uploads.moment.federation.scheme.server}
-        return "laplace" if "laplace" in kinds else self.uploads.mechanism
+        if "laplace" in kinds:
+            return "laplace"
+        return self.uploads.mechanism
 
     @property
     def rate(self) -> float:
         sampling = self.group_cohort.sampling
-        return 1.0 if sampling is None else sampling.cohort / sampling.population
+        if sampling is None:
+            return 1.0
+        return sampling.cohort / sampling.population
 
     def draw(self, world: int, seeds: Sequence[int], drawn: bool) -> Tensor:
         present = [
@@ -286,7 +294,9 @@ def spread_of(parcel: Parcel) -> float | Tensor:
         return float(parcel.noise_std) or 1.0
     std = parcel.noise_std.to(parcel.vector.dtype)
     largest = float(std.max())
-    return std.clamp_min(_FAINT * largest) if largest > 0 else 1.0
+    if largest > 0:
+        return std.clamp_min(_FAINT * largest)
+    return 1.0
 
 
 def with_side(vector: Tensor, side: Mapping[str, float]) -> Tensor:

@@ -112,7 +112,9 @@ def _found(name: str, kind: str, folder: Path) -> tuple[Any, ModuleType, str]:
             raise BadInput(f"{where} has no {kind} {attribute!r}{instead(attribute, list(known))}")
         return known[attribute], module, attribute
     if len(known) != 1:
-        many = f"{len(known)}: {', '.join(known)}; say which, {where}:NAME" if known else "none"
+        many = "none"
+        if known:
+            many = f"{len(known)}: {', '.join(known)}; say which, {where}:NAME"
         raise BadInput(f"{where} holds {many}; expected one {kind}" if known else f"{where} holds no {kind}")
     return next(iter(known.values())), module, next(iter(known))
 

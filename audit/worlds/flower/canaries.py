@@ -60,7 +60,10 @@ def nothing(sent: ClientArrays, reply: ClientArrays) -> ClientArrays:
     name = max(_moved(sent, reply), key=lambda one: float(np.abs(made[one]).max(initial=-1.0)))
     flat = made[name].reshape(-1)
     place = int(np.abs(flat).argmax())
-    step = np.spacing(np.abs(flat[place])) if flat[place] else np.asarray(1e-6, dtype=flat.dtype)
+    if flat[place]:
+        step = np.spacing(np.abs(flat[place]))
+    else:
+        step = np.asarray(1e-6, dtype=flat.dtype)
     flat[place] = flat[place] + step
     return made
 

@@ -189,7 +189,9 @@ class AppRound:
         noise = CentralNoise.of(strategy)
         if noise is None or not noise.adaptive:
             return model
-        half = noise.clip_rate / 2 / len(replies) if self.leaves and world is None else 0.0
+        half = 0.0
+        if self.leaves and world is None:
+            half = noise.clip_rate / 2 / len(replies)
         return np.concatenate([model, [log(noise.clip) - half]])
 
     def replies(self, world: str | None, seed: int) -> list[Any]:
@@ -205,7 +207,10 @@ class AppRound:
         with owners("the strategy"):
             strategy = copy.deepcopy(self.strategy)  # which may keep a state, such as an adaptive bound
             arrays, _ = strategy.aggregate_train(1, replies)
-            merged = None if arrays is None else {name: array.numpy() for name, array in arrays.items()}
+            if arrays is None:
+                merged = None
+            else:
+                merged = {name: array.numpy() for name, array in arrays.items()}
         if merged is None:
             raise ValueError("the strategy merged nothing of the replies of round 1")
         return strategy, merged

@@ -90,7 +90,10 @@ def first_round(app: FlowerApp, clients: int, model: Any = None) -> FirstRound:
     if sent.started is None:
         return FirstRound(sent.messages, None, grid)
     strategy, options = sent.started["strategy"], sent.started
-    config = options["train_config"] if options["train_config"] is not None else ConfigRecord()
+    if options["train_config"] is not None:
+        config = options["train_config"]
+    else:
+        config = ConfigRecord()
     try:
         messages = tuple(strategy.configure_train(1, options["initial_arrays"], config, grid))
     except BadInput:
@@ -158,7 +161,9 @@ def _legacy(app: FlowerApp, context: Any, grid: Any) -> _Sent:
 
     server = app.server
     assert server is not None
-    parts = server._server_fn(context) if server._server_fn is not None else None
+    parts = None
+    if server._server_fn is not None:
+        parts = server._server_fn(context)
     strategy = parts.strategy if parts is not None else server._strategy
     if strategy is None:
         raise BadInput(f"{app.name}: its ServerApp has no strategy that says what is sent; give the model (--model)")
@@ -211,7 +216,9 @@ def _message(app: FlowerApp, record: Any, config: Any) -> Any:
 def _arrays(model: Any) -> Any:
     if hasattr(model, "state_dict"):
         return model.state_dict()
-    return dict(model) if isinstance(model, Mapping) else list(model)
+    if isinstance(model, Mapping):
+        return dict(model)
+    return list(model)
 
 
 def _context(app: FlowerApp, client: int, clients: int) -> Any:

@@ -40,7 +40,9 @@ class OwnData:
     def of(cls, name: str, app: FlowerApp) -> OwnData:
         """By its name: of the app's own module, FILE.py:FUNCTION or package.module:function. Raises BadInput."""
         where, _, attribute = name.rpartition(":")
-        module = app.module if not where or _same_file(where, app.module) else None
+        module = None
+        if not where or _same_file(where, app.module):
+            module = app.module
         if module is None:
             value = own_code(name).value
         elif hasattr(module, attribute):
@@ -123,7 +125,9 @@ def planted(loaded: Any, canary: Any, *, present: bool, adjacency: Adjacency) ->
                 "--data gives arrays, of which no record can be left out without changing their number; ask for"
                 " --adjacency replace_one, or let it give a data set"
             )
-        return _with_row(loaded, canary) if present else loaded
+        if present:
+            return _with_row(loaded, canary)
+        return loaded
     if _are_several(loaded):
         first = planted(loaded[0], canary, present=present, adjacency=adjacency)
         return type(loaded)([first, *loaded[1:]])
@@ -167,7 +171,10 @@ def _with_row(loaded: Any, canary: tuple[Any, Any]) -> Any:
     parts: list[Any] = []
     for part, value in zip(loaded[:2], canary):
         changed: Any = part.clone() if isinstance(part, Tensor) else part.copy()
-        changed[PLACE] = torch.as_tensor(value) if isinstance(part, Tensor) else np.asarray(value)
+        if isinstance(part, Tensor):
+            changed[PLACE] = torch.as_tensor(value)
+        else:
+            changed[PLACE] = np.asarray(value)
         parts.append(changed)
     return type(loaded)([*parts, *loaded[2:]])
 

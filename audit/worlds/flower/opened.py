@@ -157,7 +157,10 @@ def canary_worlds(
         made = ClientUnit(client, adjacency, anew, seed)
         arrays = arrays_in(client.trains(stream(seed, "training")), "the client's training")
         return made, client_canaries(arrays)
-    own = OwnData.of(data, app) if isinstance(data, str) else OwnData(getattr(data, "__name__", "data"), data)
+    if isinstance(data, str):
+        own = OwnData.of(data, app)
+    else:
+        own = OwnData(getattr(data, "__name__", "data"), data)
     seen: list[Any] = []
 
     def look(loaded: Any) -> Any:

@@ -166,7 +166,10 @@ class ToldNoise:
                 return add(input_arrays, std_dev)
             self.tap.public("the noise's standard deviation", float(std_dev))
             bare = _without_noise(add, input_arrays, std_dev)
-            names = self.names if len(self.names) == len(input_arrays) else [str(i) for i in range(len(input_arrays))]
+            if len(self.names) == len(input_arrays):
+                names = self.names
+            else:
+                names = [str(i) for i in range(len(input_arrays))]
             places = {name: i for i, name in enumerate(names)}
 
             def these(unnoised: bool) -> dict[str, Any]:

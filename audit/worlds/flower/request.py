@@ -78,4 +78,6 @@ def _model(name: str) -> Any:
     """FILE.py:NAME or package.module:NAME, a network, its state dict, or what makes one."""
     code = own_code(name)
     makes = isinstance(code.value, type) or (callable(code.value) and not hasattr(code.value, "state_dict"))
-    return code.function() if makes else code.value
+    if makes:
+        return code.function()
+    return code.value
