@@ -268,10 +268,9 @@ class Recorder:
         try:
             value = self._flat(tensors, where)
         except BadInput as error:
+            finite = "tensors that are not the model's"
             if isinstance(error, NotFiniteTensor):
                 finite = "a value that is not finite"
-            else:
-                finite = "tensors that are not the model's"
             self._lose(opened, client, finite)
             raise
         kept = self._keep is None or client in self._keep

@@ -355,10 +355,9 @@ def _override(raw: dict[str, Any], override: str) -> None:
         del place[last]
     else:
         near = nearest(last, place)
+        meant = ", so there is nothing to unset"
         if near and not _known(tables, last, raw):
             meant = f"; did you mean {near!r}?"
-        else:
-            meant = ", so there is nothing to unset"
         raise BadInput(f"--set {override!r} unsets {key.strip()!r}, which is not set{meant}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from math import isfinite
 from typing import Any
 
 from ...defenses.nearest import nearest
@@ -145,4 +146,8 @@ def scheme_advice(scheme_name: str, parameters: Mapping[str, Any]) -> list[Recom
     missing = [name for name, needed in names.items() if needed and parameters.get(name) is None]
     if missing:
         raise ValueError(f"The theory of {scheme_name} also needs {', '.join(missing)}.")
+    for name, value in parameters.items():
+        unlimited = name in ("epsilon", "clip")  # without noise, without a clip
+        if isinstance(value, float) and not unlimited and not isfinite(value):
+            raise ValueError(f"{name} is {value}; expected a finite number.")
     return theory.recommendations(parameters)

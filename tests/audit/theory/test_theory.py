@@ -600,6 +600,9 @@ def test_advice_refuses_what_it_lacks_and_what_it_does_not_know(scheme):
     some = next(iter(theory_of(scheme).accepted()))
     with pytest.raises(ValueError, match=f"did you mean {some}"):
         scheme_advice(scheme, SETTINGS[scheme] | {some + "x": 1})
+    for name in theory_of(scheme).accepted().keys() - {"epsilon", "clip"}:
+        with pytest.raises(ValueError, match=f"{name} is inf"):
+            scheme_advice(scheme, SETTINGS[scheme] | {name: math.inf})
 
 
 def test_advice_for_a_scheme_without_theory_lists_those_with_one():
