@@ -110,8 +110,6 @@ def plan_attacks(
         overrides, late = (*reading.overrides, *lasting), [*late, *short]
         if INVERSION in audited:
             weaker = [*reading.left_out, *short, *weaker]
-        else:
-            weaker = weaker
     refused = [f"{lack.attack} ({lack.reason})" for lack in job.choice.not_run]
     return AttackPlan(tuple(names), overrides, (*refused, *late), job, tuple(weaker), whole, counted)
 

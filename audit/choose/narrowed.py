@@ -50,9 +50,9 @@ def _cut(span: Span, keeps: Callable[[float], bool]) -> Span:
     for _ in range(STEPS):
         middle = (inside + outside) / 2
         if keeps(span.at(middle)):
-            inside, outside = (middle, outside)
+            inside = middle
         else:
-            inside, outside = (inside, middle)
+            outside = middle
     end = span.at(inside)
     if high:
         cut = replace(span, low=end, factors=span.log)

@@ -172,13 +172,12 @@ class Performance(_Frozen):
             known.append(beyond_said(None, self.area, self.area_limits))
         return known
 
-    @property
-    def accuracy_said(self) -> str:
+    def accuracy_said(self, beside: Sequence[str]) -> str:
         """The accuracy with its limits and what it is to be compared with; "" where there is none."""
         if self.accuracy is None or self.accuracy_limits is None:
             return ""
-        beside = "; ".join([between(self.accuracy_limits), *self.beside_accuracy])
-        return f"accuracy {percent(self.accuracy, 3)} ({beside})"
+        compared = "; ".join([between(self.accuracy_limits), *beside])
+        return f"accuracy {percent(self.accuracy, 3)} ({compared})"
 
     @cached_property
     def accuracy_limits(self) -> tuple[float, float] | None:

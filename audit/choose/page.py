@@ -137,9 +137,8 @@ def _utility(goals: Goals, outcome: Performance, without_noise: Sequence[float])
     if goals.by_area(outcome) and outcome.area_limits is not None:
         low, high = outcome.area_limits
         beside = f"guessing 0.5; mean of such trainings {at_least(low, 3)} to {at_most(high, 3)}"
-        if outcome.accuracy is not None and outcome.accuracy_limits is not None:
-            guess = "; ".join([between(outcome.accuracy_limits), *outcome.guess_and_balance])
-            beside += f"; accuracy {percent(outcome.accuracy, 3)} ({guess})"
+        if accuracy := outcome.accuracy_said(outcome.guess_and_balance):
+            beside += f"; {accuracy}"
         return {"name": goals.figure(outcome), "value": goals.figure_said(outcome), "beside": beside}
     if outcome.accuracy is not None and outcome.accuracy_limits is not None:
         known = outcome.beside_accuracy

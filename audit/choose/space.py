@@ -73,9 +73,9 @@ class Span:
         """
         step = (self.high - self.low) / 10
         if self.log:
-            down, up = (value / 2, value * 2)
+            down, up = value / 2, value * 2
         else:
-            down, up = (value - step, value + step)
+            down, up = value - step, value + step
         if self.whole:
             down, up = min(down, value - 1), max(up, value + 1)
         return tuple(dict.fromkeys(v for v in (self.rounded(down), self.rounded(up)) if v != value))
@@ -229,10 +229,10 @@ def _parsed(text: str) -> Values | Span:
     if (match := _RANGE.match(given)) is not None:
         return _range(text, key, match[1], match[2])
     try:
-        if not given.strip().startswith("["):
-            values = toml_value(f"[{given}]")
-        else:
+        if given.strip().startswith("["):
             values = toml_value(given)
+        else:
+            values = toml_value(f"[{given}]")
     except BadInput:
         values = None
     if not isinstance(values, list):  # bare words

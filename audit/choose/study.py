@@ -59,7 +59,7 @@ class Study:
         kept = [f"{k.goal}: {k.said}" for k in self.again.judged(self.case, self.chosen)]
         outcome, goals = self.again.outcome, self.case.goals
         if outcome is not None and goals.accuracy_at_least is None and goals.auc_at_least is None:
-            kept += filter(None, [outcome.accuracy_said])
+            kept += filter(None, [outcome.accuracy_said(outcome.beside_accuracy)])
         return say.take_setting(self.headline, len(self.again.seeds), kept)
 
     @property

@@ -101,9 +101,8 @@ class Comparison:
         if unclear := len(self.differences) - len(shown):
             lines.append(f"unclear {words.times(unclear, 'number')} without a clear change; --json lists all")
         count = len(self.regressions)
-        if not count:
-            last = "no regression beyond the intervals"
-        else:
+        last = "no regression beyond the intervals"
+        if count:
             last = words.times(count, "regression")
         a, b = (str(results.setup.data.get("name", "")) or "unnamed" for results in (self.a, self.b))
         of_data = {True: [], False: [OTHER_DATA.format(a, b)], None: [HIDDEN_DATA.format(a)]}
@@ -292,9 +291,9 @@ def _tests(a: Judgement, b: Judgement) -> list[Difference]:
             why = LOWER_LIMIT
             if one is None or other is None:
                 if one is None:
-                    change, why = ("new", "")
+                    change, why = "new", ""
                 else:
-                    change, why = ("lost", "B was not tested")
+                    change, why = "lost", "B was not tested"
             if where in refuted[1] and where not in refuted[0] and refuted[1][where] == what:
                 change, why = "worse", "B's claim or proof is refuted, A's was not"
             elif where in refuted[0] and where not in refuted[1] and other is not None and refuted[0][where] == what:

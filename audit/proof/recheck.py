@@ -447,8 +447,6 @@ def _profile(draws: Sequence[_Draw], shift: float, grid: float, turn: bool):  # 
         sure = 1 - (1 - sure) * (1 - lost) ** often
         if often:
             total = total.and_also(_Losses(first, masses).of_many(often))
-        else:
-            total = total
     at = (total.begin + np.arange(len(total.masses))) * grid * 2**total.level
     chances = total.masses
     return lambda epsilon: sure + float(np.sum(chances[at > epsilon] * -np.expm1(epsilon - at[at > epsilon]))) - SLACK

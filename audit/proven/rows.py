@@ -164,9 +164,9 @@ def _claimed(claim: Claim, ledger: Ledger, delta: float, proven: float) -> tuple
         return value, f"Claimed {claimant(claim.whose)}: {claim.sentence}."
     own, rounds = max(ledger.participations().values(), default=0), len(ledger.rounds)
     if claim.counts == "rounds":
-        counted, words = (rounds, "rounds")
+        counted, words = rounds, "rounds"
     else:
-        counted, words = (own, "releases of one client")
+        counted, words = own, "releases of one client"
     value = claim.epsilon(counted, delta)
     if claim.whose == "owner":
         nothing = ""

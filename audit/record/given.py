@@ -39,9 +39,7 @@ def parted(given: Any, where: str) -> tuple[Any, Any]:
         records = [given[i] for i in range(len(given))]
         sides = [_of_mapping(one, where) if isinstance(one, Mapping) else tuple(one[:2]) for one in records]
         inputs, targets = [one for one, _ in sides], [label for _, label in sides]
-        if isinstance(targets[0], str | bool | int | float):
-            targets = targets
-        else:
+        if not isinstance(targets[0], str | bool | int | float):
             targets = _stacked(targets, "targets", where)
     else:
         raise BadInput(f"{where}: records = {type(given).__name__}: expected (inputs, targets)")

@@ -182,7 +182,7 @@ def _per_class(values: np.ndarray, truth: np.ndarray, classes: np.ndarray) -> tu
         if len(inside) and len(outside):
             area, interval = auc(inside, outside)
         else:
-            area, interval = (None, None)
+            area, interval = None, None
         row = {"class": label, "n_members": len(inside), "n_nonmembers": len(outside)}
         rows.append(ClassRow.model_validate({**row, "auc": area, "interval": interval}))
     return tuple(rows)

@@ -82,5 +82,5 @@ def asked_of(setup: Setup, auditor: Auditor, options: RunOptions) -> Job:
     if options.ablate:
         ablated, not_withheld = without_knowledge(attacks, half)
     else:
-        ablated, not_withheld = ((), {})
+        ablated, not_withheld = (), {}
     return Job(half, auditor, attacks, canaries, chosen_by_us, lpips, ablated, not_withheld)

@@ -377,7 +377,7 @@ def _per_client(
         if len(inside) and len(outside):
             area, interval = auc(inside, outside)
         else:
-            area, interval = (None, None)
+            area, interval = None, None
         rows.append(
             ClientRow(
                 client=part.scores.sender,

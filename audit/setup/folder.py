@@ -232,7 +232,7 @@ class Setup:
         if merged:
             sums, why = sums_of(self.scheme, self.facts, self.manifest.clients, self.rounds)
         else:
-            sums, why = ({}, "")
+            sums, why = {}, ""
         return View(
             observer=str(observer),
             messages=messages,

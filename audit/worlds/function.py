@@ -247,13 +247,11 @@ def planned_draws(claim: float | None, delta: float, confidence: float, gaussian
 
 def _told(learned: int, rate: float) -> str:
     """The protocol in words."""
-    if not learned:
-        known = "was told"
-    else:
+    known = "was told"
+    if learned:
         known = f"learned from {learned:,} pairs of draws that count for nothing else"
-    if rate == 1:
-        lot = ""
-    else:
+    lot = ""
+    if rate != 1:
         lot = f"; whether the canary was drawn, at rate {rate:g}, nobody tells"
     return (
         "the function drawn anew in every trial; the attacker knows everything but its randomness, and"

@@ -44,9 +44,9 @@ def blind_chance(ceiling: Callable[[float], float], success: float) -> float:
     for _ in range(STEPS):
         middle = (low + high) / 2
         if ceiling(exp(middle)) <= success:
-            low, high = (middle, high)
+            low = middle
         else:
-            low, high = (low, middle)
+            high = middle
     return low
 
 
