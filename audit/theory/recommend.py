@@ -25,8 +25,11 @@ def recommendations(path: Path, overrides: Sequence[str] = ()) -> list[Recommend
     if config.preset_name not in SCHEMES:
         raise BadInput(f"there is no convergence theory for {config.preset_name!r}; there is for {', '.join(SCHEMES)}")
     experiment = build(config, path.parent)
-    with bad_input("[theory]"):
-        return scheme_advice(config.preset_name, {**_facts(experiment), **config.theory})
+    try:
+        with bad_input("[theory]"):
+            return scheme_advice(config.preset_name, {**_facts(experiment), **config.theory})
+    except ArithmeticError as error:
+        raise BadInput("a bound leaves the range of numbers: check the units in [scheme] and [theory]") from error
 
 
 def _facts(experiment: Experiment) -> dict[str, Any]:

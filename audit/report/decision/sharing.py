@@ -277,11 +277,11 @@ def least_wrong(epsilon: float, delta: float, mu: float | None = None) -> float:
 def at_most_right(wrong: float) -> str:
     """All other answers as a percentage, rounded up but not to all of them.
 
-    >>> [at_most_right(x).replace("\N{NO-BREAK SPACE}", " ") for x in (0.5, 0.2689, 0.0006)]
-    ['50 %', '73.2 %', '99.94 %']
+    >>> [at_most_right(x).replace("\N{NO-BREAK SPACE}", " ") for x in (0.5, 0.2689, 0.0006, 1e-10)]
+    ['50 %', '73.2 %', '99.94 %', 'almost 100 %']
     """
-    for digits in range(3, 16):
+    for digits in range(3, 7):
         right = words.at_most(100 * (1 - wrong), digits)
         if right != "100":
-            break
-    return f"{right}\N{NO-BREAK SPACE}%"
+            return f"{right}\N{NO-BREAK SPACE}%"
+    return "almost 100\N{NO-BREAK SPACE}%"

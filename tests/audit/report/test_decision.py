@@ -299,7 +299,7 @@ def test_what_was_spent_before_is_in_the_first_answer(decide: Any, row: Any) -> 
     assert alone.answer == both.answer == "proven" and both.limited and not alone.limited
     right = at_most_right(least_wrong(0.5, 1e-5))
     assert (alone.sentence, both.sentence) == (proven_answer(right, False), proven_answer(right, False, alone=True))
-    assert right_of_both("99.99999\N{NO-BREAK SPACE}%", 15.8, 2e-5) in both.because
+    assert right_of_both("almost 100\N{NO-BREAK SPACE}%", 15.8, 2e-5) in both.because
     assert right_of_both("", math.inf, 0.0) in bare.because
     quiet["epsilon"] = [row(proven=0.5)]
     assert "15.8" not in found(15.3).because  # of other terms than what was spent: no sum
@@ -368,7 +368,7 @@ def test_a_false_claim_beside_a_useful_proof_is_no_reason_not_to_share(decide: A
     assert leaked.share.answer == "no"  # .83 of which no useful proof allows anything
 
 
-@pytest.mark.parametrize("multiplier", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("multiplier", [0.5, 1.0, 4.0])
 def test_of_gaussian_noise_no_test_is_right_more_often_than_is_said(multiplier: float) -> None:
     """The best test of N(0, σ) against N(1, σ) is at one half; what is said is its share, less than of any (ε, δ)."""
     rng = np.random.default_rng(0)

@@ -8,6 +8,7 @@ import math
 import pytest
 from click.testing import CliRunner
 from dpfl_audit import cli
+from dpfl_audit.audit.errors import BadInput
 
 BASE = """
 [data]
@@ -62,3 +63,11 @@ def test_a_median_clip_has_no_theory(tmp_path):
     config.write_text(BASE + 'name = "ldp"\nsigma = 8.0\nclip = "median"\nrounds = 2\n')
     with pytest.raises(Exception, match="the theory of ldp needs a number, not the median"):
         CliRunner().invoke(cli.audit, ["advise", str(config), "--debug"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("override", ["theory.epsilon=1e-300", "theory.smoothness=1e300", "theory.learning_rate=1e18"])
+def test_a_bound_beyond_the_numbers_is_refused(tmp_path, override):
+    config = tmp_path / "c.toml"
+    config.write_text(BASE + 'name = "geometric"\nrounds = 24\n')
+    shown = CliRunner().invoke(cli.audit, ["advise", str(config), "--set", override])
+    assert isinstance(shown.exception, BadInput)
