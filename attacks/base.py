@@ -70,7 +70,7 @@ class PublicFacts:
     local steps 0, 1, …, () where all have one rate.
     gradient_scale, penalties, step_clip: what local training does more than its optimiser's steps on the loss, as of
     `defenses.local.LocalTraining`. record_clip: every record's gradient is clipped by itself. truncated: what is sent
-    was cut component by component.
+    was cut component by component. gaussian: the noise on a message is.
     """
 
     scheme: str
@@ -97,6 +97,7 @@ class PublicFacts:
     step_clip: StepClip | None = None
     record_clip: bool = False
     truncated: bool = False
+    gaussian: bool = True
 
     def of_round(self, round: int) -> PublicFacts:
         """The facts as they were in one round.

@@ -158,17 +158,3 @@ def file_digests(folder: Path) -> dict[str, str]:
         if p.is_file() and ".work" not in p.parts and p.name not in ("setup.json", "environment.json", LOCK)
     ]
     return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in paths}
-
-
-__all__ = [
-    "appears",
-    "digest_of_file",
-    "digest_of_json",
-    "file_digests",
-    "json_text",
-    "plain",
-    "write_bytes",
-    "write_json",
-    "write_lines",
-    "write_tensors",
-]

@@ -121,12 +121,34 @@ def classifier(folder: str, length: int, classes: int, vocabulary: int) -> TextC
     base, config = _opened(folder, "AutoModel", length, vocabulary)
     if getattr(base, "pooler", None) is not None:
         base.pooler = None
-    return TextClassifier(base, config.hidden_size, max(1, classes))
+    return _tried(TextClassifier(base, config.hidden_size, max(1, classes)), folder, length, vocabulary)
 
 
 def decoder(folder: str, length: int, vocabulary: int) -> LanguageModel:
-    """The model in a folder with the head that tells its next word: logits (n, length, words). Else as `classifier`."""
-    return LanguageModel(_opened(folder, "AutoModelForCausalLM", length, vocabulary)[0])
+    """The model in a folder with the head that tells its next word: logits (n, length, words). Else as `classifier`.
+
+    Raises:
+        ValueError: what `classifier` raises, and where it sees the next word.
+    """
+    model = LanguageModel(_opened(folder, "AutoModelForCausalLM", length, vocabulary)[0])
+    texts = torch.arange(length).remainder(vocabulary).repeat(2, 1)
+    texts[1, -1] = (texts[1, -1] + 1) % vocabulary
+    with torch.no_grad():
+        before, other = _tried(model, folder, length, vocabulary)(texts)[:, :-1]
+    if not torch.allclose(before, other, rtol=1e-3, atol=1e-3):
+        raise ValueError(f"{PREFIX}{folder} sees the next word that it is to tell; next_token needs a decoder")
+    return model
+
+
+def _tried(model: Any, folder: str, length: int, vocabulary: int) -> Any:
+    """The model, which has read a text of full length: some have fewer places than their config says."""
+    try:
+        with torch.no_grad():
+            model(torch.arange(length)[None].remainder(vocabulary))
+    except Exception as error:  # the library's networks raise nothing more exact
+        why = " ".join(str(error).split())[:160]
+        raise ValueError(f"{PREFIX}{folder} reads no text of {length} tokens ({why}); lower [data] length") from None
+    return model
 
 
 def _opened(folder: str, kind: str, length: int, vocabulary: int) -> tuple[Any, Any]:
@@ -138,18 +160,19 @@ def _opened(folder: str, kind: str, length: int, vocabulary: int) -> tuple[Any, 
                 f"{PREFIX}{folder}: there is no {name}; a folder with config.json and model.safetensors is needed, and"
                 " pickled weights are not opened"
             )
-    try:
-        library: Any = importlib.import_module("transformers")  # of the extra [text]
-    except ModuleNotFoundError:
-        raise ValueError(f"{PREFIX}{folder} needs the extra [text]: pip install 'dpfl-audit[text]'") from None
+    library = _package(LIBRARY)
     settings = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = library.AutoConfig.from_pretrained(home, **settings)
-        base = getattr(library, kind).from_pretrained(
-            home, config=config, use_safetensors=True, attn_implementation="eager", dtype=torch.float32, **settings
-        )
-    except (OSError, ValueError, KeyError) as error:
+        told = {"config": config, "use_safetensors": True, "attn_implementation": "eager", "dtype": torch.float32}
+        kinds = getattr(library, kind)
+        base, read = kinds.from_pretrained(home, output_loading_info=True, **told, **settings)
+    except Exception as error:  # the library raises what its parts raise
         raise ValueError(f"{PREFIX}{folder} cannot be opened ({' '.join(str(error).split())[:160]})") from None
+    if lacking := sorted(name for name in read["missing_keys"] if "pooler" not in name):
+        raise ValueError(f"{PREFIX}{folder}: model.safetensors lacks {len(lacking)} tensors, such as {lacking[0]}")
+    if broken := [name for name, value in base.named_parameters() if not bool(value.isfinite().all())]:
+        raise ValueError(f"{PREFIX}{folder}: {broken[0]} in model.safetensors has numbers that are not finite")
     places = getattr(config, "max_position_embeddings", length)
     if length > places:
         raise ValueError(f"{PREFIX}{folder} has {places} places, and texts have {length} tokens; lower [data] length")

@@ -26,6 +26,7 @@ from .significance import LineUpTests
 
 TextWords = tuple[str, ...]
 
+UNKNOWN = ("[unk]", "<unk>")  # for any word that the tokenizer lacks: it is one of a text, and tells none
 FEWEST = 3  # words of a text that comes back beyond doubt; a shorter one may be guessed
 FREQUENT = 2  # texts' worth of the most frequent words, which stand for what everybody might say
 PAIRS = 40_000  # of an original and a reading that are compared by the words' order too; more would take minutes
@@ -100,7 +101,8 @@ def score_texts(
         controls {frequent, other_texts}, intervals, p_values and least_p_values {words_told, reidentified}, pairs and
         not_measured, as of `leakage.score_images`.
     """
-    said = {*told, *(word for text in made for word in text)}
+    made = [_known(text) for text in made]
+    said = {*_known(told), *(word for text in made for word in text)}
     values, pairs = _values(beside.originals, made, said)
     controls = _controls(beside, len(said), seed)
     measured = {name: _values(beside.originals, texts, {w for t in texts for w in t})[0] for name, texts in controls}
@@ -139,6 +141,10 @@ def score_texts(
         "pairs": [{"original": i, "reconstruction": j} for i, j in pairs],
         "not_measured": missing,
     }
+
+
+def _known(words: Sequence[str]) -> TextWords:
+    return tuple(word for word in words if word not in UNKNOWN)
 
 
 def _values(
@@ -184,7 +190,7 @@ def _controls(beside: TextsBeside, told: int, seed: int) -> list[tuple[str, list
     """What one gets without the message: the most frequent words, as many as were told, and other texts by lot."""
     n, rng = len(beside.originals), np.random.default_rng(seed)
     made: list[tuple[str, list[TextWords]]] = []
-    known = beside.own or beside.others
+    known = [_known(text) for text in beside.own or beside.others]
     if known:
         usual = round(sum(map(len, known)) / len(known))
         counts = Counter(word for text in known for word in text)

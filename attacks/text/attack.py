@@ -87,7 +87,7 @@ class TextInversion:
         if len(bag.words):
             texts, how = reader.texts(bag, aim.count, seed)
             methods = (*methods, *how)
-        words, noise = bag.words, view.facts.noise_std is not None and aim.target.noise_std > 0
+        words, noise = bag.words, reader.noise_std is not None and aim.target.noise_std > 0
         if noise and not texts:
             texts, told, why = by_head(reader.layers, view, aim.target, knowledge.auxiliary_inputs, seed, progress)
             words = torch.tensor(sorted({*words.tolist(), *told}), dtype=torch.int64)
@@ -139,7 +139,9 @@ class _Reader:
             value, noise = target.update, target.noise_moved
             if target.recipe is not None and target.recipe.linear:
                 noise = target.noise_std * target.recipe.scale
-        known = None if view.facts.noise_std is None else noise
+        known: float | None = noise
+        if view.facts.noise_std is None or view.facts.truncated or (noise > 0 and not view.facts.gaussian):
+            known = None
         rounding: dict[str, float] = {}
         sent: Mapping[str, Tensor] = view.layout.split(value)
         if target.update is not None:  # a difference of weights, each of which is rounded by its own size
@@ -153,7 +155,7 @@ class _Reader:
         table = self.sent.get(f"{self.layers.words}.weight")
         rows = Bag(torch.zeros(0, dtype=torch.int64), why_none="the embedding is frozen, so nobody sends it")
         if table is not None:
-            rows = bag_of_rows(table, self.noise_std)
+            rows = bag_of_rows(table[: self.vocabulary], self.noise_std)
         if not rows.why_none:
             return rows, (("words by the embedding's rows", ""),)
         span = self._span(0)
@@ -199,7 +201,7 @@ class _Reader:
             return [], (("sentences", why),)
         if self.layers.causal:
             begun = sorted(from_the_left(trial), key=lambda text: text.off)
-            path = head_of(self.layers, self.vocabulary)
+            path = head_of(self.layers)
             if path is None:
                 return begun, (("sentences from the left", ""),)
             head = self._head(path)
@@ -270,6 +272,3 @@ def make_text_inversion(settings: Mapping[str, Any], quick: bool, device: str) -
     del quick, device
     check_keys(settings, (), gone=("sentences",))
     return [TextInversion()]
-
-
-__all__ = ["NAME", "TextInversion", "make_text_inversion"]

@@ -33,10 +33,14 @@ def bag_of_rows(rows: Tensor, noise_std: float | None) -> Bag:
     noise alone, of which ‖row‖²/σ² is χ² of as many degrees as the width.
 
     Args:
-        rows: a gradient's or an update's. noise_std: of every component, 0.0 for none, None for an unknown one.
+        rows: a gradient's or an update's. noise_std: of every component, 0.0 for none, None where it is not known to
+            be Gaussian of one size.
     """
     if noise_std is None:
-        return Bag(torch.zeros(0, dtype=torch.int64), why_none="there is noise, of a size that nobody is told")
+        return Bag(
+            torch.zeros(0, dtype=torch.int64),
+            why_none="the noise is not Gaussian or its size not public, or numbers were cut",
+        )
     sizes = rows.double().square().sum(1)
     some = sizes > 0
     if noise_std > 0:

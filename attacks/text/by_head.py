@@ -99,7 +99,7 @@ class HeadSent:
             (slopes,) = torch.autograd.grad(self._fitted(read, rest)[1][0, guess.label], caught[0])
         finally:
             hook.remove()
-        gains = slopes[0] @ self.words.weight.T
+        gains = slopes[0] @ self.words.weight[: len(self.prior.words)].T
         gains = STEEP * gains / gains.std(1, keepdim=True).clamp_min(1e-30) + self.prior.words.log() / 2
         gains[:, sorted(barred)] = -torch.inf
         return gains.topk(min(LIKELY, gains.shape[1] - len(barred)), 1).indices.tolist()

@@ -24,7 +24,7 @@ def with_last_words(texts: Sequence[FoundText], layers: Layers, gradient: Tensor
     Args:
         texts: all of the batch. layers: of the network. gradient: of its head, (words, width), times a number above 0.
     """
-    head = head_of(layers, len(gradient))
+    head = head_of(layers)
     if head is None or not texts:
         return [*texts]
     read = [layers.read_by(head, text.tokens[None])[0] for text in texts]
@@ -44,7 +44,9 @@ def with_last_words(texts: Sequence[FoundText], layers: Layers, gradient: Tensor
     return found
 
 
-def head_of(layers: Layers, words: int) -> str | None:
+def head_of(layers: Layers) -> str | None:
     """The path of the linear layer that scores each word, None where there is none."""
+    table = layers.network.get_submodule(layers.words)
+    assert isinstance(table, nn.Embedding)
     linear = {path: part for path, part in layers.network.named_modules() if isinstance(part, nn.Linear)}
-    return next((path for path, part in linear.items() if part.out_features == words), None)
+    return next((path for path, part in linear.items() if part.out_features == table.num_embeddings), None)

@@ -45,7 +45,7 @@ class Layers:
 
     @classmethod
     def of(cls, module: nn.Module, layout: Layout, weights: Tensor, vocabulary: int, length: int) -> Layers:
-        """Of a network whose embedding has a row for each word.
+        """Of a network whose embedding has a row for each word, and more at most.
 
         Args:
             module, layout: the network, whose own weights mean nothing. weights: (d,), those that a message was made
@@ -59,10 +59,13 @@ class Layers:
         for name, value in layout.split(weights.double()).items():
             named[name].copy_(value)
         tables = {path: part for path, part in network.named_modules() if isinstance(part, nn.Embedding)}
-        words = next((path for path, part in tables.items() if part.num_embeddings == vocabulary), "")
+        positions = next((path for path in tables if "position" in path or path.endswith("wpe")), "")  # GPT-2's
+        sizes = {path: part.num_embeddings for path, part in tables.items() if path != positions}
+        # Many models have more rows than words, for a size that computes faster.
+        words = next((p for p, rows in sizes.items() if rows == vocabulary), "")
+        words = words or next((p for p, rows in sizes.items() if rows > vocabulary), "")
         if not words:
             raise ValueError(f"the network has no nn.Embedding of {vocabulary} rows, one for each word")
-        positions = next((path for path in tables if "position" in path or path.endswith("wpe")), "")  # GPT-2's
         probe = torch.arange(length)[None].remainder(vocabulary)
         groups = _grouped(network, probe, {*layout.names})
         found = cls(network, words, positions, groups)

@@ -15,6 +15,7 @@ from ..tensors import dense_tensor
 from .recording import DataFacts
 
 MASK = "attention_mask"
+TYPES = "token_type_ids"  # of two texts in one record; a model that gets none takes 0
 
 
 def text_records(given: Any, data: DataFacts, where: str) -> tuple[Tensor, Tensor]:
@@ -32,6 +33,9 @@ def text_records(given: Any, data: DataFacts, where: str) -> tuple[Tensor, Tenso
     if isinstance(given, Mapping):
         if "input_ids" not in given:
             raise BadInput(f"{where}: records have {', '.join(map(str, given))}; expected input_ids and {MASK}")
+        types = given.get(TYPES)
+        if types is not None and bool(dense_tensor(types, f"records' {TYPES}").any()):
+            raise BadInput(f"{where}: {TYPES} are not 0, and no others are kept; join the texts of a record into one")
         given, mask = given["input_ids"], given.get(MASK)
     tokens = dense_tensor(given, "records' tokens")
     if tokens.is_floating_point() or tokens.dim() != 2:

@@ -145,8 +145,8 @@ def _rebuilt(judged: JudgedAttack) -> str:
     if attack.thing == "text":
         whole, told = attack.value("whole"), attack.value("words_told")
         return (
-            f"{percent(whole)} of the attacked training texts came back word for word, and {percent(told)} of their"
-            f" words were told, {seen} (texts: {number(attack.n)})."
+            f"{percent(whole)} of the training texts of one message came back word for word, as the model reads them,"
+            f" and {percent(told)} of their words were told, {seen} (texts: {number(attack.n)})."
         )
     check = next((check for check in judged.checks if check.metric == "reidentified" and check.beats), None)
     if check is None:  # too few images for a line-up to tell

@@ -8,7 +8,7 @@ from typing import Any
 from ...attacks.base import Knowledge, ReadTexts
 from ...attacks.cells import Cell
 from ...defenses.data.partition import UNALIKE
-from ...defenses.data.vocabulary import Vocabulary
+from ...defenses.data.vocabulary import LACKED, Vocabulary
 from ...metrics.text import TextsBeside, counted_words, score_texts
 from ..files import write_json
 from ..results.checks import COMPARABLE
@@ -91,5 +91,5 @@ def text_entry(
 def _marked(vocabulary: Vocabulary, original: list[int], made: list[int]) -> list[list[Any]]:
     """The words of a reading, each with whether the original has it at that place."""
     own, read = vocabulary.plain(original), vocabulary.plain(made)
-    right = [k < len(own) and own[k] == number for k, number in enumerate(read)]
+    right = [k < len(own) and own[k] == n and vocabulary.words[n] not in LACKED for k, n in enumerate(read)]
     return [[word, ok] for word, ok in zip(vocabulary.spoken(read), right, strict=True)]

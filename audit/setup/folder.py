@@ -29,7 +29,7 @@ from ...defenses.schedule import RoundPlan, reads_history
 from ...defenses.scheme import Claim, Scheme
 from ...defenses.steps.components import ClipComponents
 from ...defenses.steps.quantile import QuantileClip
-from ...defenses.steps.respond import ClipRange
+from ...defenses.steps.respond import ClipRange, Respond
 from ...defenses.steps.sparsify import TopK
 from ...defenses.terms import Observer
 from ...defenses.wire import client_address
@@ -348,10 +348,17 @@ class Setup:
             step_clip=local.step_clip if trains else None,
             record_clip=local.per_example is not None,
             truncated=self._has(ClipComponents, ClipRange),
+            gaussian=self._noise_is_gaussian,
         )
 
     def _has(self, *kinds: type) -> bool:
         return any(isinstance(step, kinds) for step in self.scheme.client)
+
+    @property
+    def _noise_is_gaussian(self) -> bool:
+        recorded_laplace = self.manifest.recorded is not None and self.manifest.facts.clip_order == 1
+        laplace = any(getattr(step, "mechanism", "") == "laplace" for step in self.scheme.client)
+        return not (recorded_laplace or laplace or self._has(Respond))
 
     @property
     def _noise_of_a_message(self) -> float | None:

@@ -241,13 +241,13 @@ def deal_of(rows: int, seed: int) -> Deal:
 
 
 def targets_of(
-    root: str, column: pd.Series, held: NDArray[np.int64], labels: Sequence[str | float] | None, regression: bool
+    root: str, column: pd.Series, held: NDArray[np.int64], labels: Sequence[str | float] | None, regression: bool | None
 ) -> tuple[NDArray[Any], list[str]]:
     """Class numbers and the classes' names; or real numbers and no names.
 
     Args:
         root: the file, for messages. column: the target's words. held: the rows that decide what is learnt.
-        labels, regression: as of `load`.
+        labels, regression: as of `load`; None where it cannot be asked for.
     """
     what = f"{root!r}: the target {column.name!r}"
     words = column.str.strip()
@@ -280,14 +280,18 @@ def targets_of(
     if len(names) < 2:
         raise ValueError(f"{what} has the one value {names[0]!r} in every test and auxiliary row; two are needed")
     if labels is None and len(names) > CATEGORIES:
-        say = "regression = true in [data] options if it is a quantity" if numeric else "another target"
+        say = "another target"
+        if numeric and regression is not None:
+            say = "regression = true in [data] options if it is a quantity"
         raise ValueError(
             f"{what} has {len(names)} values in the {len(held)} test and auxiliary rows, and classes are at most"
             f" {CATEGORIES}; say {say}"
         )
     place = {name: number for number, name in enumerate(names)}
     if not words.isin(names).all():
-        quantity = "; or regression = true if it is a quantity" if numeric else ""
+        quantity = ""
+        if numeric and regression is not None:
+            quantity = "; or regression = true if it is a quantity"
         raise ValueError(
             f"{what} has a class that no test or auxiliary row has, and everybody sees how many classes a model has;"
             f' say all of them by labels = ["…", "…"] in [data] options{quantity}'
@@ -330,6 +334,3 @@ def _features(
     if not columns:
         raise ValueError(f"{root!r} has no column to learn from beside the target")
     return np.stack(features, 1), columns, left_out
-
-
-__all__ = ["deal_of", "load", "targets_of"]

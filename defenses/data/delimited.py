@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import lzma
+import re
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ PACKED = {  # how a packed file begins
     b"\xfd7zXZ": lzma.decompress,
     b"PK\x03\x04": lambda content: _only_member(content),
 }
+OPEN = re.compile(r'(?:^|\t)"(?:[^"\n]|"")*$', re.MULTILINE)  # a quote that its line does not close
 UNNAMED = "Unnamed: "  # as pandas calls a column without a name
 
 
@@ -127,6 +129,9 @@ def _rows(path: Path, text: str, mark: str) -> pd.DataFrame:
     if not first:
         raise ValueError(f"{path} is not a readable CSV table (it is empty)")
     width = max(len(row) for row in first)
+    quoting = csv.QUOTE_MINIMAL
+    if mark == "\t" and OPEN.search(text):  # as in GLUE's files, whose quotes are their texts'
+        quoting = csv.QUOTE_NONE
     try:
         rows = pd.read_csv(
             io.StringIO(text),
@@ -138,6 +143,7 @@ def _rows(path: Path, text: str, mark: str) -> pd.DataFrame:
             keep_default_na=False,
             na_values=[],
             skipinitialspace=True,
+            quoting=quoting,
             engine="c",
         )
     except (ValueError, EOFError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ import pandas as pd
 import torch
 
 from ..nearest import instead
-from .csv_table import LEAST, deal_of, targets_of
+from .csv_table import LEAST, OF_FILE, deal_of, targets_of
 from .dataset import DEALT_BY_LOT, Dataset, Records, digest
-from .tabular import Deal, read_table
+from .delimited import read_delimited
+from .tabular import Deal
 from .vocabulary import UNKNOWN, WORD, Vocabulary, next_words, padded, vocabulary_of
 
 KNOWN_ENDS = (".csv", ".tsv", ".jsonl")
@@ -30,6 +31,8 @@ def load(
     *,
     tokenizer: str = "",
     length: int = 32,
+    labels: Sequence[str] | None = None,
+    **of_file: Any,
 ) -> Dataset:
     """Texts of a csv, tsv or jsonl file with a column `text` and one of classes, dealt by lot as `csv` deals rows.
 
@@ -39,6 +42,8 @@ def load(
             "words": words and marks as the auxiliary texts have them, every other one unknown.
         length: the most tokens of a record; longer texts are cut. The description is public, so it says how many of
             the auxiliary texts were.
+        labels: the classes in their order, where the held-out rows do not have all. of_file: separator, header and
+            encoding of a csv or tsv file (`read_delimited`).
 
     Raises:
         ValueError: one sentence: no such file or column, too few rows, no tokenizer.
@@ -48,34 +53,40 @@ def load(
     path, column = Path(root), target or "target"
     if not path.is_file() or path.suffix not in KNOWN_ENDS:
         raise ValueError(f"root = {root!r} is no file that ends in {', '.join(KNOWN_ENDS)}")
-    if length < 1:
-        raise ValueError(f"length = {length}: at least 1 token a record")
-    table = _read(path)
+    if not isinstance(length, int) or length < 1:
+        raise ValueError(f"length = {length!r}: expected a whole number, at least 1 token a record")
+    if not isinstance(tokenizer, str):
+        raise ValueError(f"tokenizer = {tokenizer!r}: expected the name of a file")
+    if unknown := sorted(set(of_file) - {*OF_FILE}):
+        known = ("tokenizer", "length", "labels", *OF_FILE)
+        raise ValueError(f"text does not know the option {unknown[0]}{instead(unknown[0], known)}")
+    table = _read(path, of_file)
     for name in ("text", column):
         if name not in table.columns:
             raise ValueError(f"{root!r} has no column {name!r}{instead(name, list(map(str, table.columns)))}")
     if len(table) < LEAST:
         raise ValueError(f"{root!r} has {len(table) or 'no'} rows; at least {LEAST} are needed")
-    if empty := int((table["text"].fillna("").str.strip() == "").sum()):
+    texts, answers = (table[name].fillna("").astype(str) for name in ("text", column))
+    if empty := int((texts.str.strip() == "").sum()):
         raise ValueError(f"{root!r}: the column 'text' is empty in {empty} rows; leave these rows out of the file")
     deal = deal_of(len(table), seed)
     held = np.concatenate([deal.test, deal.auxiliary])
-    targets, labels = targets_of(root, table[column].astype(str), held, None, False)
-    if not labels:
+    answers = answers.where(answers.str.strip() != "", None)
+    targets, names = targets_of(root, answers, held, labels, None)
+    if not names:
         raise ValueError(f"{root!r}: the column {column!r} has numbers that are not whole; text is told into classes")
-    texts = [str(text) for text in table["text"]]
-    vocabulary, records, cut = _tokens(path, tokenizer, texts, deal, length)
+    vocabulary, records, cut = _tokens(path, tokenizer, texts.tolist(), deal, length)
     facts = {
         "source": path.name,
         "test": DEALT_BY_LOT,
         "target": column,
-        "labels": labels,
+        "labels": names,
         "tokenizer": tokenizer or TOKENIZER,
         "read_as": f"at most {length} tokens; auxiliary texts that were cut: {cut} of {len(deal.auxiliary)}",
     }
     parts = [torch.from_numpy(part.copy()) for part in (deal.train, deal.test, deal.auxiliary)]
     splits = [(records[part], torch.tensor(targets)[part]) for part in parts]
-    return text_dataset("text", (splits[0], splits[1], splits[2]), len(labels), vocabulary, facts)
+    return text_dataset("text", (splits[0], splits[1], splits[2]), len(names), vocabulary, facts)
 
 
 def text_dataset(
@@ -132,14 +143,15 @@ def told_by_next_words(data: Dataset) -> Dataset:
     )
 
 
-def _read(path: Path) -> pd.DataFrame:
-    if path.suffix == ".jsonl":
-        try:
-            return pd.read_json(path, lines=True, dtype=False).astype({"text": str}, errors="ignore")
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r} is no file of one JSON object a line ({error})") from error
-    separator = "\t" if path.suffix == ".tsv" else ","
-    return read_table(path, dtype=str, sep=separator, encoding="utf-8-sig", keep_default_na=False)
+def _read(path: Path, of_file: Mapping[str, Any]) -> pd.DataFrame:
+    if path.suffix == ".tsv":
+        of_file = {"separator": "\t", **of_file}
+    if path.suffix != ".jsonl":
+        return read_delimited(path, **of_file).table
+    try:
+        return pd.read_json(path, lines=True, dtype=False)
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no file of one JSON object a line ({error})") from error
 
 
 def _tokens(
@@ -163,14 +175,14 @@ def _tokens(
         raise ValueError(f"reading {file.name} needs the extra [text]: pip install 'dpfl-audit[text]'") from None
     try:
         reader = tokenizers.Tokenizer.from_file(str(file))
+        reader.no_padding()
+        reader.no_truncation()
+        rows = [each.ids for each in reader.encode_batch(texts)]
     except Exception as error:  # the package raises nothing more exact
-        raise ValueError(f"{str(file)!r} is no tokenizer ({str(error)[:80]})") from error
-    reader.no_padding()
-    reader.no_truncation()
-    rows = [each.ids for each in reader.encode_batch(texts)]
+        raise ValueError(f"{str(file)!r} is no tokenizer of these texts ({str(error)[:80]})") from error
     words = {number: word for word, number in reader.get_vocab(with_added_tokens=True).items()}
     named = Vocabulary(tuple(words.get(number, f"[unused{number}]") for number in range(max(words) + 1)))
-    last = [row[-1] for row in rows]
-    ends = bool(rows) and len(set(last)) == 1 and last[0] in named.special  # such as [SEP], which a cut must keep
+    last = {row[-1] for row in rows if row}
+    ends = all(rows) and len(last) == 1 and last <= named.special  # such as [SEP], which a cut must keep
     kept = [[*row[: length - 1], row[-1]] if ends and len(row) > length else row for row in rows]
     return named, padded(kept, length), sum(len(rows[row]) > length for row in deal.auxiliary)

@@ -21,7 +21,8 @@ from ..losses import IGNORED
 
 PAD = -1  # no word's number, as some models pad with a word that texts have too
 UNKNOWN = "[UNK]"
-SPECIAL = ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<unk>", "<|endoftext|>", "<|im_end|>")
+LACKED = (UNKNOWN, "<unk>")  # stand for a word of a text, which nobody can read
+SPECIAL = ("[PAD]", *LACKED, "[CLS]", "[SEP]", "[MASK]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<|im_end|>")
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -32,6 +33,8 @@ class Vocabulary:
     >>> vocabulary = Vocabulary(("[UNK]", "a", "cat", "##s", "."))
     >>> vocabulary.text([1, 2, 3, 4, PAD]), vocabulary.records(["a cat.", "a dog"], 4).tolist()
     ('a cats.', [[1, 2, 4, -1], [1, 0, -1, -1]])
+    >>> vocabulary.text([1, 0, PAD])
+    'a [UNK]'
     """
 
     words: tuple[str, ...]
@@ -50,8 +53,8 @@ class Vocabulary:
         return {word: number for number, word in enumerate(self.words)}
 
     def plain(self, record: Iterable[int]) -> list[int]:
-        """A record's numbers without padding and what is special."""
-        return [number for number in record if number >= 0 and number not in self.special]
+        """A record's numbers without padding and what is special; an unknown word is one of the text."""
+        return [n for n in record if n >= 0 and (n not in self.special or self.words[n] in LACKED)]
 
     def spoken(self, record: Iterable[int]) -> list[str]:
         """The words of a record as they are read, special ones left out."""

@@ -409,6 +409,3 @@ def _row(measured: Measured, case: CanaryCase, protocol: str) -> Shown:
     if case.weights(protocol) == "crafted":
         chosen = CRAFTED_WEIGHTS
     return Shown(notes=tuple(notes), demonstrated_from=chosen, **measured.shown)
-
-
-__all__ = ["AuditPlan", "CanarySettings", "Demonstration", "Question", "demonstrate", "demonstrate_rows", "planned"]
