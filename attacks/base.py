@@ -380,12 +380,7 @@ class Attack(Protocol):
         ...
 
     def run_part(
-        self,
-        part: Part,
-        view: View,
-        knowledge: Knowledge,
-        seed: int,
-        progress: Progress | None = None,
+        self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None
     ) -> Evidence:
         """The evidence of one part.
 

@@ -131,13 +131,7 @@ class Demo:
     answers: tuple[str, ...]
 
 
-def demo(
-    output: Path,
-    *,
-    quick: bool = False,
-    text: bool = False,
-    progress: Progress | None = None,
-) -> Demo:
+def demo(output: Path, *, quick: bool = False, text: bool = False, progress: Progress | None = None) -> Demo:
     """Train, attack and report every setting. A killed demo goes on where it was, and what another demo left in the
     folder (of other options) is made anew.
 
@@ -166,11 +160,7 @@ def _demo(output: Path, settings: tuple[DemoSetting, ...], quick: bool, progress
     kinds["training"] = WorkKind(5.0, ("training",))
     table = Timetable(progress, kinds)
     stages = [
-        (
-            setting,
-            table.plan({"training": 1}, setting.name),
-            table.plan({setting.name: 1}, setting.name),
-        )
+        (setting, table.plan({"training": 1}, setting.name), table.plan({setting.name: 1}, setting.name))
         for setting in settings
     ]
     results = []

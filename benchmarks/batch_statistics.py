@@ -102,12 +102,7 @@ def _flat(module: nn.Module, layout: Layout) -> Tensor:
 
 
 def measure(
-    seed: int,
-    count: int,
-    epochs: int,
-    settings: Inversion,
-    columns: Mapping[str, Column],
-    local: Local | None = None,
+    seed: int, count: int, epochs: int, settings: Inversion, columns: Mapping[str, Column], local: Local | None = None
 ) -> None:
     """Adds one batch to every column."""
     data = photos.load(classes=CLASSES, samples=200, seed=seed)

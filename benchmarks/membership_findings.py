@@ -140,10 +140,7 @@ def _found(federations: list[tuple[Tensor, Tensor]]) -> Found:
     ranks = torch.cat([torch.from_numpy(rankdata(scores) / len(scores)) for scores, _ in federations])
     member = torch.cat([inside for _, inside in federations])
     pooled = score_membership(
-        MembershipScores("pooled", "server", "", "", torch.arange(len(ranks)), ranks, ()),
-        member,
-        None,
-        0,
+        MembershipScores("pooled", "server", "", "", torch.arange(len(ranks)), ranks, ()), member, None, 0
     )
     point = next(p for p in pooled.tpr_points if p.fpr == 0.001)
     area, around, shuffled = pooled.value("auc"), pooled.intervals["auc"], pooled.controls["shuffled"]

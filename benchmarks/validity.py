@@ -18,14 +18,7 @@ from pathlib import Path
 import numpy as np
 import quiet  # noqa: F401 - before torch
 from dpfl_audit.audit.proof.theorems.gaussian import gaussian_epsilon
-from dpfl_audit.audit.two_worlds.estimators import (
-    Guesses,
-    clopper_pearson,
-    gdp,
-    one_run,
-    one_run_fdp,
-    one_run_shift,
-)
+from dpfl_audit.audit.two_worlds.estimators import Guesses, clopper_pearson, gdp, one_run, one_run_fdp, one_run_shift
 from dpfl_audit.audit.two_worlds.estimators.betting import block_ends
 from dpfl_audit.audit.two_worlds.estimators.clopper_pearson import best_threshold, error_limits
 from dpfl_audit.audit.two_worlds.estimators.gdp import mu_limit
@@ -122,10 +115,7 @@ def drawn(audit: Audit, gaussian: bool = False) -> Taken:
     past = Separate(audit.scores_in[:LEARNED], audit.scores_out[:LEARNED])
     tested_in, tested_out = audit.scores_in[LEARNED:], audit.scores_out[LEARNED:]
     return take(
-        lambda first, end: (tested_in[first:end], tested_out[first:end]),
-        past,
-        pairs,
-        BoundRule(DELTA, 0.95, gaussian),
+        lambda first, end: (tested_in[first:end], tested_out[first:end]), past, pairs, BoundRule(DELTA, 0.95, gaussian)
     )
 
 

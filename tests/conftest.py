@@ -12,6 +12,8 @@ import pytest
 import torch
 from dpfl_audit.audit import progress
 from dpfl_audit.defenses import process
+from dpfl_audit.defenses.data import load
+from dpfl_audit.defenses.data.dataset import Dataset
 from dpfl_audit.metrics import closer_test
 
 hypothesis.settings.register_profile("the same every time", derandomize=True)
@@ -56,6 +58,11 @@ def one_thread() -> None:
     """Small tensors are slower on many threads, and workers of pytest-xdist would fight over the cores."""
     process.ready()
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def notes() -> Dataset:
+    return load("notes", seed=5)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -133,12 +133,7 @@ def _prepare(case: StudyCase, folder: Path, force: bool, costs: SettingCosts) ->
 
 
 def looked_at(
-    case: StudyCase,
-    folder: Path,
-    points: Sequence[Asked],
-    before: Sequence[Trial],
-    times: StudyTimes,
-    workers: Workers,
+    case: StudyCase, folder: Path, points: Sequence[Asked], before: Sequence[Trial], times: StudyTimes, workers: Workers
 ) -> Iterator[list[Trial]]:
     """What comes of points, batch by batch; workers who have nothing to attack prepare the next ones.
 
@@ -226,12 +221,7 @@ def _select(
 
 
 def _beside(
-    case: StudyCase,
-    folder: Path,
-    trials: Sequence[Trial],
-    chosen: Trial,
-    times: StudyTimes,
-    workers: Workers,
+    case: StudyCase, folder: Path, trials: Sequence[Trial], chosen: Trial, times: StudyTimes, workers: Workers
 ) -> list[Trial]:
     """The settings one step from the chosen one that the search did not look at."""
     known = [trial.point for trial in trials]

@@ -30,13 +30,7 @@ from .printing import json_document, shown_progress
 )
 @click.option("--loss", help="What clients minimised, as bce_with_logits; else [local] loss of what is declared.")
 @common
-def command(
-    dump: Path,
-    output: Path | None,
-    as_json: bool,
-    quiet: bool,
-    **stated: Any,
-) -> None:
+def command(dump: Path, output: Path | None, as_json: bool, quiet: bool, **stated: Any) -> None:
     """A setup of a training that something else did: DUMP holds its rounds as .npz or .safetensors. Without -o DUMP is
     an unfinished recording, which is closed with the whole rounds it has.
 

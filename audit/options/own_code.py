@@ -102,12 +102,10 @@ class FlowerOptions:
     unit: Annotated[Unit | None, Option("Default: record with --data, else client.")] = None
     adjacency: Differ = "zero_out"
     observer: Annotated[
-        str | None,
-        Option("server (gets replies) or downlink (gets models). Default: whom the app's noise is for."),
+        str | None, Option("server (gets replies) or downlink (gets models). Default: whom the app's noise is for.")
     ] = None
     server: Annotated[
-        Any,
-        Option("The ServerApp, which is asked what it sends.", check=click.STRING, metavar="FILE.py|MODULE[:NAME]"),
+        Any, Option("The ServerApp, which is asked what it sends.", check=click.STRING, metavar="FILE.py|MODULE[:NAME]")
     ] = None
     model: Annotated[
         Any,

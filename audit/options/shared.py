@@ -18,8 +18,7 @@ MODEL_NAME = "PACKAGE.MODULE:FUNCTION"
 Force = Annotated[bool, Option("Replace different results in the output folder.")]
 Quiet = Annotated[bool, Option("No progress, no summary; errors only.", "-q --quiet")]
 Overrides = Annotated[
-    Sequence[str],
-    Option("Override a config value; may be repeated.", flags="--set", metavar="TABLE.KEY=VALUE"),
+    Sequence[str], Option("Override a config value; may be repeated.", flags="--set", metavar="TABLE.KEY=VALUE")
 ]
 Device = Annotated[
     DeviceName,

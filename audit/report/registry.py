@@ -59,11 +59,7 @@ def registry_entry(card: ClaimCard) -> dict[str, Any]:
         "tier": _tier(owner, proven),
         "deployment": {
             "basic": basic,
-            "dp_variant": {
-                **variant,
-                "data_domain": _data(card),
-                "unprotected_quantities": _public(card),
-            },
+            "dp_variant": {**variant, "data_domain": _data(card), "unprotected_quantities": _public(card)},
             "privacy_loss": {
                 **_unit(row),
                 "privacy_unit_details": _lines([*map(_worlds, rows), said["unit"]]),

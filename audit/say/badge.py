@@ -6,12 +6,7 @@ from ..judge.judgement import Judgement
 from ..results.format import NOT_MEASURED, Verdict
 from .words import at_most
 
-LEAKS = {
-    "none found": "no leak found",
-    "moderate": "moderate leak",
-    "high": "high leak",
-    "severe": "severe leak",
-}
+LEAKS = {"none found": "no leak found", "moderate": "moderate leak", "high": "high leak", "severe": "severe leak"}
 
 
 def leak_said(verdict: Verdict | Judgement) -> str:

@@ -13,10 +13,7 @@ from ..results.format import Epsilon
 from ..results.premises import Premise
 from .words import NO_SECRET, at_least, at_most, listed, number, observer, times
 
-_LEVELS = {
-    "client": "All data of one client (client level)",
-    "record": "One record (example level)",
-}
+_LEVELS = {"client": "All data of one client (client level)", "record": "One record (example level)"}
 ADJACENCIES_IN_WORDS = {
     "zero_out": "in one of the worlds {it} counts as nothing (zero_out)",
     "replace_one": "in one of the worlds another's data, of as many records, are in the place of {it} (replace_one)",

@@ -74,12 +74,7 @@ class Answer:
 UNTESTED = Answer(1.0, 1.0)
 
 
-def of_shares(
-    entries: Sequence[AttackResult],
-    sent: Sequence[Sent],
-    line_ups: LineUps | None,
-    lots: Lots,
-) -> Answer:
+def of_shares(entries: Sequence[AttackResult], sent: Sequence[Sent], line_ups: LineUps | None, lots: Lots) -> Answer:
     """Of all hits of line-ups in images of other splits, of whether pictures are closer to their own records than to
     each other's, and of the best messages alone.
 

@@ -17,11 +17,7 @@ from .limits import Limits
 
 
 def with_closest(
-    entry: AttackResult,
-    reconstruction: Reconstruction,
-    limits: Limits,
-    last_round: int,
-    spread: Callable[[], Tensor],
+    entry: AttackResult, reconstruction: Reconstruction, limits: Limits, last_round: int, spread: Callable[[], Tensor]
 ) -> AttackResult:
     """The entry with `psnr_ceiling_even`, and where there are auxiliary pictures with `psnr_ceiling`; without either
     where the proof allows anything.

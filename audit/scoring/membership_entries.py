@@ -68,11 +68,7 @@ def check_membership(auditor: Auditor, knowledge: Knowledge) -> None:
 
 
 def membership_entries(
-    auditor: Auditor,
-    knowledge: Knowledge,
-    scored: Iterable[Scored],
-    seed: int,
-    output: Path,
+    auditor: Auditor, knowledge: Knowledge, scored: Iterable[Scored], seed: int, output: Path
 ) -> tuple[list[AttackResult], list[str]]:
     """An entry for each attack, settings and observer, with scores/KEY.csv and .npz in `output`; and warnings.
 
@@ -210,12 +206,7 @@ def judges_of(auditor: Auditor, knowledge: Knowledge, senders: Sequence[str], se
     return DealtCandidates(judge, rows, member, parties, clients, lot, tuple(said))
 
 
-def assign(
-    clients: Tensor,
-    parties: Sequence[int | None],
-    seed: int,
-    labels: Tensor | None = None,
-) -> Tensor:
+def assign(clients: Tensor, parties: Sequence[int | None], seed: int, labels: Tensor | None = None) -> Tensor:
     """(n,): for each record the part that judges it, −1 for none.
 
     A member is judged by one of its own client's parts, of several by one drawn at random; a member whose client sent
@@ -268,13 +259,7 @@ def _matched(judge: Tensor, outside: Tensor, labels: Tensor, rng: torch.Generato
     return judge
 
 
-def _entry(
-    auditor: Auditor,
-    knowledge: Knowledge,
-    parts: Sequence[Scored],
-    seed: int,
-    output: Path,
-) -> AttackResult:
+def _entry(auditor: Auditor, knowledge: Knowledge, parts: Sequence[Scored], seed: int, output: Path) -> AttackResult:
     first = parts[0].scores
     senders = list(dict.fromkeys(part.scores.sender for part in parts))
     key = parts[0].key
@@ -357,10 +342,7 @@ def _parties(auditor: Auditor, addresses: Sequence[str]) -> list[int | None] | N
 
 
 def _per_client(
-    parts: Sequence[Scored],
-    parties: Sequence[int | None],
-    clients: Tensor,
-    judge: Tensor | None,
+    parts: Sequence[Scored], parties: Sequence[int | None], clients: Tensor, judge: Tensor | None
 ) -> tuple[ClientRow, ...]:
     """Each sender's own AUC, its records against all other candidates, or with `judge` against the outsiders whom it
     judges; () where one client has several addresses.
@@ -380,11 +362,7 @@ def _per_client(
             area, interval = None, None
         rows.append(
             ClientRow(
-                client=part.scores.sender,
-                n_members=len(inside),
-                n_nonmembers=len(outside),
-                auc=area,
-                interval=interval,
+                client=part.scores.sender, n_members=len(inside), n_nonmembers=len(outside), auc=area, interval=interval
             )
         )
     return tuple(rows)

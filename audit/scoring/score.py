@@ -177,9 +177,7 @@ def _in_its_pool(
         return entry.having(not_measured={**entry.not_measured, "pool_share": why})
     numbers = {"pool_share": line_up.share, "pool_chance": line_up.chance}
     low, high = clopper_pearson_interval(line_up.hits, line_up.n)
-    entry = entry.having(
-        intervals={**entry.intervals, "pool_share": (low, high)},
-    )
+    entry = entry.having(intervals={**entry.intervals, "pool_share": (low, high)})
     if limits is not None:
         last = _last_round(setup, reconstruction)
         numbers["pool_ceiling"] = limits.rebuilt(Observer.parse(reconstruction.observer), last, line_up.chances)

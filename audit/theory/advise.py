@@ -94,9 +94,7 @@ _BY_SCHEME: dict[str, SchemeTheory] = {
     "component": SchemeTheory(ComponentConstants, ("recommend_rounds",)),
     "fednore1": SchemeTheory(FednoreConstants, ("recommend_rounds",), letters={"lam": "strength"}),
     "anonymous-gossip": SchemeTheory(
-        DecentralisedConstants,
-        ("recommend_rounds", "recommend_participants"),
-        needed=frozenset({"neighbours"}),
+        DecentralisedConstants, ("recommend_rounds", "recommend_participants"), needed=frozenset({"neighbours"})
     ),
     "anonymous-leader": SchemeTheory(
         DecentralisedConstants,

@@ -19,14 +19,7 @@ from dpfl_audit.defenses.engine import local_bound
 from dpfl_audit.defenses.federation import RoundRecord, run_many
 from dpfl_audit.defenses.local import LocalJob, LocalResult, LocalTraining, PerExample, StepClip
 from dpfl_audit.defenses.participation import Dropout, Everyone, Participation, RoundRobin, Separated, Uniform
-from dpfl_audit.defenses.schedule import (
-    DecayWhileFalling,
-    FixedRounds,
-    Geometric,
-    NoiseOverRounds,
-    RoundPlan,
-    Schedule,
-)
+from dpfl_audit.defenses.schedule import DecayWhileFalling, FixedRounds, Geometric, NoiseOverRounds, RoundPlan, Schedule
 from dpfl_audit.defenses.scheme import Scheme, Step
 from dpfl_audit.defenses.steps.clip import Clip, ClipReceived
 from dpfl_audit.defenses.steps.components import ClipComponents, PerturbComponents
@@ -374,11 +367,7 @@ def shortened(dice: _Dice, public: _Federation) -> _Parts:
 def long(dice: _Dice, public: _Federation) -> _Parts:
     """So many rounds that the broadcasts tell who is there, and clients who can answer in what is caught of them."""
     clip = Clip(dice.number(0.3, 3.0))
-    changes = {
-        "participation": Everyone(),
-        "aggregate": Mean(),
-        "schedule": FixedRounds(dice.one(24, 48)),
-    }
+    changes = {"participation": Everyone(), "aggregate": Mean(), "schedule": FixedRounds(dice.one(24, 48))}
     noise = Perturb(noise_std=clip.norm * dice.number(0.5, 2.0))
     return _Parts((clip, noise), dice.one("update", "gradient"), changes=changes, tensors=(2, 1), records=(2, 2))
 

@@ -255,11 +255,7 @@ def counted(trials: int, rate: float, first: float, second: float) -> Pair:
 
 def turned_around(chance: float, otherwise: float, distance: float) -> Pair:
     """A Gaussian at `distance` rather than 0 with probability `chance` in one world, `otherwise` in the other."""
-    return Pair(
-        "gaussian",
-        ((chance, distance), (1 - chance, 0.0)),
-        ((otherwise, distance), (1 - otherwise, 0.0)),
-    )
+    return Pair("gaussian", ((chance, distance), (1 - chance, 0.0)), ((otherwise, distance), (1 - otherwise, 0.0)))
 
 
 def joined(ratios: list[float]) -> float:

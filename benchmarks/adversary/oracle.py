@@ -35,19 +35,7 @@ from dpfl_audit.defenses.update import Add, Replace
 from scipy.special import ndtr
 
 from .compositions import Composition
-from .federation import (
-    Number,
-    Sent,
-    Traffic,
-    centred,
-    distance,
-    drawn,
-    own_rounds,
-    sent,
-    swings,
-    traffic,
-    weights,
-)
+from .federation import Number, Sent, Traffic, centred, distance, drawn, own_rounds, sent, swings, traffic, weights
 from .losses import Mixture, Pair, View, counted, epsilon, joined, sampled, shifted, turned_around
 
 MERGED = ("downlink", "model", "aggregate")

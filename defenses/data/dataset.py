@@ -151,10 +151,7 @@ def make(
 
 
 def standardised(
-    data: Dataset,
-    source: Source | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    data: Dataset, source: Source | None = None, mean: Sequence[float] | None = None, std: Sequence[float] | None = None
 ) -> Dataset:
     """`data` with the mean and std that somebody asks for.
 

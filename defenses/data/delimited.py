@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -129,7 +130,7 @@ def _rows(path: Path, text: str, mark: str) -> pd.DataFrame:
     if not first:
         raise ValueError(f"{path} is not a readable CSV table (it is empty)")
     width = max(len(row) for row in first)
-    quoting = csv.QUOTE_MINIMAL
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
     if mark == "\t" and OPEN.search(text):  # as in GLUE's files, whose quotes are their texts'
         quoting = csv.QUOTE_NONE
     try:

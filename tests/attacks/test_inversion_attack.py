@@ -44,9 +44,7 @@ def small(dtype: torch.dtype = torch.float32, seed: int = 0, widths: tuple[int, 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("widths", "count", "strong"),
-    [((1024, 1024, 1024), 25, 1e-2), ((512,), 8, 0.2)],
-    ids=["thesis", "short"],
+    ("widths", "count", "strong"), [((1024, 1024, 1024), 25, 1e-2), ((512,), 8, 0.2)], ids=["thesis", "short"]
 )
 def test_the_thesis_workload_in_three_noise_cells(hundred, widths: tuple[int, ...], count: int, strong: float) -> None:
     """MLP 3×1024, 100 classes, 25 images: all but perfect without noise, hardly harmed by 1e-4, nothing left at 1e-2 a

@@ -61,15 +61,9 @@ MODELLED: dict[str, dict[str, Any]] = {
     "distributed-gaussian": {"clip": 0.05, "bits": 24, "granularity": 2.0**-22, "noise_multiplier": 1e-3},
 }
 SAID = {  # what is not modelled, in words
-    "fednore1": (
-        {"lam": 2e5, "clip": 0.1, "noise_std": 1e-7, "per_layer": False, "lr_decay": 0.5},
-        PENALTIES,
-    ),
+    "fednore1": ({"lam": 2e5, "clip": 0.1, "noise_std": 1e-7, "per_layer": False, "lr_decay": 0.5}, PENALTIES),
     "fednore1, median": ({"lam": 1.0, "sigma": 1e-2}, PENALTIES),
-    "fednore12": (
-        {"lam": 2e5, "clip": 0.1, "noise_std": 1e-7, "form": "scaled", "per_layer": False},
-        PENALTIES,
-    ),
+    "fednore12": ({"lam": 2e5, "clip": 0.1, "noise_std": 1e-7, "form": "scaled", "per_layer": False}, PENALTIES),
     "component": ({"K": 5, "sigma": 1e-6, "epsilon": 1e9}, TRUNCATED),
     "ldp-fl": ({}, TRUNCATED),
     "dpsgd": ({"clip": 1.0}, RECORDS),

@@ -23,13 +23,7 @@ from dpfl_audit.attacks.inversion.strategies.by_step import readable
 from dpfl_audit.attacks.inversion.strategies.simulated import Simulated, cut_short, lengthened
 from dpfl_audit.defenses import models
 from dpfl_audit.defenses.layout import Layout
-from dpfl_audit.defenses.local import (
-    DistancePerLayer,
-    LocalTraining,
-    Proximal,
-    ScaleByRoot,
-    StepClip,
-)
+from dpfl_audit.defenses.local import DistancePerLayer, LocalTraining, Proximal, ScaleByRoot, StepClip
 from messages import client_sends, facts_of, flat, gradient, knowing, view_of
 from torch import Tensor, nn
 

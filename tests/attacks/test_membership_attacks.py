@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 from dpfl_audit.attacks.base import Knowledge, MembershipScores, PublicFacts, Seen, View
-from dpfl_audit.attacks.membership import (
-    CapturedMembership,
-    LossThreshold,
-    ShadowFactory,
-    ShadowMembership,
-)
+from dpfl_audit.attacks.membership import CapturedMembership, LossThreshold, ShadowFactory, ShadowMembership
 from dpfl_audit.attacks.membership.captured import fedmia
 from dpfl_audit.attacks.membership.gradients import inner_products
 from dpfl_audit.attacks.membership.make import maker

@@ -19,11 +19,6 @@ ROWS = [0, 1, 2]
 NOBODY = [50, 51, 52]
 
 
-@pytest.fixture(scope="module")
-def notes():
-    return load("notes", seed=5)
-
-
 def seen(data, module, rows, *, share="gradient", words=None, noise=0.0):
     """What a server sees of a client that has `rows`, and records 0 to 19 to ask about."""
     training = LocalTraining(lr=0.1, batch_size=len(rows), steps=1, epochs=None)

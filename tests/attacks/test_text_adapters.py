@@ -6,17 +6,11 @@ import pytest
 import torch
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.span import SpanOfInputs
-from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import PAD
 from dpfl_audit.defenses.local import LocalTraining
 from messages import NOTHING, client_sends, facts_of, flat, transformer, view_of
 
 QV, QKV = ["query", "value"], ["query", "key", "value"]
-
-
-@pytest.fixture(scope="module")
-def notes():
-    return load("notes", seed=5)
 
 
 def read(data, row, length, *, targets, rank, before, layers=2):

@@ -12,14 +12,8 @@ from dpfl_audit.attacks.inversion.read.target import Target
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.attacks.text.noise import noise_over_gradient
 from dpfl_audit.attacks.text.prior import Bigrams
-from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.local import LocalTraining
 from messages import client_sends, facts_of, transformer, view_of
-
-
-@pytest.fixture(scope="module")
-def notes():
-    return load("notes", seed=5)
 
 
 def read(data, rows, ratio, *, clip=None, own=True, share="gradient"):

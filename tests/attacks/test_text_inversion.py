@@ -14,21 +14,15 @@ from dpfl_audit.attacks.text.bag import bag_of_rows
 from dpfl_audit.attacks.text.decay import without_decay
 from dpfl_audit.attacks.text.same_step import words_of_steps
 from dpfl_audit.attacks.text.span import SpanOfInputs
-from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import PAD
 from dpfl_audit.defenses.local import LocalTraining
 from messages import NOTHING, client_sends, facts_of, transformer
 from messages import view_of as seen_by_server
 
 
-@pytest.fixture(scope="module")
-def notes():
-    return load("notes", seed=5)
-
-
-def view_of(data, rows, *, causal=False, noise=0.0, share="gradient", told=True, optimiser="sgd", seed=0, steps=1):
+def view_of(data, rows, *, noise=0.0, share="gradient", told=True, optimiser="sgd", seed=0, steps=1, **options):
     """What a server sees of one client with these rows; noise on every component, whose size may not be told."""
-    module, words = transformer(data, causal=causal)
+    module, words = transformer(data, **options)
     training = LocalTraining(optimiser=optimiser, lr=0.1, batch_size=len(rows), steps=steps, epochs=None)
     value, _ = client_sends(module, training, (data.inputs, data.targets), torch.tensor([*rows]), share)
     value = value + noise * torch.randn(value.shape, generator=torch.Generator().manual_seed(seed))
@@ -55,6 +49,11 @@ def test_notes_come_back_whole_from_a_full_gradient(notes, causal, count):
     found = read(view_of(notes, range(count), causal=causal))
     assert set(found.words.tolist()) == words_of(notes, range(count))
     assert texts_of(found.texts) == texts_of(notes.inputs[:count]) and found.certain.all()
+
+
+def test_an_embedding_may_have_more_rows_than_there_are_words(notes):
+    found = read(view_of(notes, [0, 1], vocabulary=len(notes.description["vocabulary"]) + 9))
+    assert texts_of(found.texts) == texts_of(notes.inputs[:2]) and found.certain.all()
 
 
 @pytest.mark.full
@@ -147,6 +146,12 @@ def test_pure_noise_certifies_a_word_in_at_most_one_run_in_twenty():
 def test_nothing_is_read_of_strong_noise(notes, told):
     found = read(view_of(notes, [0, 1], noise=10.0, told=told, seed=4))
     assert len(found.words) == 0 and not found.certain.any()
+
+
+@pytest.mark.parametrize("odd", [{"gaussian": False}, {"truncated": True}], ids=["laplace", "cut"])
+def test_no_row_is_told_from_noise_of_another_law(notes, odd):
+    view = view_of(notes, [0, 1], noise=1e-4)
+    assert len(read(view).words) and not len(read(replace(view, facts=replace(view.facts, **odd))).words)
 
 
 def test_a_span_of_noise_is_not_clear_and_one_of_few_inputs_is():

@@ -10,8 +10,8 @@ import pytest
 import torch
 from dpfl_audit.attacks.text.attack import TextInversion
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import PAD, Vocabulary, next_words, padded, read_tokenizer, vocabulary_of
+from dpfl_audit.defenses.hugging_face import decoder
 from dpfl_audit.defenses.local import LocalTraining
 from dpfl_audit.defenses.losses import loss_of
 from messages import NOTHING, client_sends, facts_of, flat, transformer
@@ -38,11 +38,6 @@ def read(view):
 
 def texts_of(records):
     return sorted(tuple(n for n in record if n != PAD) for record in records.tolist())
-
-
-@pytest.fixture(scope="module")
-def notes():
-    return load("notes", seed=5)
 
 
 def decoder_of(notes, **options):
@@ -108,8 +103,36 @@ def random_decoder(kind, **options):
 def test_decoders_of_the_library_tell_their_texts(kind, options):
     module, words = random_decoder(kind, **options)
     texts = padded([[5, 5, 6, 7, 8], [9, 10, 9, 11, 12, 13], [14, 5, 15]], 8)
-    found = read(view_of(module, words, texts))
-    assert texts_of(found.texts) == texts_of(texts) and found.certain.all()
+    for known in (words, words[:50]):  # as many as the embedding has rows, and fewer
+        found = read(view_of(module, known, texts))
+        assert texts_of(found.texts) == texts_of(texts) and found.certain.all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "why"),
+    [
+        ("GPT2LMHeadModel", lambda held: held, None),
+        ("BertLMHeadModel", lambda held: held, "sees the next word"),
+        ("GPT2LMHeadModel", lambda held: {k: v for k, v in held.items() if "attn" not in k}, "lacks 4 tensors"),
+        ("GPT2LMHeadModel", lambda held: {k: v * float("nan") for k, v in held.items()}, "not finite"),
+        ("GPT2LMHeadModel", None, "cannot be opened"),
+    ],
+)
+def test_what_a_folder_of_a_decoder_must_have(tmp_path, kind, change, why):
+    transformers = pytest.importorskip("transformers", reason="not installed: pip install 'dpfl-audit[text]'")
+    files, network = pytest.importorskip("safetensors.torch"), getattr(transformers, kind)
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1}  # by BERT's names; GPT-2 has them too
+    network(network.config_class(vocab_size=60, **sizes)).save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    if change is None:
+        path.write_bytes(path.read_bytes()[:-50])
+    else:
+        files.save_file(change(files.load_file(path)), path, {"format": "pt"})
+    if why is None:
+        assert decoder(str(tmp_path), 8, 60)(torch.zeros(1, 8, dtype=torch.long)).shape == (1, 8, 60)
+    else:
+        with pytest.raises(ValueError, match=why):
+            decoder(str(tmp_path), 8, 60)
 
 
 def test_a_first_word_again_and_again_is_no_text():

@@ -313,24 +313,10 @@ def make_results(
     return folder
 
 
-@pytest.fixture(name="make_results", scope="session")
-def _make_results():
-    return make_results
-
-
-@pytest.fixture(name="row", scope="session")
-def _row():
-    return row
-
-
-@pytest.fixture(name="membership", scope="session")
-def _membership():
-    return membership
-
-
-@pytest.fixture(name="canary", scope="session")
-def _canary():
-    return canary
+_make_results = pytest.fixture(lambda: make_results, name="make_results", scope="session")
+_row = pytest.fixture(lambda: row, name="row", scope="session")
+_membership = pytest.fixture(lambda: membership, name="membership", scope="session")
+_canary = pytest.fixture(lambda: canary, name="canary", scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -5,18 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from dpfl_audit.defenses import models
-from dpfl_audit.defenses.data import load
 from dpfl_audit.defenses.data.vocabulary import vocabulary_of
 from dpfl_audit.defenses.engine import batched, looped
 from dpfl_audit.defenses.layout import Layout, frozen_of
 from dpfl_audit.defenses.local import LocalJob, LocalTraining, PerExample
 
 LORA = {"rank": 2, "targets": ["query", "value"], "alpha": 6}
-
-
-@pytest.fixture(scope="module")
-def notes():
-    return load("notes", seed=5)
 
 
 def network(data, **options):

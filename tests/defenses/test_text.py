@@ -110,6 +110,12 @@ def test_lines_of_json_are_the_same_texts(tmp_path):
     assert torch.equal(load("text", root=str(path), seed=3, tokenizer="words").inputs, from_csv.inputs)
 
 
+def test_a_quote_that_its_line_does_not_close_joins_no_rows(tmp_path):
+    rows = ['"' + row.replace(",", "\t") for row in ROWS]
+    made = load("text", root=table(tmp_path, rows, "x.tsv", "text\ttarget"), seed=3, tokenizer="words")
+    assert made.description["sizes"] == {"training": 38, "test": 12, "auxiliary": 10}
+
+
 @pytest.mark.parametrize(
     ("header", "options", "words"),
     [
@@ -117,6 +123,10 @@ def test_lines_of_json_are_the_same_texts(tmp_path):
         ("sentence,target", {"tokenizer": "words"}, ("no column 'text'",)),
         ("text,target", {}, ("tokenizer.json", 'tokenizer = "words"')),
         ("text,target", {"tokenizer": "words", "length": 0}, ("length = 0",)),
+        ("text,target", {"tokenizer": "words", "length": 2.5}, ("length = 2.5",)),
+        ("text,target", {"tokenizer": 3}, ("tokenizer = 3",)),
+        ("text,target", {"tokenizer": "words", "labels": ["a", "c"]}, ("lacks",)),
+        ("text,text", {"tokenizer": "words"}, ("two columns 'text'",)),
         ("text,target", {"tokenizer": "words", "mean": [0.0], "std": [1.0]}, ("no mean",)),
     ],
 )
@@ -124,6 +134,15 @@ def test_what_is_refused(tmp_path, header, options, words):
     with pytest.raises(ValueError) as raised:
         load("text", root=table(tmp_path, ROWS, header=header), seed=3, **options)
     assert all(word in str(raised.value) for word in words)
+
+
+def test_cells_that_lack_a_class_or_a_text_are_refused(tmp_path):
+    for row in ("a cat,", " ,a"):
+        with pytest.raises(ValueError, match="in 1 rows; leave these rows out"):
+            load("text", root=table(tmp_path, [*ROWS, row]), seed=3, tokenizer="words")
+    (tmp_path / "x.jsonl").write_text('{"sentence": "a", "target": 0}\n' * 60)
+    with pytest.raises(ValueError, match="no column 'text'"):
+        load("text", root=str(tmp_path / "x.jsonl"), seed=3, tokenizer="words")
 
 
 def test_records_without_a_word_or_beyond_the_vocabulary_are_refused():

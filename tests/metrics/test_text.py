@@ -46,6 +46,14 @@ def test_a_text_that_was_not_read_counts_nothing_and_none_counts_twice():
     assert twice["whole"] == 0.25
 
 
+def test_a_word_that_the_tokenizer_lacks_is_told_by_nobody():
+    """Two of three words of each text were unknown, and came back as that: a third of the words is told, none whole."""
+    of = beside()
+    lacking = [(text[0], "[unk]", "[unk]") for text in of.originals]
+    scores = score_texts(TextsBeside(lacking, of.others, of.own), lacking, ["[unk]"], relabellings=50)
+    assert (scores["whole"], scores["words_told"], scores["words_wrong"]) == (0.0, 0.5, 0.0)  # of two different words
+
+
 def test_words_alone_are_counted_without_order():
     of = beside()
     told = sorted({word for text in of.originals for word in text})

@@ -234,8 +234,7 @@ def flat(named: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("names", "layout"),
-    [(HOSPITALS, "files"), (HOSPITALS, "own"), (("17146521349845112345", "3"), "rounds")],
+    ("names", "layout"), [(HOSPITALS, "files"), (HOSPITALS, "own"), (("17146521349845112345", "3"), "rounds")]
 )
 def test_sites_by_name_and_ids_of_64_bits_are_numbered_in_their_order(names, layout, tmp_path):
     dump, whole = tmp_path / "dump", all(name.isdecimal() for name in names)

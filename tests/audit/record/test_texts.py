@@ -100,6 +100,7 @@ def test_a_mask_says_what_is_padding_and_texts_get_one_length(reader, tmp_path):
         (torch.tensor([[3, 4], [PAD, PAD]]), "no word that its mask shows"),
         ({"input_ids": torch.tensor([[3]]), "attention_mask": torch.tensor([[1, 1]])}, "a mask of shape"),
         ({"ids": torch.tensor([[3]])}, "expected input_ids"),
+        ({"input_ids": torch.tensor([[3, 4]]), "token_type_ids": torch.tensor([[0, 1]])}, "token_type_ids are not 0"),
         (torch.full((1, 30), 3), "a text of 30 tokens; the recording's have 24"),
     ],
 )

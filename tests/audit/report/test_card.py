@@ -52,13 +52,7 @@ NIST = [  # SP 800-226 by the issue's list: ε and unit, utility, bias, algorith
 BASE = {"data": {"name": "digits", "clients": 6, "samples_per_client": 20}, "model": {"name": "logistic"}}
 SCHEMES: dict[str, dict[str, Any]] = {
     "ldp": {"rounds": 2, "clip": 0.5, "sigma": 1.0, "share": "gradient"},
-    "central-gaussian": {
-        "rounds": 9,
-        "participants": 2,
-        "sampling": "fixed",
-        "clip": 0.5,
-        "noise_multiplier": 2.0,
-    },
+    "central-gaussian": {"rounds": 9, "participants": 2, "sampling": "fixed", "clip": 0.5, "noise_multiplier": 2.0},
     "fedavg": {"rounds": 1},
 }
 OWNER = {

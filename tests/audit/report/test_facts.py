@@ -141,11 +141,7 @@ def test_settings_side_by_side_name_the_servers_noise(make_results, tmp_path):
     assert table.splitlines()[0].split(",")[3] == "server_noise_std" and ",0.25," in table
 
 
-CONDITION = {
-    "condition": "the noise is Gaussian",
-    "demonstrated_on_condition": 55.0,
-    "ceiling_on_condition": 56.0,
-}
+CONDITION = {"condition": "the noise is Gaussian", "demonstrated_on_condition": 55.0, "ceiling_on_condition": 56.0}
 
 
 @pytest.mark.parametrize(

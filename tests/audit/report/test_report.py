@@ -361,9 +361,7 @@ def test_a_strangers_text_stays_text(form: str, make_results: Maker, row: Any, m
         n=2,
         warnings=[EVIL],
         epsilon=[row(proven=3.0, accountant=EVIL, notes=[EVIL])],
-        extra_attacks=[
-            membership() | {"attack": EVIL, "assumed": [EVIL]},
-        ],
+        extra_attacks=[membership() | {"attack": EVIL, "assumed": [EVIL]}],
         classifiers=[{"family": EVIL, "accuracy": 0.1}],
         setup={
             "config": {EVIL: EVIL},
@@ -497,11 +495,7 @@ def test_results_survive_a_round_trip(everything: Path, tmp_path: Path) -> None:
         (("attacks", 0, "key"), "/etc/passwd", "attacks[0].key"),
         (("attacks", 0, "intervals", "psnr"), [3, 1], "psnr has [3, 1]"),
         (("attacks", 0, "metrics", "psnr"), "high", "attacks[0].metrics.psnr is 'high'"),
-        (
-            ("attacks", 0, "pairs", 0, "original"),
-            -1,
-            "attacks[0].pairs[0].original is -1, expected at least 0",
-        ),
+        (("attacks", 0, "pairs", 0, "original"), -1, "attacks[0].pairs[0].original is -1, expected at least 0"),
         (("attacks", 0, "roc"), {"fpr": [0, 1], "tpr": [0]}, "as many tpr (1) as fpr (2)"),
         (
             ("attacks", 0, "histogram"),

@@ -78,11 +78,7 @@ def test_the_same_figures_as_text_markdown_csv_and_json(tiny: None, tmp_path: Pa
         ("geometric-tabel3", {}, "there is no table 'geometric-tabel3'; did you mean 'geometric-table3'?"),
         ("geometric-table3", {"trials": 0}, "--trials 0: at least one is needed"),
         ("geometric-table3", {"data": "adult"}, "data = 'adult': the table is made on mnist, fashion_mnist, digits"),
-        (
-            "geometric-table3",
-            {"data": "mnist"},
-            "mnist is read from a folder; give --data-root DIR, with DIR/MNIST",
-        ),
+        ("geometric-table3", {"data": "mnist"}, "mnist is read from a folder; give --data-root DIR, with DIR/MNIST"),
         (
             "geometric-table3",
             {"data_root": Path("nowhere")},
