@@ -143,11 +143,12 @@ def _reidentified(attack: AttackResult) -> str:
 def _rebuilt(judged: JudgedAttack) -> str:
     attack, seen = judged.attack, f"from what {observer(judged.attack.observer)} sees"
     if attack.thing == "text":
-        whole, told = attack.value("whole"), attack.value("words_told")
-        return (
-            f"{percent(whole)} of the training texts of one message came back word for word, as the model reads them,"
-            f" and {percent(told)} of their words were told, {seen} (texts: {number(attack.n)})."
-        )
+        whole, told = attack.value("whole"), percent(attack.value("words_told"))
+        texts, seen = "the training texts of one message", f"{seen} (texts: {number(attack.n)})"
+        if not whole:
+            return f"{told} of the words of {texts} were told, {seen}."
+        back = f"{percent(whole)} of {texts} came back word for word, as the model reads them"
+        return f"{back}, and {told} of their words were told, {seen}."
     check = next((check for check in judged.checks if check.metric == "reidentified" and check.beats), None)
     if check is None:  # too few images for a line-up to tell
         return (
