@@ -21,7 +21,7 @@ from ..settings import check_keys
 from .bag import Bag, bag_of_adapters, bag_of_rows, bag_of_span
 from .by_attention import by_attention
 from .by_head import TRIED as TRIED_HEAD
-from .by_head import by_head
+from .by_head import by_head, sought_by
 from .decay import without_decay
 from .last_words import head_of, with_last_words
 from .layers import LORA_A, LORA_B, Layers
@@ -60,14 +60,18 @@ class TextInversion:
             raise ValueError(
                 f"the observer {view.observer!r} saw no message to read: an upload of a round whose global model it saw"
             )
-        Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
+        layers = Layers.of(view.module, view.layout, torch.zeros(view.layout.dim), len(vocabulary), view.input_shape[0])
         each = forward_operations(view.module, view.input_shape)
         sent = {*view.layout.names}
         told = any(isinstance(m, nn.Embedding) and f"{p}.weight" in sent for p, m in view.module.named_modules())
         words, tried = (0, TRIED_WHOLE) if told else (len(vocabulary) // EMBEDDED, TRIED)
-        if view.facts.noise_std:
-            tried += TRIED_HEAD
-        return [Part(f"one-round:{aim.key}", (words + tried * aim.count) * each, aim) for aim in aims]
+        made = []
+        for aim in aims:
+            runs = tried
+            if view.facts.noise_std and not isinstance(sought_by(layers, view, aim.target), str):
+                runs += TRIED_HEAD
+            made.append(Part(f"one-round:{aim.key}", (words + runs * aim.count) * each, aim))
+        return made
 
     def run_part(
         self, part: Part, view: View, knowledge: Knowledge, seed: int, progress: Progress | None = None

@@ -194,6 +194,17 @@ class HeadSearch:
         return sum(self.head.prior.log(guess.text) for guess in guesses) - away
 
 
+def sought_by(layers: Layers, view: View, target: Target) -> tuple[nn.Module, nn.Linear, Tensor] | str:
+    """What `HeadSent.of` gives of a message under noise of known size; or why no text of it is sought."""
+    one_step = not target.on_the_way and (target.recipe is None or target.recipe.linear)
+    found = HeadSent.of(layers, view.layout.split(target.gradient))
+    if found is None or target.count > MOST or not one_step or target.loss != "cross_entropy":
+        return f"it reads a classifier's head of one step of SGD on cross_entropy, of at most {MOST} texts"
+    if float(found[2].square().mean()) < SOUGHT * target.noise_std**2:
+        return "the head's gradient is shorter than the noise in it"
+    return found
+
+
 def by_head(
     layers: Layers, view: View, target: Target, own: Tensor, seed: int, progress: Progress | None = None
 ) -> tuple[list[FoundText], set[int], str]:
@@ -211,14 +222,11 @@ def by_head(
     texts = [tuple(word for word in record if word != PAD) for record in own.tolist() if view.vocabulary.plain(record)]
     if not texts:
         return [], set(), "the attacker has no texts of its own, by which others would be likely"
-    one_step = not target.on_the_way and (target.recipe is None or target.recipe.linear)
-    found = HeadSent.of(layers, view.layout.split(target.gradient))
-    if found is None or target.count > MOST or not one_step or target.loss != "cross_entropy":
-        return [], set(), f"it reads a classifier's head of one step of SGD on cross_entropy, of at most {MOST} texts"
+    found = sought_by(layers, view, target)
+    if isinstance(found, str):
+        return [], set(), found
     network, linear, sent = found
     energy = float(sent.square().mean()) / target.noise_std**2
-    if energy < SOUGHT:
-        return [], set(), "the head's gradient is shorter than the noise in it"
     clipped = target.clip_norm is not None or not target.scale_known or view.facts.record_clip
     words, prior = network.get_submodule(layers.words), Bigrams.of(texts, len(view.vocabulary))
     assert isinstance(words, nn.Embedding)
