@@ -99,6 +99,11 @@ class PublicFacts:
     truncated: bool = False
     gaussian: bool = True
 
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether a message is its value and Gaussian noise of a public size, or no noise, and nothing else."""
+        return self.noise_std is not None and not self.truncated and (self.gaussian or self.noise_std == 0)
+
     def of_round(self, round: int) -> PublicFacts:
         """The facts as they were in one round.
 

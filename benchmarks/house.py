@@ -321,8 +321,8 @@ ROWS = (
     Row("asserts that pin a sentence", sentence_asserts, 14, 14),
     Row("files of such asserts", sentence_files, 4, 3),
     Row("ternaries in 1,000 lines of audit/", ternaries, 15, 15),
-    Row("product: lines", product_lines, 82926 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
-    Row("tests: lines", test_lines, 53169, 40000),
+    Row("product: lines", product_lines, 82935 + sum(a.lines_used for a in ALLOWANCES.values()), 70000),
+    Row("tests: lines", test_lines, 53174, 40000),
     Row("pages that ship: kB", page_sizes, 240 + sum(a.pages_used for a in ALLOWANCES.values()), 240),
 )
 BY_HAND = (

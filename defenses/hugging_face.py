@@ -121,7 +121,9 @@ def classifier(folder: str, length: int, classes: int, vocabulary: int) -> TextC
     base, config = _opened(folder, "AutoModel", length, vocabulary)
     if getattr(base, "pooler", None) is not None:
         base.pooler = None
-    return _tried(TextClassifier(base, config.hidden_size, max(1, classes)), folder, length, vocabulary)
+    model = TextClassifier(base, config.hidden_size, max(1, classes))
+    _answer(model, folder, torch.arange(length)[None].remainder(vocabulary))
+    return model
 
 
 def decoder(folder: str, length: int, vocabulary: int) -> LanguageModel:
@@ -133,22 +135,22 @@ def decoder(folder: str, length: int, vocabulary: int) -> LanguageModel:
     model = LanguageModel(_opened(folder, "AutoModelForCausalLM", length, vocabulary)[0])
     texts = torch.arange(length).remainder(vocabulary).repeat(2, 1)
     texts[1, -1] = (texts[1, -1] + 1) % vocabulary
-    with torch.no_grad():
-        before, other = _tried(model, folder, length, vocabulary)(texts)[:, :-1]
+    before, other = _answer(model, folder, texts)[:, :-1]
     if not torch.allclose(before, other, rtol=1e-3, atol=1e-3):
         raise ValueError(f"{PREFIX}{folder} sees the next word that it is to tell; next_token needs a decoder")
     return model
 
 
-def _tried(model: Any, folder: str, length: int, vocabulary: int) -> Any:
-    """The model, which has read a text of full length: some have fewer places than their config says."""
+def _answer(model: nn.Module, folder: str, texts: Tensor) -> Tensor:
+    """What the model makes of texts of full length: some have fewer places than their config says."""
     try:
         with torch.no_grad():
-            model(torch.arange(length)[None].remainder(vocabulary))
+            return model(texts)
     except Exception as error:  # the library's networks raise nothing more exact
         why = " ".join(str(error).split())[:160]
-        raise ValueError(f"{PREFIX}{folder} reads no text of {length} tokens ({why}); lower [data] length") from None
-    return model
+        raise ValueError(
+            f"{PREFIX}{folder} reads no text of {texts.shape[1]} tokens ({why}); lower [data] length"
+        ) from None
 
 
 def _opened(folder: str, kind: str, length: int, vocabulary: int) -> tuple[Any, Any]:
@@ -161,15 +163,14 @@ def _opened(folder: str, kind: str, length: int, vocabulary: int) -> tuple[Any, 
                 " pickled weights are not opened"
             )
     library = _package(LIBRARY)
-    settings = {"local_files_only": True, "trust_remote_code": False}
+    settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         config = library.AutoConfig.from_pretrained(home, **settings)
-        told = {"config": config, "use_safetensors": True, "attn_implementation": "eager", "dtype": torch.float32}
-        kinds = getattr(library, kind)
-        base, read = kinds.from_pretrained(home, output_loading_info=True, **told, **settings)
+        settings |= {"config": config, "use_safetensors": True, "attn_implementation": "eager", "dtype": torch.float32}
+        base, loading = getattr(library, kind).from_pretrained(home, output_loading_info=True, **settings)
     except Exception as error:  # the library raises what its parts raise
         raise ValueError(f"{PREFIX}{folder} cannot be opened ({' '.join(str(error).split())[:160]})") from None
-    if lacking := sorted(name for name in read["missing_keys"] if "pooler" not in name):
+    if lacking := sorted(name for name in loading["missing_keys"] if "pooler" not in name):
         raise ValueError(f"{PREFIX}{folder}: model.safetensors lacks {len(lacking)} tensors, such as {lacking[0]}")
     if broken := [name for name, value in base.named_parameters() if not bool(value.isfinite().all())]:
         raise ValueError(f"{PREFIX}{folder}: {broken[0]} in model.safetensors has numbers that are not finite")

@@ -67,8 +67,8 @@ class TextInversion:
         words, tried = (0, TRIED_WHOLE) if told else (len(vocabulary) // EMBEDDED, TRIED)
         made = []
         for aim in aims:
-            runs = tried
-            if view.facts.noise_std and not isinstance(sought_by(layers, view, aim.target), str):
+            noise, runs = view.facts.noise_is_known and aim.target.noise_std > 0, tried
+            if noise and not isinstance(sought_by(layers, view, aim.target), str):
                 runs += TRIED_HEAD
             made.append(Part(f"one-round:{aim.key}", (words + runs * aim.count) * each, aim))
         return made
@@ -143,9 +143,7 @@ class _Reader:
             value, noise = target.update, target.noise_moved
             if target.recipe is not None and target.recipe.linear:
                 noise = target.noise_std * target.recipe.scale
-        known: float | None = noise
-        if view.facts.noise_std is None or view.facts.truncated or (noise > 0 and not view.facts.gaussian):
-            known = None
+        known = noise if view.facts.noise_is_known else None
         rounding: dict[str, float] = {}
         sent: Mapping[str, Tensor] = view.layout.split(value)
         if target.update is not None:  # a difference of weights, each of which is rounded by its own size

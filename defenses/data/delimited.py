@@ -65,7 +65,11 @@ def read_delimited(
         raise ValueError(f"separator = {separator!r}: expected one character, such as ';'")
     if mark != ",":
         notes.append(f"{NAMES.get(mark, repr(mark))} between cells")
-    rows = _rows(path, text, mark)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
+    if mark == "\t" and OPEN.search(text):  # as in GLUE's files, whose quotes are their texts'
+        quoting = csv.QUOTE_NONE
+        notes.append("quotes as parts of cells")
+    rows = _rows(path, text, mark, quoting)
     if isinstance(header, Sequence) and not isinstance(header, str):
         names = [str(name) for name in header]
         if len(names) != rows.shape[1]:
@@ -124,15 +128,12 @@ def _mark(text: str) -> str:
     return best
 
 
-def _rows(path: Path, text: str, mark: str) -> pd.DataFrame:
+def _rows(path: Path, text: str, mark: str, quoting: Literal[0, 3]) -> pd.DataFrame:
     """All rows, the header's too, as texts; a row that lacks cells at its end has empty ones."""
     first = [row for row in csv.reader(text.splitlines()[:2], delimiter=mark, skipinitialspace=True) if row]
     if not first:
         raise ValueError(f"{path} is not a readable CSV table (it is empty)")
     width = max(len(row) for row in first)
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL
-    if mark == "\t" and OPEN.search(text):  # as in GLUE's files, whose quotes are their texts'
-        quoting = csv.QUOTE_NONE
     try:
         rows = pd.read_csv(
             io.StringIO(text),

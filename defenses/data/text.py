@@ -60,7 +60,7 @@ def load(
     if unknown := sorted(set(of_file) - {*OF_FILE}):
         known = ("tokenizer", "length", "labels", *OF_FILE)
         raise ValueError(f"text does not know the option {unknown[0]}{instead(unknown[0], known)}")
-    table = _read(path, of_file)
+    table, notes = _read(path, of_file)
     for name in ("text", column):
         if name not in table.columns:
             raise ValueError(f"{root!r} has no column {name!r}{instead(name, list(map(str, table.columns)))}")
@@ -82,7 +82,9 @@ def load(
         "target": column,
         "labels": names,
         "tokenizer": tokenizer or TOKENIZER,
-        "read_as": f"at most {length} tokens; auxiliary texts that were cut: {cut} of {len(deal.auxiliary)}",
+        "read_as": "; ".join(
+            [*notes, f"at most {length} tokens; auxiliary texts that were cut: {cut} of {len(deal.auxiliary)}"]
+        ),
     }
     parts = [torch.from_numpy(part.copy()) for part in (deal.train, deal.test, deal.auxiliary)]
     splits = [(records[part], torch.tensor(targets)[part]) for part in parts]
@@ -143,13 +145,15 @@ def told_by_next_words(data: Dataset) -> Dataset:
     )
 
 
-def _read(path: Path, of_file: Mapping[str, Any]) -> pd.DataFrame:
+def _read(path: Path, of_file: Mapping[str, Any]) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The table, and what was decided of its file."""
     if path.suffix == ".tsv":
         of_file = {"separator": "\t", **of_file}
     if path.suffix != ".jsonl":
-        return read_delimited(path, **of_file).table
+        read = read_delimited(path, **of_file)
+        return read.table, read.notes
     try:
-        return pd.read_json(path, lines=True, dtype=False)
+        return pd.read_json(path, lines=True, dtype=False), ()
     except ValueError as error:
         raise ValueError(f"{str(path)!r} is no file of one JSON object a line ({error})") from error
 

@@ -47,11 +47,11 @@ def test_a_text_that_was_not_read_counts_nothing_and_none_counts_twice():
 
 
 def test_a_word_that_the_tokenizer_lacks_is_told_by_nobody():
-    """Two of three words of each text were unknown, and came back as that: a third of the words is told, none whole."""
+    """Of two different words of each text one was unknown, and came back as that: half is told, and no text whole."""
     of = beside()
     lacking = [(text[0], "[unk]", "[unk]") for text in of.originals]
     scores = score_texts(TextsBeside(lacking, of.others, of.own), lacking, ["[unk]"], relabellings=50)
-    assert (scores["whole"], scores["words_told"], scores["words_wrong"]) == (0.0, 0.5, 0.0)  # of two different words
+    assert (scores["whole"], scores["words_told"], scores["words_wrong"]) == (0.0, 0.5, 0.0)
 
 
 def test_words_alone_are_counted_without_order():

@@ -116,3 +116,9 @@ def test_rounds_that_are_all_alike_have_no_schedule(tmp_path) -> None:
     setup = trained(tmp_path / "s", {"name": "fedavg", "rounds": 2})
     facts = setup.view(Observer("server")).facts
     assert facts.schedule == () and facts.of_round(1) == facts
+
+
+@pytest.mark.parametrize("scheme", ["fedavg", "local-gaussian", "iteration-laplace", "ldp-fl"])
+def test_noise_is_known_where_it_is_gaussian_or_none(tmp_path, scheme) -> None:
+    facts = trained(tmp_path / "s", {"name": scheme, "rounds": 1}).view(Observer("server")).facts
+    assert facts.noise_is_known == (scheme in ("fedavg", "local-gaussian"))
